@@ -1,0 +1,3 @@
+"""Escher for Kubernetes: placement policies for real clusters without writing a scheduler."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,214 @@
+"""What the application needs of the world, as protocols that adapters and fakes implement.
+
+Must not know Kubernetes' JSON, HTTP or clients. Everything here is either a fact coming in (sinks) or an effect going out.
+A port that fails raises one of the errors below, never a client library's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+
+T = TypeVar("T", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """A pod as the API server addresses it; `uid` guards against a namesake."""
+
+    namespace: str
+    name: str
+    uid: PodUid
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+
+class Sink(Protocol[T]):
+    """Takes what a watch says about one kind. Called from the event loop, never concurrently, never blocking."""
+
+    def replace(self, objects: Iterable[T]) -> None:
+        """These and no others exist: the outcome of a list."""
+        ...
+
+    def upsert(self, item: T) -> None:
+        """It exists, and looks like this now."""
+        ...
+
+    def remove(self, item: T) -> None:
+        """It is gone; this is how it looked last."""
+        ...
+
+
+class Unavailable(Exception):
+    """The API server could not be asked, or could not say: try again. `retry_after` in seconds, where it said so."""
+
+    def __init__(self, detail: str, retry_after: float | None = None) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after
+
+
+class Refused(Exception):
+    """The API server said no, and would again. `status` is HTTP's."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class Gone(Refused):
+    """What was addressed is not there (404), or is not the one that was meant (409 on a UID)."""
+
+
+class Occupied(Refused):
+    """It exists already, or changed meanwhile (409)."""
+
+
+class Binder(Protocol):
+    async def bind(self, pod: PodRef, node: NodeName) -> None:
+        """The Binding is written. Raises Unavailable, Gone, Occupied, Refused. Does not retry."""
+        ...
+
+    async def node_of(self, pod: PodRef) -> NodeName | None:
+        """Where the API server says the pod is bound; None while it is not. Raises Unavailable, Gone."""
+        ...
+
+
+class Waker(Protocol):
+    async def wake(self, pod: PodRef, token: str) -> None:
+        """kube-scheduler tries the rejected pod again: its annotation `escher.dev/wake` says `token`. Raises as Binder."""
+        ...
+
+
+class EventType(Enum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A Kubernetes event about a pod. `reason` is one CamelCase word of a fixed list, `note` is for people."""
+
+    pod: PodRef
+    type: EventType
+    reason: str
+    note: str
+
+
+class Recorder(Protocol):
+    async def record(self, notice: Notice) -> None:
+        """The event is stored. Raises as Binder; losing one is not an error of the caller."""
+        ...
+
+
+class NodeStatusWriter(Protocol):
+    async def advertise(
+        self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
+    ) -> None:
+        """Capacity and allocatable of the node both say `desired`, and have no key of `absent`. One request.
+
+        Raises Unavailable, Gone, Refused.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodOwner:
+    """The pod whose end ends a resource."""
+
+    name: str
+    uid: PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """Which nodes a resource is meant for, when they are not named one by one (mission.md section 2).
+
+    At most one of `node`, `available` and `labels` narrows; `limit` caps how many are chosen. All empty: every node.
+    """
+
+    node: NodeName | None = None
+    available: Mapping[ResourceKey, int] | None = None
+    labels: Mapping[str, str] | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EphemeralResource:
+    """The durable form of an ephemeral resource.
+
+    `nodes`: units by node, where they are known one by one (what the management API writes). `choice` and `capacity`: the
+    form for kubectl, resolved once per generation into `chosen`. Desired on a node is `chosen | nodes`.
+    """
+
+    name: EphemeralName
+    nodes: Mapping[NodeName, int]
+    capacity: int | None = None
+    choice: NodeChoice | None = None
+    chosen: Mapping[NodeName, int] | None = None
+    owner: PodOwner | None = None
+    expires_at: float | None = None
+    """Seconds since the epoch; None where it has no time to live."""
+    uid: str = ""
+    generation: int = 0
+    observed_generation: int = 0
+    resource_version: str = ""
+    deleting: bool = False
+    problem: str = ""
+    """Why the object cannot be understood, in words for its author; empty if it can. Its desired state is then empty."""
+
+    def desired(self) -> dict[NodeName, int]:
+        """Units by node that should be there now; nodes with 0 are left out."""
+        if self.deleting or self.problem:
+            return {}
+        return {node: units for node, units in {**(self.chosen or {}), **self.nodes}.items() if units}
+
+
+class ResourceStore(Protocol):
+    """EphemeralResource objects. Every call answers the object as stored; raises Unavailable, Gone, Occupied, Refused."""
+
+    async def get(self, name: EphemeralName) -> EphemeralResource: ...
+
+    async def create(self, resource: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource: ...
+
+    async def merge(
+        self,
+        name: EphemeralName,
+        nodes: Mapping[NodeName, int | None],
+        *,
+        owner: PodOwner | None = None,
+        expires_at: float | None = None,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> EphemeralResource:
+        """One merge patch: units of the nodes named, None removing a node's; other nodes stay as they are.
+
+        `owner` and `expires_at` are set as given (None removes them).
+        """
+        ...
+
+    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
+        """It is gone. Nothing if it was not there."""
+        ...
+
+    async def set_status(
+        self,
+        resource: EphemeralResource,
+        *,
+        chosen: Mapping[NodeName, int] | None,
+        ready: bool,
+        reason: str,
+        message: str,
+    ) -> EphemeralResource:
+        """Status says where it is: `chosen` (None removes it), the Ready condition, the generation observed."""
+        ...

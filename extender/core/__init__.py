@@ -1,0 +1,5 @@
+"""The core decides. It holds the cluster as a table and knows every rule about it, and nothing of the world.
+
+It must not know: clocks, logs, randomness, networks, threads, Kubernetes' JSON. Time comes in as an argument, as
+seconds since the epoch. Standard library only, so that every decision can be replayed from its inputs.
+"""

@@ -1,0 +1,98 @@
+"""Pods and nodes, reduced to what a decision needs.
+
+These are facts as the API server states them, translated once at the border. Must not know JSON or quantities as
+text: units are whole numbers (see `units`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.names import NodeName, PodUid
+from extender.core.units import Vector
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One line of a node selector term: `key operator values`. Operators are Kubernetes' (In, NotIn, Exists ...)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """Requirements on labels and on the node's own name; all must hold."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's consent to a taint. An empty key with Exists tolerates all; an empty effect matches every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. `requests` holds what kube-scheduler would count, `pods: 1` included; `node` is None until it is bound."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+    requests: Vector
+    node: NodeName | None = None
+    scheduler: str = ""
+    priority: int = 0
+    created: float = 0.0
+    deleting: bool = False
+    finished: bool = False
+    gang: GangAsk | MalformedAsk | None = None
+    owner: Owner | None = None
+    node_selector: Mapping[str, str] = _NOTHING
+    affinity: tuple[SelectorTerm, ...] = ()
+    """Required node affinity: at least one term must hold; empty means no requirement."""
+    tolerations: tuple[Toleration, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node. `allocatable` is what kube-scheduler matches against, `capacity` what the node says it has."""
+
+    name: NodeName
+    allocatable: Vector
+    capacity: Vector = field(default_factory=dict)
+    labels: Mapping[str, str] = _NOTHING
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    uid: str = ""
