@@ -118,7 +118,8 @@ def plan(
     templates = _templates(slots)
     packed = room.copy() if len(templates) > 1 else room
     nodes, shortfall = _spread(room, templates, candidates)
-    if shortfall is not None and len(templates) > 1:
+    # A shortfall within the first template is final: nothing else was in its way.
+    if shortfall is not None and shortfall.placed >= len(templates[0].slots):
         nodes = _pack(packed, templates, candidates)
     if shortfall is not None and len(nodes) < len(slots):
         return shortfall
