@@ -1,0 +1,129 @@
+"""A small client of the API server for tests and commands: paths in, parsed JSON out.
+
+Not for the service, which has its own adapters. Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+Json = dict[str, Any]
+
+_PATCH_TYPES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+class ApiError(Exception):
+    """The API server said no: `status` is the HTTP status, `reason` and `message` are Kubernetes' own."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status, self.reason, self.message = status, reason, message
+
+
+class Access:
+    """Where the API server is and how to be let in, from a kubeconfig of this tool."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        self.url: str = cluster["server"]
+        self.token: str = config["users"][0]["user"]["token"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self.trust = ssl.create_default_context(cadata=authority)
+
+
+class Api:
+    """Calls with the rights of the kubeconfig's user. Every call raises ApiError unless the answer is 2xx."""
+
+    def __init__(self, access: Access, *, timeout: float = 30) -> None:
+        self._client = httpx.Client(
+            base_url=access.url,
+            verify=access.trust,
+            headers={"Authorization": f"Bearer {access.token}"},
+            timeout=timeout,
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
+            trust_env=False,
+        )
+
+    def get(self, path: str, **query: str | int | bool) -> Json:
+        return self._call("GET", path, query=query)
+
+    def post(self, path: str, body: Mapping[str, Any], **query: str | int | bool) -> Json:
+        return self._call("POST", path, body=body, query=query)
+
+    def put(self, path: str, body: Mapping[str, Any], **query: str | int | bool) -> Json:
+        return self._call("PUT", path, body=body, query=query)
+
+    def patch(self, path: str, body: Mapping[str, Any] | list[Json], *, kind: str = "merge") -> Json:
+        """`kind` is merge, json or strategic."""
+        return self._call("PATCH", path, body=body, content_type=_PATCH_TYPES[kind])
+
+    def delete(self, path: str, body: Mapping[str, Any] | None = None, **query: str | int | bool) -> Json:
+        return self._call("DELETE", path, body=body, query=query)
+
+    def list_all(self, path: str, **query: str | int | bool) -> list[Json]:
+        """The items of a collection, all pages."""
+        items: list[Json] = []
+        answer = self.get(path, limit=1000, **query)
+        items += answer["items"]
+        while following := answer["metadata"].get("continue"):
+            answer = self.get(path, limit=1000, **{**query, "continue": following})
+            items += answer["items"]
+        return items
+
+    def watch(self, path: str, **query: str | int | bool) -> Iterator[Json]:
+        """Watch events `{"type", "object"}` as they come; ends when the server ends it (`timeoutSeconds`)."""
+        with self._client.stream("GET", path, params={"watch": 1, **query}, timeout=None) as answer:
+            if answer.is_error:
+                answer.read()
+                raise _refusal(answer)
+            for line in answer.iter_lines():
+                yield json.loads(line)
+
+    def text(self, path: str) -> str:
+        """The answer as it is: metrics, health."""
+        answer = self._client.get(path)
+        if answer.is_error:
+            raise _refusal(answer)
+        return answer.text
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | list[Json] | None = None,
+        query: Mapping[str, str | int | bool] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        content = None if body is None else json.dumps(body)
+        answer = self._client.request(
+            method, path, content=content, params=query, headers={"Content-Type": content_type}
+        )
+        if answer.is_error:
+            raise _refusal(answer)
+        parsed: Json = answer.json()
+        return parsed
+
+
+def _refusal(answer: httpx.Response) -> ApiError:
+    try:
+        status = answer.json()
+        return ApiError(answer.status_code, status.get("reason", ""), status.get("message", ""))
+    except (ValueError, AttributeError):
+        return ApiError(answer.status_code, answer.reason_phrase, answer.text)

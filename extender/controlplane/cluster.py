@@ -1,0 +1,294 @@
+"""`RealCluster`, a real Kubernetes control plane that belongs to a `with` block; `bring_up`, one that stays.
+
+    with RealCluster.start(nodes=100, service=False) as cluster:
+        cluster.admin.post("/api/v1/namespaces/default/pods", pod)
+
+Everything ends with the block, and also when this process is killed. Binaries are built first if they are not in the
+cache. Callers from several threads are fine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal as signals
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from extender.controlplane import binaries, folders, nodes, places, state, trace
+from extender.controlplane.api import Access, Api, ApiError
+from extender.controlplane.components import ClusterSpec
+from extender.controlplane.errors import ClusterError, PortTaken, WrongUse
+from extender.controlplane.nodes import NodeShape
+from extender.controlplane.protocol import Command, Event
+from extender.controlplane.state import ClusterState
+from extender.controlplane.supervision import Supervision
+
+_ATTEMPTS = 3
+_count = itertools.count(1)
+
+
+class Progress(binaries.BuildProgress):
+    """Told what happens while a cluster starts. This one says nothing; override what is of interest."""
+
+    def waiting(self) -> None:
+        return
+
+    def begins(self, name: str, number: int, of: int) -> None:
+        return
+
+    def ends(self, name: str, seconds: float) -> None:
+        return
+
+    def starting(self, component: str) -> None:
+        """The component has been started."""
+
+    def usable(self, component: str, seconds: float) -> None:
+        """The component answers, so many seconds after it was started."""
+
+    def nodes_created(self, count: int, seconds: float) -> None:
+        """All nodes exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What kind of cluster is wanted."""
+
+    nodes: int = 0
+    node_shape: NodeShape = field(default_factory=NodeShape)
+    node_trace: Path | None = None
+    """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from it."""
+    service: bool = True
+    kubeconfig: Path | None = None
+    """Where a copy of the kubeconfig is wanted."""
+    native_gangs: bool = False
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
+    scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
+
+    def node_objects(self) -> list[dict[str, Any]]:
+        if self.node_trace is None:
+            return nodes.plain(self.nodes, self.node_shape)
+        return nodes.from_trace(
+            trace.read_nodes(self.node_trace, limit=self.nodes or None), pods=self.node_shape.pods
+        )
+
+    def check(self) -> None:
+        """Raises WrongUse or ClusterError for what can be known to fail before anything has been started."""
+        for name, program in self.scheduler_binaries.items():
+            if not (program.is_file() and os.access(program, os.X_OK)):
+                raise WrongUse(f"--scheduler-binary {name}={program}: no executable file is there")
+        for name in self.scheduler_configs:
+            if name not in self.scheduler_binaries:
+                raise WrongUse(f"--scheduler-config {name}=...: there is no --scheduler-binary {name}=...")
+        if self.kubeconfig is not None:
+            folders.refuse_foreign_kubeconfig(self.kubeconfig)
+
+
+def bring_up(name: str, wishes: Wishes, progress: Progress | None = None) -> ClusterState:
+    """The cluster `name` is usable and stays until it is taken down (`supervision.take_down`).
+
+    Until this returns the cluster still belongs to this process: interrupted or killed, it leaves nothing running.
+    """
+    supervision, started = _launch(name, places.cluster_folder(name), wishes, progress or Progress(), owned=False)
+    try:
+        supervision.let_go()
+    except BaseException:
+        supervision.end()
+        raise
+    return started
+
+
+class RealCluster:
+    """A cluster owned by this process; make one with `start`."""
+
+    def __init__(self, supervision: Supervision, started: ClusterState, folder: Path) -> None:
+        self._supervision = supervision
+        self._folder = folder
+        self._ports = started.ports
+        self.kubeconfig = Path(started.kubeconfig)
+        self.api_url = started.api_url
+        self.service_url = started.service_url
+        self.access = Access(self.kubeconfig)
+        self.admin = Api(self.access)
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        nodes: int = 0,
+        service: bool = True,
+        node_shape: NodeShape | None = None,
+        node_trace: Path | None = None,
+        name: str | None = None,
+        kubeconfig: Path | None = None,
+        native_gangs: bool = False,
+        feature_gates: Mapping[str, bool] | None = None,
+        scheduler_binaries: Mapping[str, Path] | None = None,
+        scheduler_configs: Mapping[str, Path] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """A usable cluster: API server, schedulers, controllers, kwok and nodes, and the service unless told not to.
+
+        With `service=False` the extender's scheduler still calls `service_url`; something may be started there later
+        (`start_component("service")` starts the service itself). Raises ClusterError, and then nothing runs.
+        """
+        chosen = name or f"owned-{os.getpid()}-{next(_count)}"
+        wishes = Wishes(
+            nodes=nodes,
+            node_shape=node_shape or NodeShape(),
+            node_trace=node_trace,
+            service=service,
+            kubeconfig=kubeconfig,
+            native_gangs=native_gangs,
+            feature_gates=feature_gates or {},
+            scheduler_binaries=scheduler_binaries or {},
+            scheduler_configs=scheduler_configs or {},
+        )
+        folder = places.cluster_folder(chosen)
+        supervision, started = _launch(chosen, folder, wishes, progress or Progress(), owned=True)
+        try:
+            return cls(supervision, started, folder)
+        except BaseException:
+            supervision.end()
+            raise
+
+    # -- components: etcd, kube-apiserver, kube-controller-manager, kwok, kube-scheduler (with the extender),
+    #    kube-scheduler-resources (without), kube-scheduler-<NAME> (brought), service
+
+    def stop_component(self, name: str) -> None:
+        """The component has ended: asked by SIGTERM, killed if it takes too long."""
+        self._supervision.order(Command("stop", name))
+
+    def start_component(self, name: str) -> None:
+        """The component runs again with the same arguments and port, and is usable."""
+        self._supervision.order(Command("start", name))
+
+    def kill(self, name: str, signal: int = signals.SIGKILL) -> None:
+        """The signal has been sent; after SIGKILL the component is gone. SIGSTOP and SIGCONT pause and resume."""
+        self._supervision.order(Command("kill", name, signal))
+
+    def pids(self) -> dict[str, int]:
+        """The components that run now, and their process ids."""
+        found = state.read(self._folder)
+        return {each.name: each.pid for each in found.processes if state.alive(each)} if found else {}
+
+    def port(self, name: str) -> int:
+        """The port on which a component listens: for kube-scheduler's /metrics, say."""
+        return self._ports[name]
+
+    def log(self, name: str) -> str:
+        """Everything that the component wrote so far."""
+        return (self._folder / "logs" / f"{name}.log").read_text(errors="replace")
+
+    # -- nodes
+
+    def create_nodes(self, objects: list[dict[str, Any]]) -> None:
+        """These Node objects (see `nodes.node`) exist."""
+        nodes.create(self.access, objects)
+
+    # -- end
+
+    def stop(self, *, keep_logs: bool = False) -> None:
+        """Nothing runs any more; the folder is gone too, unless its logs are to be kept."""
+        self.admin.close()
+        self._supervision.end()
+        if not keep_logs:
+            folders.remove(self._folder)
+
+    @property
+    def logs(self) -> Path:
+        """The folder with one log per component."""
+        return self._folder / "logs"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop(keep_logs=kind is not None)
+
+
+def _launch(
+    name: str, folder: Path, wishes: Wishes, progress: Progress, *, owned: bool
+) -> tuple[Supervision, ClusterState]:
+    wishes.check()
+    objects = wishes.node_objects()
+    spec = ClusterSpec(
+        name=name,
+        folder=str(folder),
+        binaries=str(binaries.build(progress)),
+        nodes=len(objects),
+        service=wishes.service,
+        native_gangs=wishes.native_gangs,
+        feature_gates=dict(wishes.feature_gates),
+        scheduler_binaries={key: str(path.resolve()) for key, path in wishes.scheduler_binaries.items()},
+        scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
+        kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
+        owned=owned,
+    )
+    for attempt in range(1, _ATTEMPTS + 1):
+        supervision = Supervision(spec)
+        try:
+            return supervision, _Start(supervision, objects, progress).finish()
+        except PortTaken:
+            supervision.end()
+            if attempt == _ATTEMPTS:
+                raise
+        except BaseException:
+            supervision.end()
+            raise
+    raise AssertionError("unreachable")
+
+
+class _Start:
+    """One start followed to its end; nodes are created as soon as the API server answers, while the rest starts."""
+
+    def __init__(
+        self, supervision: Supervision, objects: list[dict[str, Any]], progress: Progress
+    ) -> None:
+        self._supervision, self._objects, self._progress = supervision, objects, progress
+        self._trouble: ClusterError | None = None
+
+    def finish(self) -> ClusterState:
+        started = self._supervision.follow_start(self._listen)
+        if self._trouble is not None:
+            raise self._trouble
+        with contextlib.closing(Api(Access(Path(started.kubeconfig)))) as api:
+            _wait_for_default_namespace(api)
+        return started
+
+    def _listen(self, event: Event) -> None:
+        if event.event == "starting":
+            self._progress.starting(event.component)
+        elif event.event == "usable":
+            self._progress.usable(event.component, event.seconds)
+        elif event.event == "api" and event.state is not None and self._objects:
+            began = time.monotonic()
+            try:
+                nodes.create(Access(Path(event.state.kubeconfig)), self._objects)
+            except (ClusterError, OSError) as error:
+                # If the API server went away, the supervisor will say why, and better.
+                self._trouble = ClusterError(str(error))
+                return
+            self._progress.nodes_created(len(self._objects), time.monotonic() - began)
+
+
+def _wait_for_default_namespace(api: Api, *, within: float = 20) -> None:
+    # kube-apiserver creates it shortly *after* it calls itself ready.
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            api.get("/api/v1/namespaces/default")
+        except ApiError as error:
+            if error.status != 404 or time.monotonic() > deadline:
+                raise ClusterError(f"the namespace `default` did not appear: {error}") from error
+            time.sleep(0.02)
+        else:
+            return

@@ -1,0 +1,263 @@
+"""Which processes make a cluster, with which arguments, in which order, and how one sees that each is usable.
+
+Pure apart from writing the schedulers' configuration files: paths, ports and wishes in, a list of components out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from extender.controlplane import places, schedulers
+from extender.controlplane.credentials import Credentials
+
+ADMISSION_OFF = "ServiceAccount,TaintNodesByCondition"
+# StatefulSet, ReplicaSet and PodDisruptionBudget besides what Jobs and vanishing nodes need: gangs come from any
+# controller, and preemption asks for budgets.
+CONTROLLERS = (
+    "job-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "statefulset-controller",
+    "replicaset-controller",
+    "disruption-controller",
+)
+NATIVE_GANGS = {"GenericWorkload": True, "GangScheduling": True}
+NATIVE_GANGS_API = "scheduling.k8s.io/v1alpha2=true"
+
+SERVICE = "service"
+EXTENDER_SCHEDULER = "kube-scheduler"
+RESOURCES_SCHEDULER = "kube-scheduler-resources"
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asked for; travels as JSON to the supervisor."""
+
+    name: str
+    folder: str
+    binaries: str
+    nodes: int = 0
+    service: bool = True
+    native_gangs: bool = False
+    feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
+    scheduler_binaries: dict[str, str] = msgspec.field(default_factory=dict)
+    scheduler_configs: dict[str, str] = msgspec.field(default_factory=dict)
+    kubeconfig_copy: str | None = None
+    owned: bool = True
+    """True: the supervisor ends with the process that started it. False: it stays until `down`."""
+
+
+Stage = Literal["store", "api", "control", "service"]
+STAGES: tuple[Stage, ...] = ("store", "api", "control", "service")
+
+
+@dataclass(frozen=True)
+class Component:
+    """One process to run: it is usable as soon as GET `ready_url` answers 200."""
+
+    name: str
+    stage: Stage
+    argv: tuple[str, ...]
+    ready_url: str
+    ready_within: float
+    stop_within: float
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def port_names(spec: ClusterSpec) -> list[str]:
+    """Everything that listens, in this cluster; the service's port is chosen even if nobody starts it."""
+    fixed = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kwok"]
+    return [*fixed, EXTENDER_SCHEDULER, RESOURCES_SCHEDULER, *map(brought_name, spec.scheduler_binaries), SERVICE]
+
+
+def brought_name(name: str) -> str:
+    """The component name of a scheduler given with --scheduler-binary NAME=PATH."""
+    return f"kube-scheduler-{name}"
+
+
+def lease_seconds(nodes: int) -> int:
+    """Duration of node leases: 40 s as a kubelet's, longer with many nodes, so that at most 50 a second are renewed.
+
+    kwok renews after a quarter of it. On two cores 5,000 leases every ten seconds would be what is measured.
+    """
+    return max(40, nodes * 4 // 50)
+
+
+def plan(
+    spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, kubeconfig: Path
+) -> list[Component]:
+    """The components in the order of their start; writes the schedulers' configuration into the cluster's folder."""
+    folder, binaries = Path(spec.folder), Path(spec.binaries)
+    service_url = f"http://127.0.0.1:{ports[SERVICE]}"
+    configs = {
+        EXTENDER_SCHEDULER: schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url),
+        RESOURCES_SCHEDULER: schedulers.resources_scheduler(kubeconfig=kubeconfig),
+    }
+    programs = {EXTENDER_SCHEDULER: binaries / "kube-scheduler", RESOURCES_SCHEDULER: binaries / "kube-scheduler"}
+    for name, program in spec.scheduler_binaries.items():
+        file = spec.scheduler_configs.get(name)
+        configs[brought_name(name)] = schedulers.brought_scheduler(
+            name, kubeconfig=kubeconfig, config_file=None if file is None else Path(file)
+        )
+        programs[brought_name(name)] = Path(program)
+    gates = {name: dict(spec.feature_gates) for name in ("kube-apiserver", "kube-controller-manager", *configs)}
+    if spec.native_gangs:
+        for name in ("kube-apiserver", RESOURCES_SCHEDULER):
+            gates[name] = {**NATIVE_GANGS, **gates[name]}
+    serving = (
+        "--bind-address=127.0.0.1",
+        f"--tls-cert-file={credentials.server_certificate}",
+        f"--tls-private-key-file={credentials.server_key}",
+    )
+    planned = [
+        _etcd(binaries, folder, ports),
+        _apiserver(binaries, folder, ports, credentials, serving, gates["kube-apiserver"], spec.native_gangs),
+    ]
+    for name, config in configs.items():
+        file_name = folder / f"{name}.json"
+        file_name.write_text(json.dumps(config, indent=2))
+        arguments = (f"--config={file_name}", f"--secure-port={ports[name]}", *serving, *_gates(gates[name]))
+        allowed = "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics"
+        planned.append(
+            _kubernetes(name, (str(programs[name]), *arguments, allowed), ports[name], ready_path="/readyz")
+        )
+    lease = lease_seconds(spec.nodes)
+    planned += [
+        _kubernetes(
+            "kube-controller-manager",
+            (
+                str(binaries / "kube-controller-manager"),
+                f"--kubeconfig={kubeconfig}",
+                f"--controllers={','.join(CONTROLLERS)}",
+                "--leader-elect=false",
+                "--kube-api-qps=1000",
+                "--kube-api-burst=1000",
+                # More than one missed renewal: on a busy small machine kwok may be late.
+                f"--node-monitor-grace-period={lease + lease // 2}s",
+                f"--secure-port={ports['kube-controller-manager']}",
+                *serving,
+                *_gates(gates["kube-controller-manager"]),
+            ),
+            ports["kube-controller-manager"],
+            ready_path="/healthz",
+        ),
+        _kwok(binaries, folder, ports, kubeconfig, lease),
+        _service(ports, kubeconfig),
+    ]
+    return planned
+
+
+def _etcd(binaries: Path, folder: Path, ports: dict[str, int]) -> Component:
+    client, peer = f"http://127.0.0.1:{ports['etcd']}", f"http://127.0.0.1:{ports['etcd-peer']}"
+    argv = (
+        str(binaries / "etcd"),
+        "--name=escher",
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=escher={peer}",
+        # Nothing here survives a power cut anyway; without it every write waits for the disk.
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=8589934592",
+        "--log-level=warn",
+    )
+    return Component("etcd", "store", argv, f"{client}/readyz", ready_within=30, stop_within=5)
+
+
+def _apiserver(
+    binaries: Path,
+    folder: Path,
+    ports: dict[str, int],
+    credentials: Credentials,
+    serving: tuple[str, ...],
+    gates: dict[str, bool],
+    native_gangs: bool,
+) -> Component:
+    argv = (
+        str(binaries / "kube-apiserver"),
+        f"--etcd-servers=http://127.0.0.1:{ports['etcd']}",
+        f"--secure-port={ports['kube-apiserver']}",
+        *serving,
+        f"--cert-dir={folder / 'pki'}",
+        f"--token-auth-file={credentials.token_file}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={credentials.service_account_key}",
+        f"--service-account-signing-key-file={credentials.service_account_key}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        # No controller makes service accounts here, and kwok's nodes are ready before anybody could untaint them.
+        f"--disable-admission-plugins={ADMISSION_OFF}",
+        # Its own address is in the loopback range, which an Endpoints object may not name.
+        "--endpoint-reconciler-type=none",
+        *_gates(gates),
+        *((f"--runtime-config={NATIVE_GANGS_API}",) if native_gangs else ()),
+    )
+    url = f"https://127.0.0.1:{ports['kube-apiserver']}/readyz"
+    # SIGTERM is slow while watches are open, and there is nothing to save: etcd has it all.
+    return Component("kube-apiserver", "api", argv, url, ready_within=90, stop_within=2)
+
+
+def _kubernetes(name: str, argv: tuple[str, ...], port: int, *, ready_path: str) -> Component:
+    url = f"https://127.0.0.1:{port}{ready_path}"
+    return Component(name, "control", argv, url, ready_within=60, stop_within=5)
+
+
+def _kwok(binaries: Path, folder: Path, ports: dict[str, int], kubeconfig: Path, lease: int) -> Component:
+    argv = (
+        str(binaries / "kwok"),
+        f"--config={places.KWOK_STAGES}",
+        f"--kubeconfig={kubeconfig}",
+        "--manage-all-nodes=true",
+        f"--node-lease-duration-seconds={lease}",
+        # Room for the addresses of many thousand pods.
+        "--cidr=10.64.0.1/10",
+        f"--server-address=127.0.0.1:{ports['kwok']}",
+    )
+    return Component(
+        "kwok",
+        "control",
+        argv,
+        f"http://127.0.0.1:{ports['kwok']}/healthz",
+        ready_within=60,
+        stop_within=5,
+        # It would also read a configuration in the user's home.
+        environment={"KWOK_WORKDIR": str(folder / "kwok")},
+    )
+
+
+def _service(ports: dict[str, int], kubeconfig: Path) -> Component:
+    argv = (
+        *(sys.executable, "-m", "extender", "serve"),
+        *("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1", "--port", str(ports[SERVICE])),
+    )
+    return Component(
+        SERVICE,
+        "service",
+        argv,
+        f"http://127.0.0.1:{ports[SERVICE]}/readyz",
+        ready_within=60,
+        stop_within=10,
+        environment=import_path(),
+    )
+
+
+def import_path() -> dict[str, str]:
+    """What a Python child needs in its environment to find this very package, installed or not."""
+    others = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(places.PACKAGE.parent), *([others] if others else [])])}
+
+
+def _gates(gates: dict[str, bool]) -> tuple[str, ...]:
+    if not gates:
+        return ()
+    return ("--feature-gates=" + ",".join(f"{name}={str(on).lower()}" for name, on in gates.items()),)

@@ -1,0 +1,63 @@
+"""Escher's custom resource definitions, applied before the service first asks for them."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from extender.controlplane import loopback, places
+from extender.controlplane.errors import ClusterError
+
+_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_WITHIN = 30.0
+
+
+def shipped_definitions() -> list[dict[str, Any]]:
+    """Every CustomResourceDefinition in deploy/crds, in the order of the file names."""
+    files = sorted((places.shipped("deploy") / "crds").glob("*.yaml"))
+    return [document for file in files for document in _documents(file)]
+
+
+def establish(url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object]) -> None:
+    """All definitions are served by the API server at `url`. Raises ClusterError if one is refused or too late."""
+    waiting = set()
+    for definition in shipped_definitions():
+        status, answer = loopback.ask("POST", url + _PATH, trust=trust, token=token, body=definition)
+        name = definition["metadata"]["name"]
+        if status != 201:
+            raise ClusterError(f"the API server refuses the definition {name}: {_message(answer)}")
+        waiting.add(name)
+    deadline = time.monotonic() + _WITHIN
+    while waiting:
+        served = loopback.get_json(url + _PATH, trust=trust, token=token) or {"items": []}
+        waiting -= {each["metadata"]["name"] for each in served["items"] if _is_established(each)}
+        if waiting and time.monotonic() > deadline:
+            raise ClusterError(f"not established within {_WITHIN:.0f} s: {', '.join(sorted(waiting))}")
+        if waiting:
+            pause(0.05)
+
+
+def _documents(file: Path) -> list[dict[str, Any]]:
+    try:
+        documents = list(yaml.safe_load_all(file.read_text()))
+    except yaml.YAMLError as error:
+        raise ClusterError(f"{file} is not YAML: {error}") from error
+    return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
+
+
+def _is_established(definition: dict[str, Any]) -> bool:
+    conditions = definition.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def _message(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer)["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.decode(errors="replace")

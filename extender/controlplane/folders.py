@@ -1,0 +1,132 @@
+"""The folder of one cluster: who holds it, what is put there, what is taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import yaml
+
+from extender.controlplane import credentials, places, state
+from extender.controlplane.components import ClusterSpec
+from extender.controlplane.errors import ClusterError
+
+_LOCK = "lock"
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """The folder is this process's alone. Raises ClusterError at once if another one holds it.
+
+    The kernel gives it up when the process ends, however it ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / _LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ClusterError(
+                f"a cluster already runs in {folder}; stop it with `escher cluster down`, "
+                "or choose another --name to run a second one"
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def choosing_ports(folder: Path) -> Iterator[set[int]]:
+    """The ports of every other living cluster in the same place; nobody else there chooses meanwhile."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder.parent / ".ports.lock"):
+        others = (state.read(each) for each in folder.parent.iterdir() if each != folder and each.is_dir())
+        yield {
+            port
+            for other in others
+            if other is not None and state.alive(other.supervisor)
+            for port in other.ports.values()
+        }
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Holds the lock file `path`; calls `on_wait` first if another process holds it, then waits for that one."""
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def emptied(folder: Path) -> None:
+    """Nothing of an earlier cluster is left, and there is a place for logs."""
+    for entry in folder.iterdir():
+        if entry.name != _LOCK:
+            _remove(entry)
+    (folder / "logs").mkdir()
+
+
+def cleared(folder: Path, spec: ClusterSpec, *, and_logs: bool) -> None:
+    """The database, the keys and the kubeconfigs are gone; `and_logs`: the whole folder is."""
+    if spec.kubeconfig_copy is not None:
+        copy = Path(spec.kubeconfig_copy)
+        with contextlib.suppress(OSError):
+            # Somebody may have put another one there since.
+            if copy.read_bytes() == (folder / "kubeconfig").read_bytes():
+                copy.unlink()
+    if and_logs:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for entry in folder.iterdir():
+        if entry.name not in (_LOCK, "logs"):
+            _remove(entry)
+
+
+def write_kubeconfig(
+    path: Path, spec: ClusterSpec, *, server: str, made: credentials.Credentials
+) -> None:
+    """The kubeconfig is at `path`, and where the user wants it besides."""
+    context = f"escher-{spec.name}"
+    credentials.write_kubeconfig(path, context=context, server=server, credentials=made)
+    if spec.kubeconfig_copy is not None:
+        copy = Path(spec.kubeconfig_copy)
+        refuse_foreign_kubeconfig(copy)
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            credentials.write_kubeconfig(copy, context=context, server=server, credentials=made)
+        except OSError as error:
+            raise ClusterError(f"cannot write the kubeconfig to {copy}: {error.strerror}") from error
+
+
+def refuse_foreign_kubeconfig(path: Path) -> None:
+    """Raises ClusterError if `path` holds anything but a kubeconfig that this tool wrote earlier."""
+    if not path.exists():
+        return
+    try:
+        present = yaml.safe_load(path.read_text())
+        contexts = [each["name"] for each in present["contexts"]]
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        contexts = [""]
+    if not all(name.startswith("escher-") for name in contexts):
+        raise ClusterError(f"{path} exists and was not written by `escher cluster`; it is left alone")
+
+
+def cluster_names() -> list[str]:
+    """Clusters that have a folder, running or not."""
+    root = places.clusters()
+    return sorted(each.name for each in root.iterdir() if each.is_dir()) if root.is_dir() else []
+
+
+def remove(folder: Path) -> None:
+    """The folder of a cluster that has ended is gone."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)

@@ -1,0 +1,63 @@
+"""The configuration files in scheduler-config/, made fit for a cluster of the cluster tool.
+
+The files are used as shipped; only what depends on the place is replaced: kubeconfig, the extender's address, leader
+election (one replica here). So a mistake in them is found by every end-to-end test.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from extender.controlplane import places
+from extender.controlplane.errors import ClusterError, WrongUse
+
+
+def extender_scheduler(*, kubeconfig: Path, service_url: str) -> dict[str, Any]:
+    """Configuration of the kube-scheduler with the extender: profiles `escher` and `escher-ledger`."""
+    config = localised(load(places.shipped("scheduler-config") / "escher.yaml"), kubeconfig=kubeconfig)
+    for extender in config["extenders"]:
+        extender["urlPrefix"] = f"{service_url}/scheduler"
+    return config
+
+
+def resources_scheduler(*, kubeconfig: Path) -> dict[str, Any]:
+    """Configuration of the kube-scheduler that knows no extender: `escher-resources` and `default-scheduler`."""
+    return localised(
+        load(places.shipped("scheduler-config") / "escher-resources.yaml"), kubeconfig=kubeconfig
+    )
+
+
+def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) -> dict[str, Any]:
+    """Configuration of a scheduler that the user brings: his file, or one profile called `name` and no more."""
+    if config_file is not None:
+        return localised(load(config_file), kubeconfig=kubeconfig)
+    bare: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # As in the shipped files: the client's limits must not be what a comparison measures.
+        "clientConnection": {"qps": 1000, "burst": 1000},
+        "profiles": [{"schedulerName": name}],
+    }
+    return localised(bare, kubeconfig=kubeconfig)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The parsed file, which must be a KubeSchedulerConfiguration."""
+    try:
+        parsed = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ClusterError(f"cannot read the scheduler configuration {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise WrongUse(f"{path} is not YAML: {error}") from error
+    if not isinstance(parsed, dict) or parsed.get("kind") != "KubeSchedulerConfiguration":
+        raise WrongUse(f"{path} holds no KubeSchedulerConfiguration")
+    return parsed
+
+
+def localised(config: dict[str, Any], *, kubeconfig: Path) -> dict[str, Any]:
+    """The same configuration for one replica that reaches the cluster through `kubeconfig`."""
+    connection = {**config.get("clientConnection", {}), "kubeconfig": str(kubeconfig)}
+    return {**config, "clientConnection": connection, "leaderElection": {"leaderElect": False}}
