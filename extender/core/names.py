@@ -49,7 +49,7 @@ class GangKey:
 
 @dataclass(frozen=True, slots=True)
 class EphemeralName:
-    """An ephemeral resource's identity. `namespace` is where its owner lives; a shared one shows no namespace in its key."""
+    """An ephemeral resource's identity. `namespace` is its owner's; the key of a shared one does not show it."""
 
     namespace: str
     name: str
@@ -78,7 +78,7 @@ def require_label(field: str, value: str, limit: int = LABEL_LIMIT) -> str:
 
 
 def ephemeral_name(namespace: str, name: str, *, shared: bool = False) -> EphemeralName:
-    """The resource of that namespace and name. Raises InvalidName, with the limit and the length where it is too long."""
+    """The resource of that namespace and name. Raises InvalidName, with limit and length where it is too long."""
     require_label("namespace", namespace)
     require_label("name", name)
     whole = name if shared else f"{namespace}.{name}"

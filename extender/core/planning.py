@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from extender.core.ledger import Holder, Holding, Ledger
+from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import NodeName, ResourceKey
 from extender.core.units import Short, Vector
 
@@ -62,7 +62,7 @@ class _Room:
         self.rows = ledger.rows
         self.change: dict[NodeName, dict[ResourceKey, int]] = {}
         for holder in dict.fromkeys(returning):
-            if (holding := ledger.holding(holder)) is not None:
+            if (holding := ledger.holding(holder)) is not None and holding.kind is not Kind.BOUND:
                 self._add(holding.node, tuple(holding.units.items()), +1)
 
     def copy(self) -> _Room:
@@ -112,7 +112,7 @@ def plan(
     """A node for every slot, such that committing them all on the ledger as it is now meets no conflict; or Shortfall.
 
     Counted as free: what the holders in `releasing` hold, and what the slots' own holders hold, for both are given up
-    by the transaction that commits the plan. Nodes that the ledger does not know have room for nothing.
+    by the transaction that commits the plan; but not what is bound. A node that the ledger does not know has no room.
     """
     room = _Room(ledger, [*releasing, *(slot.holder for slot in slots)])
     templates = _templates(slots)

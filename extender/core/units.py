@@ -17,7 +17,9 @@ from extender.core.names import CPU, ResourceKey
 Vector = Mapping[ResourceKey, int]
 """Units by resource. A resource left out counts as 0."""
 
-_QUANTITY = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?")
+_QUANTITY = re.compile(
+    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE][+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?"
+)
 _SUFFIX = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15),
@@ -73,7 +75,7 @@ def add(vectors: Iterable[Vector]) -> dict[ResourceKey, int]:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A resource of which less is free than was asked. `free` may be below 0 after capacity was lowered under holders."""
+    """A resource of which less is free than was asked. `free` is below 0 where capacity was lowered under holders."""
 
     resource: ResourceKey
     asked: int

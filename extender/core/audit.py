@@ -1,0 +1,93 @@
+"""Audit: the slow twin of every running total and index of the ledger, and what differs from it.
+
+For tests after every step, and now and then at run time. Reads everything, changes nothing, trusts only the holdings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extender.core.holdings import Holder, Holding, Kind
+from extender.core.names import GangKey, NodeName, ResourceKey
+from extender.core.units import add
+
+if TYPE_CHECKING:
+    from extender.core.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that does not hold. `invariant` is from a fixed list, `detail` is for people."""
+
+    invariant: str
+    detail: str
+
+
+def recount(ledger: Ledger) -> dict[NodeName, dict[ResourceKey, int]]:
+    """What is held, recomputed from the holdings: the slow twin of `Row.held`."""
+    return {
+        name: {r: u for r, u in add(h.units for h in row.holdings.values()).items() if u}
+        for name, row in ledger.rows.items()
+    }
+
+
+def violations(ledger: Ledger) -> list[Violation]:
+    """Every invariant of the ledger that does not hold now. O(everything)."""
+    return [*_totals(ledger), *_indexes(ledger), *_holdings(ledger)]
+
+
+def _totals(ledger: Ledger) -> list[Violation]:
+    found: list[Violation] = []
+    for name, held in recount(ledger).items():
+        row = ledger.rows[name]
+        if held != row.held:
+            found.append(Violation("ledger_totals", f"{name}: total {row.held}, holdings sum to {held}"))
+        if row.unbound != sum(h.kind is not Kind.BOUND for h in row.holdings.values()):
+            found.append(Violation("ledger_totals", f"{name}: {row.unbound} unbound counted"))
+        if row.capacity != ({**row.facts, **row.ephemeral} if row.present else {}):
+            found.append(Violation("ledger_totals", f"{name}: capacity {row.capacity} is not its facts and ephemeral"))
+        if not (row.present or row.holdings or row.ephemeral):
+            found.append(Violation("ledger_totals", f"{name}: a row of nothing"))
+    return found
+
+
+def _indexes(ledger: Ledger) -> list[Violation]:
+    owned: dict[GangKey, set[Holder]] = {}
+    providers: dict[ResourceKey, set[NodeName]] = {}
+    for holding in ledger.holdings():
+        if holding.owner is not None:
+            owned.setdefault(holding.owner, set()).add(holding.holder)
+    for name, row in ledger.rows.items():
+        for resource in row.ephemeral if row.present else ():
+            providers.setdefault(resource, set()).add(name)
+    pairs = {
+        "holders": ({h.holder: h.node for h in ledger.holdings()}, ledger._where),
+        "unbound holdings": (
+            {name: row.unbound for name, row in ledger.rows.items() if row.unbound},
+            ledger.unbound_on,
+        ),
+        "deadlines": ({h.holder: h.until for h in ledger.holdings() if h.until is not None}, ledger._deadlines),
+        "owners": (owned, {owner: set(holders) for owner, holders in ledger._owned.items()}),
+        "providers": (providers, {resource: set(nodes) for resource, nodes in ledger.providers.items()}),
+    }
+    return [
+        Violation("ledger_index", f"the index of {index} differs from the rows")
+        for index, (recomputed, running) in pairs.items()
+        if recomputed != running
+    ]
+
+
+def _holdings(ledger: Ledger) -> list[Violation]:
+    found: list[Violation] = []
+    for name, row in ledger.rows.items():
+        for holder, holding in row.holdings.items():
+            if (holding.holder, holding.node) != (holder, name):
+                found.append(Violation("ledger_index", f"{holding.holder} on {holding.node} is filed elsewhere"))
+            if _without_owner_or_deadline(holding):
+                found.append(Violation("reservation_without_owner_or_deadline", f"{holder} on {name}"))
+    return found
+
+
+def _without_owner_or_deadline(holding: Holding) -> bool:
+    return holding.kind is Kind.RESERVATION and (holding.owner is None or holding.until is None)

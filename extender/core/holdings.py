@@ -1,0 +1,100 @@
+"""Holdings: the values that the ledger takes and answers. Who holds what where, and what became of a transaction.
+
+Must not know the ledger. Users import these from `extender.core.ledger`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType
+
+from extender.core.names import GangKey, NodeName
+from extender.core.units import Short, Vector
+
+Holder = NewType("Holder", str)
+"""Who holds units: a pod's UID, or a slot of a gang's plan."""
+
+
+class Kind(Enum):
+    RESERVATION = "reservation"
+    ASSUMPTION = "assumption"
+    BOUND = "bound"
+
+
+class Mode(Enum):
+    """Which claims of a transaction survive a conflict (Konwinski 2012, chapter 6)."""
+
+    ALL_OR_NOTHING = "all-or-nothing"
+    INCREMENTAL = "incremental"
+
+
+class Detection(Enum):
+    """What counts as a conflict: too little free now, or any claim on the row since it was read."""
+
+    RESOURCE_FIT = "resource-fit"
+    SEQUENCE_NUMBER = "sequence-number"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Units held by one holder on one node, never changed afterwards. `until` is None where no deadline applies."""
+
+    holder: Holder
+    node: NodeName
+    units: Vector
+    kind: Kind
+    owner: GangKey | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A row that somebody claimed on after it was read. `read` is -1 where no number was given."""
+
+    node: NodeName
+    read: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The holder is seen bound, on `node`: a fact, which no claim replaces."""
+
+    node: NodeName
+
+
+Cause = Short | Stale | Settled
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What became of a transaction: the claims that hold now, and for each that does not, why."""
+
+    committed: tuple[Holding, ...] = ()
+    conflicts: tuple[tuple[Holding, Cause], ...] = ()
+
+
+class Conflict(Exception):
+    """A single claim that was refused; the ledger is unchanged."""
+
+    def __init__(self, claim: Holding, cause: Cause) -> None:
+        super().__init__(f"{claim.holder} on {claim.node}: {cause}")
+        self.claim = claim
+        self.cause = cause
+
+
+def require_claim(claim: Holding) -> None:
+    """The claim is one that the ledger can take. Raises ValueError: it is a defect of the caller, not a conflict."""
+    if claim.kind is Kind.BOUND:
+        raise ValueError(f"{claim.holder} on {claim.node}: what is bound is confirmed, not claimed")
+    if claim.kind is Kind.RESERVATION and (claim.owner is None or claim.until is None):
+        raise ValueError(f"{claim.holder} on {claim.node}: a reservation needs an owner and a deadline")
+    require_units(claim)
+
+
+def require_units(holding: Holding) -> None:
+    """No units are negative. Raises ValueError."""
+    for resource, units in holding.units.items():
+        if units < 0:
+            raise ValueError(f"{holding.holder} on {holding.node}: {units} of {resource}; write 0 or more")

@@ -1,0 +1,114 @@
+"""Transaction: what would become of several claims at once. Decides, changes nothing; `Ledger.commit` carries it out.
+
+Modes and detections are those of Konwinski (2012), chapter 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.core.holdings import (
+    Cause,
+    Commit,
+    Detection,
+    Holder,
+    Holding,
+    Kind,
+    Mode,
+    Settled,
+    Stale,
+    require_claim,
+)
+from extender.core.names import NodeName, ResourceKey
+from extender.core.rows import Row, short_of_nothing
+from extender.core.units import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`leaving` is to be removed, then `entering` inserted; both empty if nothing is to change."""
+
+    outcome: Commit
+    leaving: Iterable[Holding] = ()
+    entering: Sequence[Holding] = ()
+    freed: Sequence[NodeName] = ()
+    """Nodes on which less of some resource will be held than before."""
+
+
+def decide(
+    rows: Mapping[NodeName, Row],
+    claims: Sequence[Holding],
+    former: Mapping[Holder, Holding],
+    given_up: Mapping[Holder, Holding],
+    mode: Mode,
+    detection: Detection,
+    read: Mapping[NodeName, int] | None,
+) -> Decision:
+    """As `Ledger.commit` says. `former`: what the claims' holders hold now. `given_up`: no facts. Raises ValueError."""
+    refused: dict[Holder, Cause] = {}
+    met: dict[Holder, Holding] = {}
+    seen: set[Holder] = set()
+    for claim in claims:
+        if claim.holder in seen:
+            raise ValueError(f"{claim.holder} claims twice in one transaction")
+        require_claim(claim)
+        seen.add(claim.holder)
+        before = former.get(claim.holder)
+        if before is not None and before.kind is Kind.BOUND:
+            if before.node == claim.node and before.units == claim.units:
+                met[claim.holder] = before
+            else:
+                refused[claim.holder] = Settled(before.node)
+    # A refused claim keeps what it held before. Where others may have counted on that, they are weighed again.
+    again = True
+    while again:
+        again = False
+        moving = [claim for claim in claims if claim.holder not in refused and claim.holder not in met]
+        leaving = dict(given_up)
+        for claim in moving:
+            if claim.holder in former:
+                leaving[claim.holder] = former[claim.holder]
+        change: dict[NodeName, dict[ResourceKey, int]] = {}
+        for held in leaving.values():
+            add_to(change.setdefault(held.node, {}), held.units)
+        for claim in moving:
+            cause = _conflict(rows, claim, detection, read, change)
+            if cause is None:
+                add_to(change.setdefault(claim.node, {}), claim.units, -1)
+                continue
+            refused[claim.holder] = cause
+            if mode is Mode.INCREMENTAL and claim.holder in former and claim.holder not in given_up:
+                again = True
+    conflicts = tuple((claim, refused[claim.holder]) for claim in claims if claim.holder in refused)
+    entering = [claim for claim in moving if claim.holder not in refused]
+    if not (entering or met) or (conflicts and mode is Mode.ALL_OR_NOTHING):
+        return Decision(Commit((), conflicts))
+    committed = tuple(met.get(claim.holder, claim) for claim in claims if claim.holder not in refused)
+    freed = [node for node, units in change.items() if any(number > 0 for number in units.values())]
+    return Decision(Commit(committed, conflicts), leaving.values(), entering, freed)
+
+
+def _conflict(
+    rows: Mapping[NodeName, Row],
+    claim: Holding,
+    detection: Detection,
+    read: Mapping[NodeName, int] | None,
+    change: Mapping[NodeName, Mapping[ResourceKey, int]],
+) -> Cause | None:
+    row = rows.get(claim.node)
+    if detection is Detection.SEQUENCE_NUMBER:
+        seen = -1 if read is None else read.get(claim.node, -1)
+        sequence = 0 if row is None else row.sequence
+        if seen != sequence:
+            return Stale(claim.node, seen, sequence)
+    if row is None:
+        return short_of_nothing(claim.units)
+    adjusted = change.get(claim.node)
+    return row.short(claim.units) if adjusted is None else row.short_with(claim.units, adjusted)
+
+
+def add_to(total: dict[ResourceKey, int], units: Vector, sign: int = 1) -> None:
+    """`total` has `units` more of each resource, or with sign -1 less."""
+    for resource, number in units.items():
+        total[resource] = total.get(resource, 0) + sign * number
