@@ -1,0 +1,263 @@
+"""What people and programs may ask of the application beyond kube-scheduler's verbs, in the core's words.
+
+`Management` is implemented by the application (resources, gangs) and called by adapters/http. Must not know JSON, HTTP or
+status codes. Every call either answers, or raises one of the errors below or `ports.Unavailable`, and then nothing has
+changed. Names arrive well formed (`core.names`), numbers not negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from extender.app.ports import NodeChoice, PodOwner, PodRef
+from extender.core.gang import Phase
+from extender.core.ledger import Detection, Kind, Mode, Stale
+from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
+from extender.core.units import Short, Vector
+
+
+class ManagementError(Exception):
+    """A call that was refused. `field` names the part of the request at fault, `value` what it said."""
+
+    def __init__(self, field: str, value: object, detail: str) -> None:
+        super().__init__(detail)
+        self.field = field
+        self.value = value
+        self.detail = detail
+
+
+class NotFound(ManagementError):
+    """What was asked for is not there."""
+
+
+class Invalid(ManagementError):
+    """Understood, and cannot be done: an unknown node, a caller whose node is unknown."""
+
+
+class VersionConflict(ManagementError):
+    """The object is not at the version that the caller expected (`value`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetResource:
+    """Absolute: the chosen nodes have `capacity` units of `name` afterwards; 0 removes it from them.
+
+    `choice` None means the caller's own node: `caller_node`, or else the node of the pod `owner`. Where neither tells, the
+    call is Invalid in field `node_spec`. `choice.limit` caps how many nodes are chosen (num_nodes).
+    """
+
+    name: EphemeralName
+    capacity: int
+    choice: NodeChoice | None = None
+    caller_node: NodeName | None = None
+    ttl_seconds: float | None = None
+    owner: PodOwner | None = None
+    if_version: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceState:
+    """An ephemeral resource as it is desired now. `nodes`: units by node, all above 0; empty once it is gone."""
+
+    name: EphemeralName
+    key: ResourceKey
+    nodes: Mapping[NodeName, int]
+    version: str = ""
+    """What If-Match compares with; empty once it is gone."""
+    owner: PodOwner | None = None
+    expires_at: float | None = None
+    """Seconds since the epoch; None where it has no time to live."""
+    problem: str = ""
+    """Why its custom resource cannot be understood; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderState:
+    """Who holds units on a node. `pod` where the holder is a pod that is known, `gang` where it holds for one."""
+
+    holder: str
+    kind: Kind
+    units: Vector
+    pod: PodRef | None = None
+    gang: GangKey | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """One row of the ledger. `available` may be below 0 after capacity was lowered under holders."""
+
+    node: NodeName
+    capacity: Vector
+    available: Vector
+    holders: Sequence[HolderState] = ()
+    sequence: int = 0
+    """Grows with every claim on the node: what `Transact.read` compares with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Operation: `units` on `node` are held for `holder`, a name in `namespace`, for so many seconds.
+
+    It replaces what the same holder of the same namespace held before. `units` may name any resource.
+    """
+
+    namespace: str
+    holder: str
+    node: NodeName
+    units: Vector
+    ttl_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Operation: the holder holds nothing any more; nothing happens if it held nothing."""
+
+    namespace: str
+    holder: str
+
+
+Operation = SetResource | Claim | Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transact:
+    """Several operations as one, committed as `mode` says. `read`: the sequence numbers the caller decided on.
+
+    `SetResource.if_version` is honoured per operation; its `dry_run` is that of the transaction.
+    """
+
+    operations: Sequence[Operation]
+    mode: Mode = Mode.ALL_OR_NOTHING
+    detection: Detection = Detection.RESOURCE_FIT
+    read: Mapping[NodeName, int] | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The operation at `index` was not committed: a conflict with numbers, or an error in `field` of it."""
+
+    index: int
+    cause: Short | Stale | None = None
+    field: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a transaction. `resources`: the state of each resource that a committed operation set, by index."""
+
+    committed: Sequence[int] = ()
+    refused: Sequence[Refusal] = ()
+    resources: Mapping[int, ResourceState] = field(default_factory=dict)
+
+
+class MemberPhase(Enum):
+    """How far one member of a gang has come."""
+
+    PENDING = "pending"
+    RESERVED = "reserved"
+    AT_BARRIER = "at-barrier"
+    BINDING = "binding"
+    BOUND = "bound"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberState:
+    """One member. `node` is None while nothing is held for it."""
+
+    pod: PodRef
+    phase: MemberPhase
+    node: NodeName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangState:
+    """One gang. `reason` says in words, with numbers, why it waits; empty if it does not."""
+
+    key: GangKey
+    phase: Phase
+    quorum: int
+    members: Sequence[MemberState] = ()
+    deadline: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Nodes that are ruled out by the same rule. `examples`: a few of them. `short`: the best of them, where it is room."""
+
+    rule: str
+    count: int
+    detail: str
+    examples: Sequence[NodeName] = ()
+    short: Short | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a pod or gang waits, or where it is. `remedies`: what would help, most likely first."""
+
+    subject: str
+    waits: bool
+    summary: str
+    groups: Sequence[NodeGroup] = ()
+    remedies: Sequence[str] = ()
+
+
+class Management(Protocol):
+    """What adapters/http calls for `/v1`."""
+
+    async def set_resource(self, request: SetResource) -> ResourceState:
+        """Durable, in the ledger, and on its way to the nodes. Raises Invalid, VersionConflict, NotFound, Unavailable."""
+        ...
+
+    async def get_resource(self, name: EphemeralName) -> ResourceState:
+        """Raises NotFound."""
+        ...
+
+    async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
+        """All of the namespace, in any order."""
+        ...
+
+    async def delete_resource(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+    ) -> None:
+        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable."""
+        ...
+
+    def cluster_state(
+        self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
+    ) -> Sequence[NodeState]:
+        """The nodes that are present, in any order, reduced to what was asked.
+
+        `namespace`: only ephemeral resources of it and holders in it; `node`: only that one (NotFound if unknown);
+        `resource`: only that one, and only nodes that have or hold it.
+        """
+        ...
+
+    async def transact(self, request: Transact) -> Outcome:
+        """Conflicts are an answer, not an error. Raises Unavailable."""
+        ...
+
+    def gangs(self, namespace: str) -> Sequence[GangState]:
+        """All of the namespace, in any order."""
+        ...
+
+    def gang(self, key: GangKey) -> GangState:
+        """Raises NotFound."""
+        ...
+
+    def explain_pod(self, namespace: str, name: str) -> Explanation:
+        """Raises NotFound."""
+        ...
+
+    def explain_gang(self, key: GangKey) -> Explanation:
+        """Raises NotFound."""
+        ...
