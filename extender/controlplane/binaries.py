@@ -120,9 +120,7 @@ def _go() -> str:
 def _run(command: list[str], *, building: str | None = None) -> str:
     # No cgo: the result must not depend on which C compiler is here. GOFLAGS and GOWORK of the user are for his work.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
-    ended = subprocess.run(
-        command, cwd=places.GO_MODULE, env=environment, capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run(command, cwd=places.GO_MODULE, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         said = "\n".join((ended.stderr or ended.stdout).splitlines()[-20:])
         raise ClusterError(f"could not build {building or command[0]}; the Go tool said:\n{said}")

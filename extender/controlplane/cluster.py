@@ -74,9 +74,7 @@ class Wishes:
     def node_objects(self) -> list[dict[str, Any]]:
         if self.node_trace is None:
             return nodes.plain(self.nodes, self.node_shape)
-        return nodes.from_trace(
-            trace.read_nodes(self.node_trace, limit=self.nodes or None), pods=self.node_shape.pods
-        )
+        return nodes.from_trace(trace.read_nodes(self.node_trace, limit=self.nodes or None), pods=self.node_shape.pods)
 
     def check(self) -> None:
         """Raises WrongUse or ClusterError for what can be known to fail before anything has been started."""
@@ -250,9 +248,7 @@ def _launch(
 class _Start:
     """One start followed to its end; nodes are created as soon as the API server answers, while the rest starts."""
 
-    def __init__(
-        self, supervision: Supervision, objects: list[dict[str, Any]], progress: Progress
-    ) -> None:
+    def __init__(self, supervision: Supervision, objects: list[dict[str, Any]], progress: Progress) -> None:
         self._supervision, self._objects, self._progress = supervision, objects, progress
         self._trouble: ClusterError | None = None
 

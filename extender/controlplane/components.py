@@ -91,9 +91,7 @@ def lease_seconds(nodes: int) -> int:
     return max(40, nodes * 4 // 50)
 
 
-def plan(
-    spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, kubeconfig: Path
-) -> list[Component]:
+def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, kubeconfig: Path) -> list[Component]:
     """The components in the order of their start; writes the schedulers' configuration into the cluster's folder."""
     folder, binaries = Path(spec.folder), Path(spec.binaries)
     service_url = f"http://127.0.0.1:{ports[SERVICE]}"
@@ -126,9 +124,7 @@ def plan(
         file_name.write_text(json.dumps(config, indent=2))
         arguments = (f"--config={file_name}", f"--secure-port={ports[name]}", *serving, *_gates(gates[name]))
         allowed = "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics"
-        planned.append(
-            _kubernetes(name, (str(programs[name]), *arguments, allowed), ports[name], ready_path="/readyz")
-        )
+        planned.append(_kubernetes(name, (str(programs[name]), *arguments, allowed), ports[name], ready_path="/readyz"))
     lease = lease_seconds(spec.nodes)
     planned += [
         _kubernetes(

@@ -92,9 +92,7 @@ def _sign(
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         # Python's OpenSSL refuses a chain without key identifiers under VERIFY_X509_STRICT, the default since 3.13.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
         .add_extension(
             x509.KeyUsage(
                 digital_signature=True,

@@ -85,9 +85,7 @@ def cleared(folder: Path, spec: ClusterSpec, *, and_logs: bool) -> None:
             _remove(entry)
 
 
-def write_kubeconfig(
-    path: Path, spec: ClusterSpec, *, server: str, made: credentials.Credentials
-) -> None:
+def write_kubeconfig(path: Path, spec: ClusterSpec, *, server: str, made: credentials.Credentials) -> None:
     """The kubeconfig is at `path`, and where the user wants it besides."""
     context = f"escher-{spec.name}"
     credentials.write_kubeconfig(path, context=context, server=server, credentials=made)

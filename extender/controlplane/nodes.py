@@ -82,6 +82,9 @@ def node(name: str, offered: dict[str, str], *, labels: dict[str, str] | None = 
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
+                # Otherwise the node lifecycle controller adds them, a write for each node.
+                "beta.kubernetes.io/os": "linux",
+                "beta.kubernetes.io/arch": "amd64",
                 "type": "kwok",
                 **(labels or {}),
             },
@@ -100,9 +103,7 @@ def node(name: str, offered: dict[str, str], *, labels: dict[str, str] | None = 
                 "architecture": "amd64",
                 "operatingSystem": "linux",
                 "kubeletVersion": "kwok",
-                **dict.fromkeys(
-                    ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion"), "kwok"
-                ),
+                **dict.fromkeys(("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion"), "kwok"),
                 **dict.fromkeys(("machineID", "osImage", "systemUUID"), "kwok"),
             },
         },

@@ -25,9 +25,7 @@ def extender_scheduler(*, kubeconfig: Path, service_url: str) -> dict[str, Any]:
 
 def resources_scheduler(*, kubeconfig: Path) -> dict[str, Any]:
     """Configuration of the kube-scheduler that knows no extender: `escher-resources` and `default-scheduler`."""
-    return localised(
-        load(places.shipped("scheduler-config") / "escher-resources.yaml"), kubeconfig=kubeconfig
-    )
+    return localised(load(places.shipped("scheduler-config") / "escher-resources.yaml"), kubeconfig=kubeconfig)
 
 
 def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) -> dict[str, Any]:

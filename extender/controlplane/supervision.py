@@ -152,5 +152,3 @@ def _wait_until_gone(processes: list[state.Running], *, within: float) -> bool:
             return False
         time.sleep(0.03)
     return True
-
-

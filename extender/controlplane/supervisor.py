@@ -150,9 +150,7 @@ class Supervisor:
 
     def _is_usable(self, component: Component) -> bool:
         try:
-            status, _ = loopback.ask(
-                "GET", component.ready_url, trust=self._trust, token=self._token, timeout=2
-            )
+            status, _ = loopback.ask("GET", component.ready_url, trust=self._trust, token=self._token, timeout=2)
         except loopback.Unreachable:
             return False
         return status == 200

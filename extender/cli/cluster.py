@@ -1,0 +1,219 @@
+"""`escher cluster`: build, up, status, down. Words and exit codes; the work is in `extender.controlplane`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from extender.controlplane import binaries, supervision
+from extender.controlplane.cluster import Progress, Wishes, bring_up
+from extender.controlplane.errors import ClusterError, WrongUse
+from extender.controlplane.nodes import NodeShape
+
+app = typer.Typer(
+    help="A Kubernetes control plane on this machine, for trying things out and for tests.",
+    no_args_is_help=True,
+)
+# Results go to standard output, everything else beside it.
+_out = Console(highlight=False, soft_wrap=True)
+_beside = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command(epilog="Example: escher cluster build")
+def build() -> None:
+    """Build the control plane from source into the cache (minutes the first time, then a second). Needs Go."""
+    with _reported(), _Told() as told:
+        folder = binaries.build(told)
+    _out.print(f"Kubernetes {binaries.kubernetes_version()} is in {escape(str(folder))}")
+
+
+@app.command(epilog="Example: escher cluster up --real --nodes 100 --kubeconfig /tmp/escher.kubeconfig")
+def up(
+    real: Annotated[
+        bool, typer.Option("--real", help="etcd, kube-apiserver, kube-scheduler and so on, and kwok for the nodes.")
+    ] = False,
+    name: Name = "default",
+    nodes: Annotated[
+        int | None, typer.Option(min=0, help="How many nodes (default 10); of a trace, the most to take (default all).")
+    ] = None,
+    node_cpu: Annotated[str, typer.Option(help="CPUs of each node, as a Kubernetes quantity.")] = "8",
+    node_memory: Annotated[str, typer.Option(help="Memory of each node, as a Kubernetes quantity.")] = "32Gi",
+    node_pods: Annotated[int, typer.Option(min=1, help="Pods that fit on each node.")] = 110,
+    node_trace: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="Nodes from a file: Alibaba's GPU cluster trace v2023.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Also write the kubeconfig here; gone again after `down`.")
+    ] = None,
+    service: Annotated[bool, typer.Option("--service/--no-service", help="Start the Escher service as well.")] = True,
+    native_gangs: Annotated[
+        bool, typer.Option(help="Turn on Kubernetes' own pod groups (alpha) for the scheduler without extender.")
+    ] = False,
+    feature_gates: Annotated[
+        str, typer.Option(metavar="NAME=true,...", help="Feature gates for all of Kubernetes' components.")
+    ] = "",
+    scheduler_binary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="Another kube-scheduler to run besides, serving pods of that name."),
+    ] = None,
+    scheduler_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="The configuration of a scheduler given with --scheduler-binary."),
+    ] = None,
+) -> None:
+    """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
+    with _reported():
+        if not real:
+            raise WrongUse("the embedded cluster is not there yet; `escher cluster up --real` starts the real one")
+        wishes = Wishes(
+            nodes=nodes if nodes is not None else (0 if node_trace else 10),
+            node_shape=NodeShape(cpu=node_cpu, memory=node_memory, pods=node_pods),
+            node_trace=node_trace,
+            service=service,
+            kubeconfig=kubeconfig,
+            native_gangs=native_gangs,
+            feature_gates={gate: _on_or_off(gate, text) for gate, text in _pairs(feature_gates.split(","))},
+            scheduler_binaries={key: Path(path) for key, path in _pairs(scheduler_binary)},
+            scheduler_configs={key: Path(path) for key, path in _pairs(scheduler_config)},
+        )
+        with _Told() as told:
+            started = bring_up(name, wishes, told)
+    _out.print(f"cluster {name} is up: {started.api_url}", markup=False)
+    _out.print(f"  export KUBECONFIG={kubeconfig.absolute() if kubeconfig else started.kubeconfig}", markup=False)
+    _out.print(f"  service: {started.service_url}{'' if service else ' (not started)'}", markup=False)
+    _out.print(f"  escher cluster down{'' if name == 'default' else f' --name {name}'}", markup=False)
+
+
+@app.command(epilog="Example: escher cluster status --json")
+def status(name: Name = "default", as_json: Json = False) -> None:
+    """Show what runs, where its kubeconfig is, and the address of the service. Exit code 1 if nothing runs."""
+    with _reported():
+        found = supervision.running(name)
+        if as_json:
+            empty: dict[str, Any] = {"kind": None, "kubeconfig": None, "service_url": None, "processes": []}
+            answer = (
+                empty
+                if found is None
+                else {
+                    "kind": found.kind,
+                    "name": found.name,
+                    "phase": found.phase,
+                    "kubeconfig": found.kubeconfig,
+                    "api_url": found.api_url,
+                    "service_url": found.service_url,
+                    "processes": [{"name": each.name, "pid": each.pid} for each in found.processes],
+                    "ended": found.ended,
+                }
+            )
+            _out.print(json.dumps(answer, indent=2), markup=False)
+            raise typer.Exit(0 if found else 1)
+        if found is None:
+            raise ClusterError(f"no cluster called {name} runs here")
+    table = Table("process", "pid", title=f"cluster {name}: {found.kind}, {found.phase}", title_justify="left")
+    for each in found.processes:
+        table.add_row(each.name, str(each.pid))
+    for component, how in found.ended.items():
+        table.add_row(component, f"ended: {how}")
+    _out.print(table)
+    _out.print(f"kubeconfig  {found.kubeconfig}\nservice     {found.service_url}", markup=False)
+
+
+@app.command(epilog="Example: escher cluster down --name second")
+def down(name: Name = "default") -> None:
+    """Stop exactly the processes that `status` shows. Nothing to stop is no failure."""
+    with _reported():
+        ended = supervision.take_down(name)
+    _out.print(f"stopped {len(ended)} processes" if ended else f"no cluster called {name} runs here", markup=False)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Failures end the command with their text and their exit code, without a traceback."""
+    try:
+        yield
+    except WrongUse as error:
+        _fail(str(error), code=2)
+    except ClusterError as error:
+        _fail(str(error), code=1)
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was left running", code=1)
+
+
+def _fail(message: str, *, code: int) -> NoReturn:
+    _beside.print(f"escher: {message}", markup=False)
+    raise typer.Exit(code)
+
+
+def _pairs(texts: list[str] | None) -> list[tuple[str, str]]:
+    """`NAME=VALUE` texts taken apart; empty ones are left out."""
+    pairs = []
+    for text in filter(None, texts or []):
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise WrongUse(f"expected NAME=VALUE, found {text!r}")
+        pairs.append((key, value))
+    return pairs
+
+
+def _on_or_off(gate: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise WrongUse(f"feature gate {gate} should be true or false, found {text!r}")
+    return text.lower() == "true"
+
+
+class _Told(Progress):
+    """What happens, on standard error: one line that changes on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._status = Status("", console=_beside) if _beside.is_terminal else None
+        self._pending: list[str] = []
+
+    def __enter__(self) -> _Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def waiting(self) -> None:
+        self._now("another process builds the same binaries; waiting for it", plain=True)
+
+    def begins(self, name: str, number: int, of: int) -> None:
+        self._now(f"building {name} ({number} of {of}); the first build takes minutes", plain=True)
+
+    def ends(self, name: str, seconds: float) -> None:
+        self._line(f"built {name} in {seconds:.0f} s")
+
+    def starting(self, component: str) -> None:
+        self._pending.append(component)
+        self._now(f"starting {', '.join(self._pending)}")
+
+    def usable(self, component: str, seconds: float) -> None:
+        self._pending.remove(component)
+        self._line(f"{component} is usable ({seconds:.1f} s)")
+        self._now(f"starting {', '.join(self._pending)}" if self._pending else "starting")
+
+    def nodes_created(self, count: int, seconds: float) -> None:
+        self._line(f"{count} nodes created in {seconds:.1f} s")
+
+    def _now(self, text: str, *, plain: bool = False) -> None:
+        if self._status is not None:
+            self._status.update(escape(text))
+            self._status.start()
+        elif plain:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        _beside.print(text, markup=False)

@@ -1,0 +1,24 @@
+"""The `escher` command: gathers the commands of the other modules here and nothing else.
+
+Exit codes everywhere: 0 done, 1 failed, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from extender.cli import cluster
+
+app = typer.Typer(
+    name="escher",
+    help="Placement policies for real Kubernetes clusters without writing a scheduler.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(cluster.app, name="cluster")
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    app(prog_name="escher")
