@@ -286,7 +286,7 @@ class Ledger:
         A claim replaces what its holder held before; one that is refused leaves that in place. `releasing`: holders
         given up by the same transaction, whose units its claims may use; they are released if something is committed,
         also where a claim of their own is refused. Facts are neither replaced nor given up; a claim that says the same
-        as one is met by it. `read`: the sequence numbers that the plan was made on, needed for sequence-number detection.
+        as one is met by it. `read`: the sequence numbers that the plan was made on, for sequence-number detection.
 
         Raises ValueError for a holder that claims twice and for claims that are not well formed. O(claims x resources);
         in incremental mode once more for each round in which a refused claim keeps units that others counted on.

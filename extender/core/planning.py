@@ -7,9 +7,9 @@ Slots of the same units and the same `accepts` form a template. Members of a rea
 
 - One template: exact. A plan is found if there is one.
 - Several: bin packing in several dimensions, for which nothing exact is fast. First the spread: largest template
-  first, one slot a node, then a second round. Where that fails, though each template alone would fit, the tightest
-  packing: the template with the least choice first, each on the node where it leaves least. Both can miss a plan that
-  exists; tests/core/test_planning.py shows one.
+  first, one slot a node, then a second round. Where that fails, though each template alone would fit, each slot goes on
+  the node where it leaves least: largest template first, and then the one with the least choice first. All three can
+  miss a plan that exists; tests/core/test_planning.py shows one.
 
 Cost: O(slots) where there is room; O(templates x candidates) where there is not.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import NodeName, ResourceKey
@@ -116,11 +117,14 @@ def plan(
     """
     room = _Room(ledger, [*releasing, *(slot.holder for slot in slots)])
     templates = _templates(slots)
-    packed = room.copy() if len(templates) > 1 else room
+    before = room.copy() if len(templates) > 1 else room
     nodes, shortfall = _spread(room, templates, candidates)
     # A shortfall within the first template is final: nothing else was in its way.
     if shortfall is not None and shortfall.placed >= len(templates[0].slots):
-        nodes = _pack(packed, templates, candidates)
+        offers = [_offer(before, template, candidates) for template in templates]
+        if all(offer.copies >= len(offer.template.slots) for offer in offers):
+            least_choice = sorted(offers, key=lambda offer: offer.copies / len(offer.template.slots))
+            nodes = _pack(before.copy(), offers) or _pack(before, least_choice)
     if shortfall is not None and len(nodes) < len(slots):
         return shortfall
     return {slot.holder: nodes[slot.holder] for slot in slots}
@@ -220,33 +224,37 @@ def _spread(
     return nodes, None
 
 
-def _pack(room: _Room, templates: Sequence[_Template], candidates: Sequence[NodeName]) -> dict[Holder, NodeName]:
-    """Each slot on the node where it leaves least, the template with the least choice first; some only if it fails."""
-    choice: list[tuple[float, _Template, list[NodeName]]] = []
-    for template in templates:
-        usable: list[NodeName] = []
-        total = 0
-        for node in dict.fromkeys(candidates):
-            whole, _ = room.copies(node, template)
-            if whole and (template.accepts is None or template.accepts(node)):
-                usable.append(node)
-                total += whole
-        if total < len(template.slots):
-            return {}  # Not even alone does it fit.
-        choice.append((total / len(template.slots), template, usable))
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What the candidates offer one template alone: those with room for it, and for how many copies in all."""
+
+    template: _Template
+    nodes: Sequence[NodeName]
+    copies: int
+
+
+def _offer(room: _Room, template: _Template, candidates: Sequence[NodeName]) -> _Offer:
+    nodes: list[NodeName] = []
+    copies = 0
+    for node in dict.fromkeys(candidates):
+        whole, _ = room.copies(node, template)
+        if whole and (template.accepts is None or template.accepts(node)):
+            nodes.append(node)
+            copies += whole
+    return _Offer(template, nodes, copies)
+
+
+def _pack(room: _Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
+    """Each slot on the node where it leaves least, templates in the order of the offers; empty if one finds no node."""
     nodes: dict[Holder, NodeName] = {}
-    for _, template, usable in sorted(choice, key=lambda c: c[0]):
-        waiting = iter(template.slots)
-        slot = next(waiting, None)
-        copies = {node: room.copies(node, template) for node in usable}
-        # What fits least often is tightest, and stays so while it is filled.
-        for node in sorted(usable, key=lambda node: copies[node][1]):
-            for _ in range(copies[node][0]):
-                if slot is None:
-                    break
+    for offer in offers:
+        template, waiting = offer.template, iter(offer.template.slots)
+        copies = {node: room.copies(node, template) for node in offer.nodes}
+        # Where it fits least often is tightest, and stays so while it is filled.
+        for node in sorted(offer.nodes, key=lambda node: copies[node][1]):
+            for slot in islice(waiting, copies[node][0]):
                 nodes[slot.holder] = node
                 room.take(node, template.need)
-                slot = next(waiting, None)
-        if slot is not None:
-            return nodes
+        if next(waiting, None) is not None:
+            return {}
     return nodes

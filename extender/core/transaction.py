@@ -60,10 +60,12 @@ def decide(
                 met[claim.holder] = before
             else:
                 refused[claim.holder] = Settled(before.node)
-    # A refused claim keeps what it held before. Where others may have counted on that, they are weighed again.
+    # A refused claim keeps what its holder held before. Others may have counted on that: they are weighed again.
+    keeping = former.keys() - given_up.keys()
     again = True
     while again:
         again = False
+        refused = {holder: cause for holder, cause in refused.items() if holder in keeping}
         moving = [claim for claim in claims if claim.holder not in refused and claim.holder not in met]
         leaving = dict(given_up)
         for claim in moving:
@@ -78,8 +80,7 @@ def decide(
                 add_to(change.setdefault(claim.node, {}), claim.units, -1)
                 continue
             refused[claim.holder] = cause
-            if mode is Mode.INCREMENTAL and claim.holder in former and claim.holder not in given_up:
-                again = True
+            again = again or (claim.holder in keeping and mode is Mode.INCREMENTAL)
     conflicts = tuple((claim, refused[claim.holder]) for claim in claims if claim.holder in refused)
     entering = [claim for claim in moving if claim.holder not in refused]
     if not (entering or met) or (conflicts and mode is Mode.ALL_OR_NOTHING):
