@@ -17,6 +17,10 @@ from extender.core.units import Vector
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+def _nothing() -> Mapping[str, str]:
+    return _NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One line of a node selector term: `key operator values`. Operators are Kubernetes' (In, NotIn, Exists ...)."""
@@ -76,7 +80,7 @@ class Pod:
     finished: bool = False
     gang: GangAsk | MalformedAsk | None = None
     owner: Owner | None = None
-    node_selector: Mapping[str, str] = _NOTHING
+    node_selector: Mapping[str, str] = field(default_factory=_nothing)
     affinity: tuple[SelectorTerm, ...] = ()
     """Required node affinity: at least one term must hold; empty means no requirement."""
     tolerations: tuple[Toleration, ...] = ()
@@ -92,7 +96,7 @@ class Node:
     name: NodeName
     allocatable: Vector
     capacity: Vector = field(default_factory=dict)
-    labels: Mapping[str, str] = _NOTHING
+    labels: Mapping[str, str] = field(default_factory=_nothing)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     uid: str = ""
