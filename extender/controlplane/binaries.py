@@ -44,7 +44,7 @@ def build(progress: BuildProgress) -> Path:
 
     Safe to call from several processes at once: one builds, the others wait for it.
     """
-    go = _go()
+    go = find_go()
     folder = places.binary_cache() / _digest(_run([go, "version"]))
     if _complete(folder):
         return folder
@@ -102,7 +102,8 @@ def _digest(go_version: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _go() -> str:
+def find_go() -> str:
+    """The Go tool. Raises ClusterError saying what to install if there is none."""
     found = shutil.which("go")
     # Where the official archive puts it; a shell without its profile does not know that.
     usual = Path("/usr/local/go/bin/go")

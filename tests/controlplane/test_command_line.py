@@ -1,0 +1,79 @@
+"""`escher cluster` answers wrong use with exit code 2, failure with 1, and never with a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from extender.cli.main import app
+from extender.controlplane import binaries
+from extender.controlplane.errors import ClusterError
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["cluster", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["up"], "embedded cluster is not there yet"),
+        (["up", "--real", "--nodes", "-1"], "--nodes"),
+        (["up", "--real", "--nodes", "many"], "--nodes"),
+        (["up", "--real", "--nodes", "1000000"], "between 0 and 20000 nodes"),
+        (["up", "--real", "--name", "Not A Label"], "is not usable"),
+        (["up", "--real", "--feature-gates", "Gate"], "expected NAME=VALUE, found 'Gate'"),
+        (["up", "--real", "--feature-gates", "Gate=maybe"], "should be true or false, found 'maybe'"),
+        (["up", "--real", "--scheduler-binary", "mine"], "expected NAME=VALUE"),
+        (["up", "--real", "--scheduler-binary", "mine=/nowhere/at/all"], "no executable file is there"),
+        (["up", "--real", "--scheduler-config", "mine=/etc/hostname"], "there is no --scheduler-binary mine"),
+        (["up", "--real", "--node-trace", "/nowhere.csv"], "cannot read the trace /nowhere.csv"),
+        (["status", "--name", "a/b"], "is not usable"),
+        (["sideways"], "No such command"),
+    ],
+)
+def test_wrong_use_is_named_and_ends_with_two(arguments: list[str], complaint: str) -> None:
+    code, output = run(*arguments)
+    assert (code, complaint in " ".join(output.split())) == (2, True), output
+
+
+def test_a_build_that_fails_ends_with_one_and_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_go(_progress: object) -> Path:
+        raise ClusterError("there is no `go` on the PATH; install Go")
+
+    monkeypatch.setattr(binaries, "build", no_go)
+    assert run("build") == (1, "escher: there is no `go` on the PATH; install Go\n")
+    assert run("up", "--real")[0] == 1
+
+
+def test_a_kubeconfig_of_somebody_else_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    foreign = tmp_path / "config"
+    foreign.write_text("contexts: [{name: production}]")
+    code, output = run("up", "--real", "--kubeconfig", str(foreign))
+    assert (code, "it is left alone" in output) == (1, True)
+
+
+def test_with_nothing_running_status_fails_and_down_does_not() -> None:
+    assert run("status") == (1, "escher: no cluster called default runs here\n")
+    code, output = run("status", "--json")
+    assert (code, json.loads(output)) == (
+        1,
+        {"kind": None, "kubeconfig": None, "service_url": None, "processes": []},
+    )
+    assert run("down") == (0, "no cluster called default runs here\n")
+
+
+@pytest.mark.parametrize("command", ["build", "up", "status", "down"])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    code, output = run(command, "--help")
+    assert (code, f"escher cluster {command}" in output.partition("Example")[2]) == (0, True)

@@ -1,0 +1,96 @@
+"""The shipped scheduler configurations say what the documentation promises, and are localised without other change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.controlplane import places, schedulers
+from extender.controlplane.errors import ClusterError, WrongUse
+
+KUBECONFIG = Path("/somewhere/kubeconfig")
+SHIPPED = places.shipped("scheduler-config")
+
+
+def profiles(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {profile["schedulerName"]: profile for profile in config["profiles"]}
+
+
+def test_the_extender_scheduler_calls_the_service_of_this_cluster() -> None:
+    config = schedulers.extender_scheduler(kubeconfig=KUBECONFIG, service_url="http://127.0.0.1:4711")
+    [extender] = config["extenders"]
+    assert extender["urlPrefix"] == "http://127.0.0.1:4711/scheduler"
+    assert config["clientConnection"]["kubeconfig"] == "/somewhere/kubeconfig"
+    assert config["leaderElection"] == {"leaderElect": False}
+
+
+def test_only_what_depends_on_the_place_differs_from_the_shipped_file() -> None:
+    shipped = schedulers.load(SHIPPED / "escher.yaml")
+    local = schedulers.extender_scheduler(kubeconfig=KUBECONFIG, service_url="http://127.0.0.1:8080")
+    for config in (shipped, local):
+        config["clientConnection"].pop("kubeconfig")
+        config.pop("leaderElection")
+    assert local == shipped
+
+
+def test_the_ledger_profile_hides_the_domain_from_the_fit_and_does_not_sample() -> None:
+    ledger = profiles(schedulers.load(SHIPPED / "escher.yaml"))["escher-ledger"]
+    assert ledger["percentageOfNodesToScore"] == 100
+    [fit] = ledger["pluginConfig"]
+    assert (fit["name"], fit["args"]["ignoredResourceGroups"]) == ("NodeResourcesFit", ["escher.dev"])
+
+
+def test_the_escher_profile_samples_as_users_run_it() -> None:
+    assert profiles(schedulers.load(SHIPPED / "escher.yaml"))["escher"] == {"schedulerName": "escher"}
+
+
+def test_the_extender_is_mandatory_sends_names_only_and_outlasts_a_gang() -> None:
+    [extender] = schedulers.load(SHIPPED / "escher.yaml")["extenders"]
+    verbs = {name: extender[name] for name in extender if name.endswith("Verb")}
+    assert verbs == {
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "bindVerb": "bind",
+        "preemptVerb": "preempt",
+    }
+    assert (extender["ignorable"], extender["nodeCacheCapable"], extender["httpTimeout"]) == (False, True, "60s")
+    assert "managedResources" not in extender
+
+
+def test_the_resources_scheduler_knows_no_extender() -> None:
+    config = schedulers.resources_scheduler(kubeconfig=KUBECONFIG)
+    assert "extenders" not in config
+    assert set(profiles(config)) == {"escher-resources", "default-scheduler"}
+
+
+@pytest.mark.parametrize("file", ["escher.yaml", "escher-resources.yaml"])
+def test_real_clusters_get_leader_election_under_a_name_of_its_own_and_no_client_limit(file: str) -> None:
+    config = schedulers.load(SHIPPED / file)
+    assert config["leaderElection"]["leaderElect"] is True
+    assert config["leaderElection"]["resourceName"] not in ("", "kube-scheduler")
+    assert (config["clientConnection"]["qps"], config["clientConnection"]["burst"]) == (1000, 1000)
+
+
+def test_a_brought_scheduler_serves_its_name_unless_it_has_a_file(tmp_path: Path) -> None:
+    bare = schedulers.brought_scheduler("coscheduling", kubeconfig=KUBECONFIG, config_file=None)
+    assert set(profiles(bare)) == {"coscheduling"}
+    assert bare["clientConnection"]["qps"] == 1000
+    file = tmp_path / "mine.yaml"
+    file.write_text("kind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]\n")
+    own = schedulers.brought_scheduler("coscheduling", kubeconfig=KUBECONFIG, config_file=file)
+    assert set(profiles(own)) == {"mine"}
+    assert own["clientConnection"] == {"kubeconfig": "/somewhere/kubeconfig"}
+
+
+def test_a_file_that_is_no_scheduler_configuration_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    with pytest.raises(ClusterError, match="cannot read the scheduler configuration"):
+        schedulers.load(file)
+    file.write_text("a: [")
+    with pytest.raises(WrongUse, match="is not YAML"):
+        schedulers.load(file)
+    file.write_text("- 1\n")
+    with pytest.raises(WrongUse, match="holds no KubeSchedulerConfiguration"):
+        schedulers.load(file)
