@@ -14,7 +14,7 @@ import itertools
 import os
 import signal as signals
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -64,6 +64,8 @@ class Wishes:
     node_trace: Path | None = None
     """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from it."""
     service: bool = True
+    service_arguments: Sequence[str] = ()
+    """More arguments of `escher serve`, besides kubeconfig, host and port."""
     kubeconfig: Path | None = None
     """Where a copy of the kubeconfig is wanted."""
     native_gangs: bool = False
@@ -121,6 +123,7 @@ class RealCluster:
         *,
         nodes: int = 0,
         service: bool = True,
+        service_arguments: Sequence[str] = (),
         node_shape: NodeShape | None = None,
         node_trace: Path | None = None,
         name: str | None = None,
@@ -136,12 +139,14 @@ class RealCluster:
         With `service=False` the extender's scheduler still calls `service_url`; something may be started there later
         (`start_component("service")` starts the service itself). Raises ClusterError, and then nothing runs.
         """
-        chosen = name or f"owned-{os.getpid()}-{next(_count)}"
+        folders.sweep()
+        chosen = name or f"{folders.UNNAMED}{os.getpid()}-{next(_count)}"
         wishes = Wishes(
             nodes=nodes,
             node_shape=node_shape or NodeShape(),
             node_trace=node_trace,
             service=service,
+            service_arguments=service_arguments,
             kubeconfig=kubeconfig,
             native_gangs=native_gangs,
             feature_gates=feature_gates or {},
@@ -224,6 +229,7 @@ def _launch(
         binaries=str(binaries.build(progress)),
         nodes=len(objects),
         service=wishes.service,
+        service_arguments=tuple(wishes.service_arguments),
         native_gangs=wishes.native_gangs,
         feature_gates=dict(wishes.feature_gates),
         scheduler_binaries={key: str(path.resolve()) for key, path in wishes.scheduler_binaries.items()},

@@ -46,6 +46,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     binaries: str
     nodes: int = 0
     service: bool = True
+    service_arguments: tuple[str, ...] = ()
     native_gangs: bool = False
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     scheduler_binaries: dict[str, str] = msgspec.field(default_factory=dict)
@@ -146,7 +147,7 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
             ready_path="/healthz",
         ),
         _kwok(binaries, folder, ports, kubeconfig, lease),
-        _service(ports, kubeconfig),
+        _service(ports, kubeconfig, spec.service_arguments),
     ]
     return planned
 
@@ -231,10 +232,11 @@ def _kwok(binaries: Path, folder: Path, ports: dict[str, int], kubeconfig: Path,
     )
 
 
-def _service(ports: dict[str, int], kubeconfig: Path) -> Component:
+def _service(ports: dict[str, int], kubeconfig: Path, more: tuple[str, ...]) -> Component:
     argv = (
         *(sys.executable, "-m", "extender", "serve"),
         *("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1", "--port", str(ports[SERVICE])),
+        *more,
     )
     return Component(
         SERVICE,

@@ -26,21 +26,28 @@ def shipped_definitions() -> list[dict[str, Any]]:
 
 def establish(url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object]) -> None:
     """All definitions are served by the API server at `url`. Raises ClusterError if one is refused or too late."""
-    waiting = set()
+    waiting: set[str] = set()
     for definition in shipped_definitions():
         status, answer = loopback.ask("POST", url + _PATH, trust=trust, token=token, body=definition)
         name = definition["metadata"]["name"]
         if status != 201:
             raise ClusterError(f"the API server refuses the definition {name}: {_message(answer)}")
-        waiting.add(name)
+        waiting |= _collections(definition)
     deadline = time.monotonic() + _WITHIN
     while waiting:
-        served = loopback.get_json(url + _PATH, trust=trust, token=token) or {"items": []}
-        waiting -= {each["metadata"]["name"] for each in served["items"] if _is_established(each)}
+        # The condition Established comes too early: for a moment requests are still answered 404 or 429.
+        waiting = {path for path in waiting if loopback.ask("GET", url + path, trust=trust, token=token)[0] != 200}
         if waiting and time.monotonic() > deadline:
-            raise ClusterError(f"not established within {_WITHIN:.0f} s: {', '.join(sorted(waiting))}")
+            raise ClusterError(f"not served within {_WITHIN:.0f} s: {', '.join(sorted(waiting))}")
         if waiting:
             pause(0.05)
+
+
+def _collections(definition: dict[str, Any]) -> set[str]:
+    """Where the objects of a definition are listed, over all namespaces."""
+    spec = definition["spec"]
+    served = [version["name"] for version in spec["versions"] if version["served"]]
+    return {f"/apis/{spec['group']}/{version}/{spec['names']['plural']}" for version in served}
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:
@@ -49,11 +56,6 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     except yaml.YAMLError as error:
         raise ClusterError(f"{file} is not YAML: {error}") from error
     return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
-
-
-def _is_established(definition: dict[str, Any]) -> bool:
-    conditions = definition.get("status", {}).get("conditions", [])
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 def _message(answer: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,11 @@ from extender.controlplane import credentials, places, state
 from extender.controlplane.components import ClusterSpec
 from extender.controlplane.errors import ClusterError
 
+UNNAMED = "owned-"
+"""Begins the name of every cluster that nobody cared to name."""
+
 _LOCK = "lock"
+_LOGS_KEPT_SECONDS = 24 * 3600
 
 
 @contextlib.contextmanager
@@ -112,15 +117,21 @@ def refuse_foreign_kubeconfig(path: Path) -> None:
         raise ClusterError(f"{path} exists and was not written by `escher cluster`; it is left alone")
 
 
-def cluster_names() -> list[str]:
-    """Clusters that have a folder, running or not."""
-    root = places.clusters()
-    return sorted(each.name for each in root.iterdir() if each.is_dir()) if root.is_dir() else []
-
-
 def remove(folder: Path) -> None:
     """The folder of a cluster that has ended is gone."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(*, now: float | None = None) -> None:
+    """Folders of unnamed clusters that failed more than a day ago, kept for their logs, are gone."""
+    root = places.clusters()
+    if not root.is_dir():
+        return
+    for folder in root.glob(f"{UNNAMED}*"):
+        with contextlib.suppress(ClusterError, OSError):
+            if (time.time() if now is None else now) - folder.stat().st_mtime > _LOGS_KEPT_SECONDS:
+                with claimed(folder):
+                    remove(folder)
 
 
 def _remove(entry: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -44,9 +43,3 @@ def ask(
         raise Unreachable(f"{method} {url}: {error}") from error
     finally:
         connection.close()
-
-
-def get_json(url: str, *, trust: ssl.SSLContext, token: str) -> Any:
-    """The parsed answer of a GET, or None if it was not 200."""
-    status, content = ask("GET", url, trust=trust, token=token)
-    return json.loads(content) if status == 200 else None

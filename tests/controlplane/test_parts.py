@@ -245,6 +245,19 @@ class TestFolders:
         assert copy.read_text() == "changed"
         assert not folder.exists()
 
+    def test_old_logs_of_unnamed_clusters_are_swept_unless_the_cluster_lives(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        folders.sweep()
+        for name in ("owned-1-1", "owned-2-1", "default"):
+            places.cluster_folder(name).mkdir(parents=True)
+        now = places.cluster_folder("default").stat().st_mtime
+        folders.sweep(now=now)
+        with folders.claimed(places.cluster_folder("owned-2-1")):
+            folders.sweep(now=now + 100_000)
+        assert sorted(each.name for each in places.clusters().iterdir()) == ["default", "owned-2-1"]
+
     @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a/b", "..", "a" * 64])
     def test_names_that_are_no_dns_labels_are_refused(self, name: str) -> None:
         with pytest.raises(WrongUse, match="is not usable"):
@@ -287,6 +300,10 @@ class TestPlan:
     def test_a_brought_scheduler_runs_under_its_own_name(self, tmp_path: Path) -> None:
         brought = self.planned(tmp_path, scheduler_binaries={"mine": "/opt/mine"})["kube-scheduler-mine"]
         assert brought.argv[0] == "/opt/mine"
+
+    def test_the_service_gets_the_arguments_that_a_test_wants_besides(self, tmp_path: Path) -> None:
+        service = self.planned(tmp_path, service_arguments=("--config", "x.toml"))["service"]
+        assert service.argv[-2:] == ("--config", "x.toml")
 
     def test_leases_of_many_nodes_are_renewed_fifty_a_second_at_most(self) -> None:
         assert components.lease_seconds(10) == 40

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import nodes, places, state
+from extender.controlplane import binaries, crds, nodes, places, state
 from extender.controlplane.api import Api
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.cluster import Progress, RealCluster
 from extender.controlplane.errors import ClusterError
 from extender.controlplane.state import Running
 from tests.controlplane.deadline import eventually
@@ -287,6 +287,52 @@ def test_a_component_that_dies_at_start_is_reported_with_the_end_of_its_log(tmp_
     assert "Traceback" not in ended.stderr
     assert escher("status").returncode == 1
     assert not living("default")
+
+
+def test_a_port_that_somebody_else_took_meanwhile_costs_another_try_and_no_more(tmp_path: Path) -> None:
+    # A scheduler that finds its port taken the first time; then it is the real one.
+    unlucky = tmp_path / "unlucky"
+    real = binaries.build(Progress()) / "kube-scheduler"
+    unlucky.write_text(
+        f"#!/bin/sh\nif mkdir '{tmp_path}/once' 2>/dev/null; then\n"
+        f"  echo 'listen tcp 127.0.0.1:1: bind: address already in use'; exit 1\nfi\nexec '{real}' \"$@\"\n"
+    )
+    unlucky.chmod(0o755)
+    with RealCluster.start(nodes=1, service=False, scheduler_binaries={"mine": unlucky}) as cluster:
+        assert (tmp_path / "once").is_dir()
+        cluster.admin.post(PODS, pod("one", "mine"))
+        eventually(lambda: phase(cluster.admin, "one") == "Running", what="the pod of the brought scheduler")
+
+
+def test_definitions_are_served_once_they_are_established_and_a_bad_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing}
+  versions:
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
+    (tmp_path / "crds").mkdir()
+    (tmp_path / "crds" / "things.yaml").write_text(definition)
+    with RealCluster.start(service=False) as cluster:
+        monkeypatch.setattr(places, "shipped", lambda _folder: tmp_path)
+
+        def establish() -> None:
+            trust, token = cluster.access.trust, cluster.access.token
+            crds.establish(cluster.api_url, trust=trust, token=token, pause=threading.Event().wait)
+
+        establish()
+        assert cluster.admin.get("/apis/example.com/v1/namespaces/default/things")["items"] == []
+        (tmp_path / "crds" / "things.yaml").write_text(definition.replace("singular: thing", "singular: NOT"))
+        cluster.admin.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com")
+        with pytest.raises(ClusterError, match=r"refuses the definition things\.example\.com: .*singular"):
+            establish()
 
 
 def test_a_component_that_ends_later_is_shown_by_status() -> None:
