@@ -1,8 +1,8 @@
 """What people and programs may ask of the application beyond kube-scheduler's verbs, in the core's words.
 
-`Management` is implemented by the application (resources, gangs) and called by adapters/http. Must not know JSON, HTTP or
-status codes. Every call either answers, or raises one of the errors below or `ports.Unavailable`, and then nothing has
-changed. Names arrive well formed (`core.names`), numbers not negative.
+`Management` is implemented by the application (resources, gangs) and called by adapters/http. Must not know JSON,
+HTTP or status codes. Every call either answers, or raises one of the errors below or `ports.Unavailable`, and then
+nothing has changed. Names arrive well formed (`core.names`), numbers not negative.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class VersionConflict(ManagementError):
 class SetResource:
     """Absolute: the chosen nodes have `capacity` units of `name` afterwards; 0 removes it from them.
 
-    `choice` None means the caller's own node: `caller_node`, or else the node of the pod `owner`. Where neither tells, the
-    call is Invalid in field `node_spec`. `choice.limit` caps how many nodes are chosen (num_nodes).
+    `choice` None means the caller's own node: `caller_node`, or else the node of the pod `owner`. Where neither tells,
+    the call is Invalid in field `node_spec`. `choice.limit` caps how many nodes are chosen (num_nodes).
     """
 
     name: EphemeralName
@@ -150,7 +150,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a transaction. `resources`: the state of each resource that a committed operation set, by index."""
+    """What became of a transaction. `resources`: each resource that a committed operation set, by its index."""
 
     committed: Sequence[int] = ()
     refused: Sequence[Refusal] = ()
@@ -191,7 +191,7 @@ class GangState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """Nodes that are ruled out by the same rule. `examples`: a few of them. `short`: the best of them, where it is room."""
+    """Nodes that the same rule excludes. `examples`: a few of them. `short`: the best of them, where it is room."""
 
     rule: str
     count: int
@@ -215,7 +215,7 @@ class Management(Protocol):
     """What adapters/http calls for `/v1`."""
 
     async def set_resource(self, request: SetResource) -> ResourceState:
-        """Durable, in the ledger, and on its way to the nodes. Raises Invalid, VersionConflict, NotFound, Unavailable."""
+        """Durable, in the ledger, on its way to the nodes. Raises Invalid, VersionConflict, NotFound, Unavailable."""
         ...
 
     async def get_resource(self, name: EphemeralName) -> ResourceState:

@@ -1,0 +1,273 @@
+"""Answers: what the management API shows, as OpenAPI describes it.
+
+Translates the application's states; cpu is shown in cores, times as RFC 3339. Lists come in pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from extender.adapters.http.problems import Kind, Problem, quoted
+from extender.adapters.http.quantities import shown, shown_units
+from extender.app.management import Explanation, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
+from extender.core.ledger import Stale
+from extender.core.units import Short
+
+T = TypeVar("T")
+S = TypeVar("S")
+Number = int | float
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class OwnerView(Answer):
+    name: str
+    uid: str
+
+
+class ResourceView(Answer):
+    """An ephemeral resource as it is desired now."""
+
+    namespace: str
+    name: str
+    shared: bool
+    key: Annotated[str, Field(description="Its spelling on nodes and in pods", examples=["escher.dev/team-a.data1"])]
+    nodes: Annotated[dict[str, int], Field(description="Units by node", examples=[{"node-3": 4}])]
+    version: Annotated[str, Field(description="For If-Match; empty once it is gone")]
+    owner: OwnerView | None
+    expires_at: datetime | None
+    problem: Annotated[str, Field(description="Why its custom resource cannot be understood; empty if it can")]
+
+
+class HolderView(Answer):
+    """Who holds units on a node."""
+
+    holder: str
+    kind: Annotated[str, Field(examples=["reservation", "assumption", "bound"])]
+    units: dict[str, Number]
+    pod: Annotated[str | None, Field(examples=["team-a/trainer-0"])]
+    gang: Annotated[str | None, Field(examples=["team-a/train"])]
+    until: datetime | None
+
+
+class NodeView(Answer):
+    """One row of the cluster state. cpu in cores, the rest in whole units."""
+
+    node: str
+    capacity: dict[str, Number]
+    available: Annotated[dict[str, Number], Field(description="Below 0 after capacity was lowered under holders")]
+    holders: list[HolderView]
+    sequence: Annotated[int, Field(description="Grows with every claim on the node")]
+
+
+class RefusalView(Answer):
+    """An operation that was not committed."""
+
+    index: int
+    detail: str
+    field: str | None = None
+    resource: str | None = None
+    asked: Number | None = None
+    free: Number | None = None
+    node: str | None = None
+    read: int | None = None
+    now: int | None = None
+
+
+class TransactionView(Answer):
+    """What became of a transaction: indices of its operations."""
+
+    committed: list[int]
+    conflicts: list[RefusalView]
+    resources: dict[int, ResourceView]
+
+
+class MemberView(Answer):
+    namespace: str
+    name: str
+    uid: str
+    phase: Annotated[str, Field(examples=["pending", "reserved", "at-barrier", "binding", "bound", "finished"])]
+    node: str | None
+
+
+class GangView(Answer):
+    """A gang and how far it has come."""
+
+    namespace: str
+    name: str
+    phase: Annotated[str, Field(examples=["gathering", "waiting", "planned", "binding", "bound"])]
+    quorum: int
+    members: list[MemberView]
+    deadline: datetime | None
+    reason: Annotated[str, Field(description="Why it waits; empty if it does not")]
+
+
+class NodeGroupView(Answer):
+    """Nodes that the same rule excludes."""
+
+    rule: str
+    count: int
+    detail: str
+    examples: list[str]
+    resource: str | None = None
+    asked: Number | None = None
+    free: Number | None = None
+
+
+class ExplanationView(Answer):
+    """Why something waits, and what would help, most likely first."""
+
+    subject: str
+    waits: bool
+    summary: str
+    groups: list[NodeGroupView]
+    remedies: list[str]
+
+
+class Page(Answer, Generic[T]):
+    """Part of a list. `continue`: give it back to get the next part; null at the end."""
+
+    items: list[T]
+    continue_: Annotated[str | None, Field(serialization_alias="continue")]
+
+
+def page(
+    states: Iterable[S], name: Callable[[S], str], view: Callable[[S], T], limit: int, token: str | None
+) -> Page[T]:
+    """At most `limit` states in the order of their names, beginning after the one that `token` stands for."""
+    after = _name_in(token)
+    ordered = sorted(((name(state), state) for state in states), key=lambda named: named[0])
+    rest = [named for named in ordered if after is None or named[0] > after]
+    more = len(rest) > limit
+    shown_now = rest[:limit]
+    # A name and not a number: what is added or removed meanwhile shifts nothing.
+    token = base64.urlsafe_b64encode(shown_now[-1][0].encode()).decode() if more else None
+    return Page(items=[view(state) for _, state in shown_now], continue_=token)
+
+
+def _name_in(token: str | None) -> str | None:
+    try:
+        return None if token is None else base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise Problem(
+            Kind.INVALID, f"{quoted(token)} is no token of ours; leave it out to start again", field="continue"
+        ) from None
+
+
+def resource_view(state: ResourceState) -> ResourceView:
+    owner = state.owner
+    return ResourceView(
+        namespace=state.name.namespace,
+        name=state.name.name,
+        shared=state.name.shared,
+        key=state.key,
+        nodes={str(node): units for node, units in state.nodes.items()},
+        version=state.version,
+        owner=OwnerView(name=owner.name, uid=owner.uid) if owner else None,
+        expires_at=timestamp(state.expires_at),
+        problem=state.problem,
+    )
+
+
+def node_view(state: NodeState) -> NodeView:
+    return NodeView(
+        node=state.node,
+        capacity=shown(state.capacity),
+        available=shown(state.available),
+        holders=[_holder_view(holder) for holder in state.holders],
+        sequence=state.sequence,
+    )
+
+
+def _holder_view(state: HolderState) -> HolderView:
+    return HolderView(
+        holder=state.holder,
+        kind=state.kind.value,
+        units=shown(state.units),
+        pod=str(state.pod) if state.pod else None,
+        gang=str(state.gang) if state.gang else None,
+        until=timestamp(state.until),
+    )
+
+
+def transaction_view(outcome: Outcome) -> TransactionView:
+    return TransactionView(
+        committed=list(outcome.committed),
+        conflicts=[refusal_view(refusal) for refusal in outcome.refused],
+        resources={index: resource_view(state) for index, state in outcome.resources.items()},
+    )
+
+
+def refusal_view(refusal: Refusal) -> RefusalView:
+    cause = refusal.cause
+    if isinstance(cause, Stale):
+        said = f"{cause.node} was claimed on after it was read: sequence {cause.read} then, {cause.now} now"
+        return RefusalView(
+            index=refusal.index, detail=refusal.detail or said, node=cause.node, read=cause.read, now=cause.now
+        )
+    if isinstance(cause, Short):
+        told = _short(cause)
+        said = f"{told['asked']} of {cause.resource} asked, {told['free']} free"
+        return RefusalView(index=refusal.index, detail=refusal.detail or said, **told)
+    return RefusalView(index=refusal.index, detail=refusal.detail, field=refusal.field or None)
+
+
+def _short(short: Short) -> dict[str, Any]:
+    return {
+        "resource": short.resource,
+        "asked": shown_units(short.resource, short.asked),
+        "free": shown_units(short.resource, short.free),
+    }
+
+
+def gang_view(state: GangState) -> GangView:
+    return GangView(
+        namespace=state.key.namespace,
+        name=state.key.name,
+        phase=state.phase.value,
+        quorum=state.quorum,
+        members=[
+            MemberView(
+                namespace=member.pod.namespace,
+                name=member.pod.name,
+                uid=member.pod.uid,
+                phase=member.phase.value,
+                node=member.node,
+            )
+            for member in state.members
+        ],
+        deadline=timestamp(state.deadline),
+        reason=state.reason,
+    )
+
+
+def explanation_view(explanation: Explanation) -> ExplanationView:
+    return ExplanationView(
+        subject=explanation.subject,
+        waits=explanation.waits,
+        summary=explanation.summary,
+        groups=[
+            NodeGroupView(
+                rule=group.rule,
+                count=group.count,
+                detail=group.detail,
+                examples=list(group.examples),
+                **(_short(group.short) if group.short else {}),
+            )
+            for group in explanation.groups
+        ],
+        remedies=list(explanation.remedies),
+    )
+
+
+def timestamp(seconds: float | None) -> datetime | None:
+    """Seconds since the epoch as JSON shows them."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,129 @@
+"""The FastAPI app behind the verbs: health, the management API, their documentation, and one form for all errors.
+
+Every error, whoever raises it (the application, pydantic, Starlette's router, a defect), leaves as problem details.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+
+from extender import __version__
+from extender.adapters.http import health, management
+from extender.adapters.http.models import InOperation
+from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem, details, dotted, quoted
+from extender.app.management import Invalid, Management, ManagementError, NotFound, VersionConflict
+from extender.app.ports import Unavailable
+from extender.core.names import InvalidName
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+_KINDS = {NotFound: Kind.NOT_FOUND, Invalid: Kind.INVALID, VersionConflict: Kind.VERSION_CONFLICT}
+_OF_STATUS = {kind.status: kind for kind in (Kind.NOT_FOUND, Kind.WRONG_METHOD, Kind.TOO_LARGE)}
+_DESCRIPTION = """\
+Ephemeral resources, cluster state, transactions and gangs. kube-scheduler's own verbs (`POST /scheduler/...`) are not
+part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `status`, `detail` and `field`.
+"""
+
+
+def create_api(
+    application: Management, ready: Callable[[], bool], registry: CollectorRegistry, lifespan: Lifespan | None = None
+) -> FastAPI:
+    """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`."""
+    app = FastAPI(title="Escher for Kubernetes", version=__version__, description=_DESCRIPTION, lifespan=lifespan)
+    app.state.management = application
+    app.state.ready = ready
+    app.state.registry = registry
+    app.include_router(health.router)
+    app.include_router(management.router)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    return app
+
+
+def _answer(problem: Problem) -> Response:
+    return Response(problem.body(), problem.status, problem.headers, CONTENT_TYPE)
+
+
+async def _problem(_: Request, error: Any) -> Response:
+    return _answer(error)
+
+
+async def _refused(_: Request, error: Any) -> Response:
+    refused: ManagementError = error
+    return _answer(Problem(_KINDS.get(type(refused), Kind.INVALID), refused.detail, field=refused.field))
+
+
+async def _invalid(_: Request, error: Any) -> Response:
+    return _answer(Problem(Kind.INVALID, str(error), field=error.field))
+
+
+async def _unavailable(_: Request, error: Any) -> Response:
+    refused: Unavailable = error
+    seconds = max(1, math.ceil(refused.retry_after or 1))
+    return _answer(Problem(Kind.UNAVAILABLE, str(refused), headers={"Retry-After": str(seconds)}))
+
+
+async def _unread(_: Request, error: Any) -> Response:
+    """What pydantic complains of: the first complaint in `field` and `detail`, all of them in `errors`."""
+    refused: RequestValidationError = error
+    complaints: Sequence[Any] = refused.errors()
+    if complaints[0]["type"] == "json_invalid":
+        where = complaints[0]["loc"][-1]
+        return _answer(Problem(Kind.NOT_JSON, f"{complaints[0]['ctx']['error']} at character {where}"))
+    said = [_complaint(each) for each in complaints[:20]]
+    return _answer(Problem(Kind.INVALID, said[0]["detail"], field=said[0]["field"], extra={"errors": said}))
+
+
+def _complaint(error: Any) -> dict[str, str]:
+    # The location begins with body, query, path or header; a union's branches follow as words and stay in.
+    field = dotted(error["loc"][1:]) or error["loc"][0]
+    what = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "missing":
+        return {"field": field, "detail": f"{field} is missing"}
+    if error["type"] == "extra_forbidden":
+        return {"field": field, "detail": f"{field} is not known here"}
+    if error["type"] == "value_error":
+        return {"field": field, "detail": f"{field}: {what}"}
+    return {"field": field, "detail": f"{field}: {what}, not {quoted(error.get('input'))}"}
+
+
+async def _http(request: Request, error: Any) -> Response:
+    refused: HTTPException = error
+    headers = dict(refused.headers or {})
+    kind = _OF_STATUS.get(refused.status_code)
+    if kind is Kind.NOT_FOUND:
+        return _answer(Problem(kind, f"there is nothing at {quoted(request.url.path)}", headers=headers))
+    if kind is Kind.WRONG_METHOD:
+        allowed = headers.get("allow") or headers.get("Allow") or "another method"
+        return _answer(Problem(kind, f"{request.method} is not possible here; {allowed} is", headers=headers))
+    if kind is not None:
+        return _answer(Problem(kind, str(refused.detail), headers=headers))
+    title = HTTPStatus(refused.status_code).phrase
+    body = details(refused.status_code, str(refused.detail), type_uri="about:blank", title=title)
+    return Response(body, refused.status_code, headers, CONTENT_TYPE)
+
+
+async def _defect(_: Request, __: Exception) -> Response:
+    # The traceback is logged by Service, to which Starlette raises the error again.
+    return _answer(Problem(Kind.INTERNAL, "internal error in Escher; its log has the traceback"))
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {
+    Problem: _problem,
+    ManagementError: _refused,
+    InvalidName: _invalid,
+    InOperation: _invalid,
+    Unavailable: _unavailable,
+    RequestValidationError: _unread,
+    HTTPException: _http,
+    Exception: _defect,
+}

@@ -1,0 +1,110 @@
+"""The service's one ASGI callable: kube-scheduler's verbs here, everything else in the FastAPI app behind it.
+
+The verbs are taken before any framework, for a filter call is on the path of every pod. Every request's body is read
+here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open.
+
+    POST /scheduler/{filter,prioritize,bind,preempt} ---> VerbCalls ---> app.verbs.Verbs
+    other HTTP, lifespan, websockets ----------> FastAPI (management, health) ---> app.management.Management
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from extender.adapters.http.api import Lifespan, create_api
+from extender.adapters.http.bodies import ClientLeft, answer, answer_problem, read_body, replaying
+from extender.adapters.http.metrics import verb_metrics
+from extender.adapters.http.problems import Kind, Problem
+from extender.adapters.http.readiness import not_ready
+from extender.adapters.http.verbs import VerbCalls
+from extender.app.management import Management
+from extender.app.verbs import Verbs
+
+_log = structlog.get_logger(__name__)
+_PREFIX = "/scheduler/"
+
+BODY_LIMIT = 256 * 2**20
+"""5,000 full Node objects fit many times."""
+
+MANAGEMENT_BODY_LIMIT = 4 * 2**20
+LONGEST_WAIT = 60.0
+
+
+def create_app(
+    verbs: Verbs,
+    management: Management,
+    *,
+    ready: Callable[[], bool],
+    registry: CollectorRegistry,
+    body_limit: int = BODY_LIMIT,
+    longest_wait: float = LONGEST_WAIT,
+    lifespan: Lifespan | None = None,
+) -> Service:
+    """The whole service as one ASGI callable.
+
+    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `longest_wait`: the scheduler's
+    httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
+    """
+    calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
+    return Service(calls, create_api(management, ready, registry, lifespan), ready, body_limit)
+
+
+class Service:
+    """Routes a connection to the verbs or to `behind`."""
+
+    def __init__(self, calls: VerbCalls, behind: ASGIApp, ready: Callable[[], bool], body_limit: int) -> None:
+        self.calls = calls
+        self._behind = behind
+        self._ready = ready
+        self._body_limit = body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._behind(scope, receive, send)
+            return
+        try:
+            if scope["path"].startswith(_PREFIX):
+                await self._verb(scope, receive, send)
+            else:
+                await self._other(scope, receive, send)
+        except Problem as problem:
+            await answer_problem(send, problem)
+        except ClientLeft:
+            return
+
+    async def _verb(self, scope: Scope, receive: Receive, send: Send) -> None:
+        verb = scope["path"][len(_PREFIX) :]
+        call = self.calls.by_name.get(verb)
+        if call is None:
+            known = ", ".join(self.calls.by_name)
+            raise Problem(Kind.NOT_FOUND, f"there is no verb {verb[:80]!r}; there are: {known}", field="verb")
+        if scope["method"] != "POST":
+            raise Problem(
+                Kind.WRONG_METHOD, f"{verb} is called with POST, not {scope['method']}", headers={"Allow": "POST"}
+            )
+        if not self._ready():
+            raise not_ready()
+        body = await read_body(scope, receive, self._body_limit)
+        answered = call(body)
+        await answer(send, answered if isinstance(answered, bytes) else await answered)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT)
+        begun = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._behind(scope, replaying(body, receive), send_on)
+        except Exception:
+            # Starlette raises again what its handler has answered, for the server to log: it is logged here, once.
+            _log.exception("request failed", method=scope["method"], path=scope["path"])
+            if not begun:
+                raise Problem(Kind.INTERNAL, "internal error in Escher; its log has the traceback") from None

@@ -1,0 +1,48 @@
+"""Health: what a kubelet, a load balancer, Prometheus and an operator ask of the process."""
+
+from __future__ import annotations
+
+import platform
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, Field
+
+from extender import __version__
+from extender.adapters.http.readiness import require_ready
+
+router = APIRouter(tags=["health"])
+
+
+class Status(BaseModel):
+    status: Annotated[str, Field(examples=["ok"])]
+
+
+class Version(BaseModel):
+    version: Annotated[str, Field(examples=["0.1.0"])]
+    python: Annotated[str, Field(examples=["3.11.7"])]
+
+
+@router.get("/healthz")
+async def healthz() -> Status:
+    """The process is alive."""
+    return Status(status="ok")
+
+
+@router.get("/readyz", dependencies=[Depends(require_ready)])
+async def readyz() -> Status:
+    """The first full sync is over; 503 until then."""
+    return Status(status="ok")
+
+
+@router.get("/version")
+async def version() -> Version:
+    """What runs here."""
+    return Version(version=__version__, python=platform.python_version())
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """Prometheus' text format."""
+    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,101 @@
+"""Problems: what a caller is told when a call is refused, as RFC 9457 problem details.
+
+Knows which kinds there are, their titles and HTTP statuses. Every error of this service, on whichever path, has the
+same five members: type, title, status, detail, field (null where no part of the request is at fault).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+CONTENT_TYPE = "application/problem+json"
+
+
+class Kind(Enum):
+    """The kinds of problem: slug of the type URI, status, title."""
+
+    NOT_JSON = ("not-json", 400, "The body is not JSON")
+    WRONG_SHAPE = ("wrong-shape", 400, "The body is not what this call takes")
+    NOT_FOUND = ("not-found", 404, "Not there")
+    WRONG_METHOD = ("wrong-method", 405, "Wrong method")
+    CONFLICT = ("conflict", 409, "The transaction conflicts")
+    VERSION_CONFLICT = ("version-conflict", 412, "Not at the expected version")
+    TOO_LARGE = ("too-large", 413, "The body is too large")
+    INVALID = ("invalid", 422, "A value cannot be accepted")
+    INTERNAL = ("internal", 500, "An error inside the service")
+    NOT_READY = ("not-ready", 503, "The service is not ready")
+    UNAVAILABLE = ("unavailable", 503, "The Kubernetes API server cannot be reached")
+
+    @property
+    def uri(self) -> str:
+        return f"urn:escher:problem:{self.value[0]}"
+
+    @property
+    def status(self) -> int:
+        return self.value[1]
+
+    @property
+    def title(self) -> str:
+        return self.value[2]
+
+
+class Problem(Exception):
+    """A refused call. `extra`: further members of the answer; `headers`: to be sent with it."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        field: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.field = field
+        self.extra = dict(extra or {})
+        self.headers = dict(headers or {})
+
+    @property
+    def status(self) -> int:
+        return self.kind.status
+
+    def body(self) -> bytes:
+        """The problem details, one JSON value without a trailing newline."""
+        return details(
+            self.status, self.detail, type_uri=self.kind.uri, title=self.kind.title, field=self.field, extra=self.extra
+        )
+
+
+def details(
+    status: int,
+    detail: str,
+    *,
+    type_uri: str,
+    title: str,
+    field: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Problem details as JSON."""
+    told = {"type": type_uri, "title": title, "status": status, "detail": detail, "field": field}
+    return msgspec.json.encode({**told, **(extra or {})})
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """A path into a body as people write it: `operations[0].units`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def quoted(value: object, limit: int = 80) -> str:
+    """The value as a caller would recognise it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,0 +1,147 @@
+"""kube-scheduler's verbs, from bytes to bytes: what arrives is read, the application asked, its answer written.
+
+Knows the wire and `app.verbs`. Must not know ASGI.
+
+What kube-scheduler needs where something is wrong (only status 200 counts for it; a filter that fails costs the pod a
+back-off, a rejection does not):
+
+- a body that no kube-scheduler sends: a Problem, and the application is not asked;
+- a pod that cannot be read (a quantity of -1): every node is rejected for a constant reason; trying again is no use;
+- a defect of ours: logged with its traceback, and answered in `Error` where the answer has one, else as a Problem.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+
+import structlog
+from msgspec import Raw
+
+from extender.adapters.http import wire
+from extender.adapters.http.metrics import VerbMetrics
+from extender.adapters.http.problems import Kind, Problem
+from extender.adapters.objects import UnreadableObject, to_node, to_pod
+from extender.app.ports import PodRef
+from extender.app.verbs import Verbs, Verdict
+from extender.core.cluster import Node
+from extender.core.names import NodeName
+
+_log = structlog.get_logger(__name__)
+_INTERNAL = "internal error in Escher's {}; its log has the traceback"
+
+
+class VerbCalls:
+    """The four verbs. `longest_wait`: kube-scheduler's httpTimeout in seconds, which bounds what a gang may ask for."""
+
+    def __init__(self, verbs: Verbs, metrics: Mapping[str, VerbMetrics], longest_wait: float) -> None:
+        self._verbs = verbs
+        self._metrics = metrics
+        self._longest_wait = longest_wait
+        self._binds: set[asyncio.Task[str]] = set()
+        self.by_name: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
+            "filter": self.filter,
+            "prioritize": self.prioritize,
+            "bind": self.bind,
+            "preempt": self.preempt,
+        }
+
+    def filter(self, body: bytes) -> bytes:
+        """The nodes that will do, and for each other one why not. Raises Problem for what cannot be read."""
+        began = perf_counter()
+        call = wire.read_filter_call(body)
+        sent: dict[NodeName, Raw] | None = None
+        described: list[Node] | None = None
+        if call.node_names is not None:
+            names = call.node_names
+        else:
+            items = _items(call)
+            described = [to_node(node) for node in wire.read_nodes(items)]
+            names = [node.name for node in described]
+            sent = dict(zip(names, items, strict=True))
+        try:
+            verdict = self._verbs.filter(to_pod(call.pod, self._longest_wait), names, described)
+        except UnreadableObject as error:
+            verdict = Verdict(unresolvable=dict.fromkeys(names, f"the pod cannot be understood: {error}"))
+        except Exception:
+            _log.exception("verb failed", verb="filter", pod=call.pod.metadata.name)
+            verdict = Verdict(error=_INTERNAL.format("filter"))
+        answer = wire.filter_answer(verdict, sent)
+        self._observe("filter", began, len(names))
+        return answer
+
+    def prioritize(self, body: bytes) -> bytes:
+        """The scores of the nodes; of a pod that cannot be read, none. Raises Problem."""
+        began = perf_counter()
+        call = wire.read_filter_call(body)
+        names = call.node_names
+        if names is None:
+            names = [NodeName(node.metadata.name) for node in wire.read_nodes(_items(call))]
+        try:
+            scores = self._verbs.prioritize(to_pod(call.pod, self._longest_wait), names)
+        except UnreadableObject:
+            scores = {}
+        except Exception:
+            raise _defect("prioritize", call.pod.metadata.name) from None
+        answer = wire.prioritize_answer(scores)
+        self._observe("prioritize", began, len(names))
+        return answer
+
+    async def bind(self, body: bytes) -> bytes:
+        """The Binding is written, or the answer says why not. Raises Problem.
+
+        It goes on when its caller has left: a gang's other members count on this one, and the next attempt for the
+        same pod finds out what became of it.
+        """
+        began = perf_counter()
+        call = wire.read_bind_call(body)
+        pod = PodRef(call.pod_namespace, call.pod_name, call.pod_uid)
+        task = asyncio.ensure_future(self._bind(pod, call.node))
+        # The event loop holds tasks by weak references only.
+        self._binds.add(task)
+        task.add_done_callback(self._binds.discard)
+        answer = wire.bind_answer(await asyncio.shield(task))
+        self._observe("bind", began, 1)
+        return answer
+
+    async def _bind(self, pod: PodRef, node: NodeName) -> str:
+        try:
+            return await self._verbs.bind(pod, node)
+        except Exception:
+            _log.exception("verb failed", verb="bind", pod=str(pod), node=node)
+            return _INTERNAL.format("bind")
+
+    def preempt(self, body: bytes) -> bytes:
+        """The candidates that are left, with their victims; for a pod that cannot be read, none. Raises Problem."""
+        began = perf_counter()
+        call = wire.read_preempt_call(body)
+        candidates = call.victims()
+        try:
+            chosen = self._verbs.preempt(to_pod(call.pod, self._longest_wait), candidates)
+        except UnreadableObject:
+            chosen = {}
+        except Exception:
+            raise _defect("preempt", call.pod.metadata.name) from None
+        answer = wire.preempt_answer(chosen)
+        self._observe("preempt", began, len(candidates))
+        return answer
+
+    async def drain(self) -> None:
+        """Every bind that has begun is over."""
+        while self._binds:
+            await asyncio.wait(self._binds)
+
+    def _observe(self, verb: str, began: float, nodes: int) -> None:
+        metrics = self._metrics[verb]
+        metrics.duration.observe(perf_counter() - began)
+        metrics.nodes.observe(nodes)
+
+
+def _items(call: wire.FilterCall) -> list[Raw]:
+    return (call.nodes.items if call.nodes is not None else None) or []
+
+
+def _defect(verb: str, pod: str) -> Problem:
+    _log.exception("verb failed", verb=verb, pod=pod)
+    return Problem(Kind.INTERNAL, _INTERNAL.format(verb))

@@ -1,0 +1,223 @@
+"""Wire: the bodies that kube-scheduler sends to an extender, and the answers it reads.
+
+Source: k8s.io/kube-scheduler/extender/v1/types.go, which has no JSON tags, so the keys are Go's field names. Required
+fields have no defaults: a body in lower case is refused, and never taken for an empty pod. Unknown keys are allowed,
+for a later kube-scheduler may send more.
+
+With nodeCacheCapable, nodes travel as names. Without it they travel as whole objects, and the scheduler goes on with
+those that come back: so the bytes of each node are kept and handed back as they were.
+
+Answers are one JSON value without a trailing newline: Go's decoder takes what follows for a second value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from extender.adapters.http.problems import Kind, Problem, dotted
+from extender.adapters.objects import Node, Pod
+from extender.app.verbs import Verdict, Victims
+from extender.core.names import NodeName, PodUid
+
+T = TypeVar("T")
+
+
+class NodeList(Struct):
+    items: list[Raw] | None
+    """Node objects as they were sent; Go writes an empty list as null."""
+
+
+class FilterCall(Struct, rename="pascal"):
+    """ExtenderArgs: the body of filter and prioritize. One of `nodes` and `node_names` is null."""
+
+    pod: Pod
+    nodes: NodeList | None
+    node_names: list[NodeName] | None
+
+
+class BindCall(Struct, rename="pascal"):
+    """ExtenderBindingArgs."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: PodUid = field(name="PodUID")
+    node: NodeName
+
+
+class Named(Struct):
+    uid: PodUid
+
+
+class VictimPod(Struct):
+    """A victim as a whole Pod object, of which its UID matters."""
+
+    metadata: Named
+
+
+class FullVictims(Struct):
+    pods: list[VictimPod] | None = field(name="Pods")
+    budget_violations: int = field(name="NumPDBViolations")
+
+
+class MetaPod(Struct):
+    uid: PodUid = field(name="UID")
+
+
+class MetaVictims(Struct):
+    pods: list[MetaPod] | None = field(name="Pods")
+    budget_violations: int = field(name="NumPDBViolations")
+
+
+class PreemptCall(Struct, rename="pascal"):
+    """ExtenderPreemptionArgs. One of the two maps is null: the second is used with nodeCacheCapable."""
+
+    pod: Pod
+    node_name_to_victims: dict[NodeName, FullVictims] | None
+    node_name_to_meta_victims: dict[NodeName, MetaVictims] | None
+
+    def victims(self) -> dict[NodeName, Victims]:
+        """The candidates, by node, from whichever map was sent."""
+        if self.node_name_to_meta_victims is not None:
+            return {
+                node: Victims([pod.uid for pod in meta.pods or ()], meta.budget_violations)
+                for node, meta in self.node_name_to_meta_victims.items()
+            }
+        return {
+            node: Victims([pod.metadata.uid for pod in full.pods or ()], full.budget_violations)
+            for node, full in (self.node_name_to_victims or {}).items()
+        }
+
+
+class _NodesAnswer(Struct):
+    items: Sequence[Raw]
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class _FilterAnswer(Struct, rename="pascal"):
+    nodes: _NodesAnswer | None
+    node_names: Sequence[str] | None
+    failed_nodes: Mapping[str, str]
+    failed_and_unresolvable_nodes: Mapping[str, str]
+    error: str
+
+
+class _Score(Struct, rename="pascal"):
+    host: str
+    score: int
+
+
+_filter_calls = msgspec.json.Decoder(FilterCall)
+_bind_calls = msgspec.json.Decoder(BindCall)
+_preempt_calls = msgspec.json.Decoder(PreemptCall)
+_nodes = msgspec.json.Decoder(Node)
+_encode = msgspec.json.Encoder().encode
+_BOUND = b'{"Error":""}'
+
+
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "") -> T:
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _wrong_shape(str(error), within) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(Kind.NOT_JSON, f"{error} ({len(memoryview(body))} bytes were read)") from None
+
+
+def _wrong_shape(complaint: str, within: str) -> Problem:
+    """The problem that msgspec words as: Expected `int`, got `str` - at `$.Pod.spec`."""
+    what, _, where = complaint.partition(" - at `$")
+    at = [part for part in (within, where.rstrip("`").lstrip(".")) if part]
+    if what.startswith("Object missing required field `"):
+        at.append(what.split("`")[1])
+        what += ". Keys are read exactly as kube-scheduler writes them, upper and lower case included"
+    return Problem(Kind.WRONG_SHAPE, what, field=dotted(at) or None)
+
+
+def read_filter_call(body: bytes) -> FilterCall:
+    """The body of filter or prioritize; its pod has a UID, and one of names and nodes is there. Raises Problem."""
+    call = _decode(_filter_calls, body)
+    _require("Pod.metadata.uid", call.pod.metadata.uid)
+    if call.node_names is None and call.nodes is None:
+        raise Problem(Kind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames")
+    return call
+
+
+def read_bind_call(body: bytes) -> BindCall:
+    """The body of bind, nothing in it empty. Raises Problem."""
+    call = _decode(_bind_calls, body)
+    _require("PodName", call.pod_name)
+    _require("PodNamespace", call.pod_namespace)
+    _require("PodUID", call.pod_uid)
+    _require("Node", call.node)
+    return call
+
+
+def read_preempt_call(body: bytes) -> PreemptCall:
+    """The body of preempt; its pod has a UID. Raises Problem."""
+    call = _decode(_preempt_calls, body)
+    _require("Pod.metadata.uid", call.pod.metadata.uid)
+    if call.node_name_to_meta_victims is None and call.node_name_to_victims is None:
+        raise Problem(
+            Kind.WRONG_SHAPE,
+            "both NodeNameToMetaVictims and NodeNameToVictims are null; one of them is needed",
+            field="NodeNameToMetaVictims",
+        )
+    return call
+
+
+def read_nodes(items: Sequence[Raw]) -> list[Node]:
+    """The nodes that came in full; each has a name. Raises Problem."""
+    nodes: list[Node] = []
+    for index, item in enumerate(items):
+        node = _decode(_nodes, item, f"Nodes.items[{index}]")
+        _require(f"Nodes.items[{index}].metadata.name", node.metadata.name)
+        nodes.append(node)
+    return nodes
+
+
+def _require(where: str, value: str) -> None:
+    if not value:
+        raise Problem(Kind.WRONG_SHAPE, f"{where} is empty", field=where)
+
+
+def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> bytes:
+    """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so."""
+    passed = verdict.passed
+    nodes, names = None, None
+    if verdict.error:
+        passed = ()
+    elif sent is None:
+        names = passed if isinstance(passed, list) else list(passed)
+    else:
+        nodes = _NodesAnswer([sent[name] for name in passed])
+    return _encode(_FilterAnswer(nodes, names, _dict(verdict.rejected), _dict(verdict.unresolvable), verdict.error))
+
+
+def prioritize_answer(scores: Mapping[NodeName, int]) -> bytes:
+    """HostPriorityList. A host that is left out counts as 0, so zeros are not sent."""
+    return _encode([_Score(node, score) for node, score in scores.items() if score])
+
+
+def bind_answer(error: str) -> bytes:
+    """ExtenderBindingResult."""
+    return _encode({"Error": error}) if error else _BOUND
+
+
+def preempt_answer(victims: Mapping[NodeName, Victims]) -> bytes:
+    """ExtenderPreemptionResult: the nodes on which to preempt, with the UIDs of their victims."""
+    return _encode(
+        {
+            "NodeNameToMetaVictims": {
+                node: MetaVictims([MetaPod(uid) for uid in who.pods], who.budget_violations)
+                for node, who in victims.items()
+            }
+        }
+    )
+
+
+def _dict(reasons: Mapping[Any, str]) -> Mapping[str, str]:
+    return reasons if isinstance(reasons, dict) else dict(reasons)
