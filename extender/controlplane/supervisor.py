@@ -105,14 +105,11 @@ class Supervisor:
 
     def _boot(self) -> None:
         for stage in components.STAGES:
-            batch = [each for each in self._planned if each.stage == stage]
-            if stage == "store":
-                # kube-apiserver takes seconds before it first needs etcd: no use in waiting.
-                batch += [each for each in self._planned if each.stage == "api"]
-            elif stage == "api" or (stage == "service" and not self._spec.service):
+            if stage == "service" and not self._spec.service:
                 continue
-            self._start(batch)
-            if stage == "store":
+            # etcd first, and usable: a kube-apiserver that does not find it pauses before it looks again.
+            self._start([each for each in self._planned if each.stage == stage])
+            if stage == "api":
                 self._say(Event("api", state=self._state))
                 crds.establish(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause)
 
