@@ -1,0 +1,251 @@
+"""Connection: requests to one API server in bytes, and every way they can fail as an error of `app.ports`.
+
+One aiohttp session for all, since opening a TLS connection costs more than using one; no models of the client library,
+since a gang of 64 writes 64 Bindings at once. Knows HTTP and Kubernetes' Status; must not know kinds. Nothing is tried
+twice, other than after 401, when credentials may have been renewed.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any, Protocol, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from extender import __version__
+from extender.adapters.kube.credentials import Credentials
+from extender.app.ports import Gone, Occupied, Refused, Unavailable
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""Accept: the answer to a write without spec and status; a node's would be thousands of bytes."""
+
+TIMEOUT = 30.0
+_CONNECT_TIMEOUT = 10.0
+_MOST_CONNECTIONS = 512
+# Below the 90 s after which kube-apiserver closes idle connections, so that no request meets a closing one.
+_KEEP_ALIVE = 60.0
+_ANOTHER_UID = re.compile(r"Precondition failed: UID in precondition")
+
+
+class Expired(Refused):
+    """The resource version or the continue token is too old (410): list again from the start."""
+
+
+class Silent(Unavailable):
+    """Nothing came on a stream for as long as the caller was ready to wait."""
+
+
+class Requests(Protocol):
+    """What reflector and writers need of a connection."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        """The body of a 2xx answer. Raises Unavailable, Gone, Occupied, Expired, Refused."""
+        ...
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed answer, of any length, without a half line at the end; close it when done.
+
+        Raises as `request`, and Silent after `silence` seconds without a byte.
+        """
+        ...
+
+
+class Status(msgspec.Struct):
+    """Kubernetes' Status: how the API server words a failure."""
+
+    class Details(msgspec.Struct, rename="camel"):
+        retry_after_seconds: float | None = None
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+
+_statuses = msgspec.json.Decoder(Status)
+
+
+class Connection:
+    """Implements `Requests` for the cluster of `credentials`. Make it inside the running event loop; close it."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._base = credentials.address
+        self._proxy = credentials.proxy
+        self._server_name = credentials.server_name
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=_MOST_CONNECTIONS,
+                ssl=credentials.trust if credentials.trust is not None else True,
+                keepalive_timeout=_KEEP_ALIVE,
+                socket_factory=_kept_alive,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Unzipping large lists would hold up the event loop longer than the network does.
+            headers={"User-Agent": f"escher/{__version__}", "Accept-Encoding": "identity"},
+            read_bufsize=2**18,
+        )
+        self._usual_timeout = aiohttp.ClientTimeout(total=TIMEOUT, sock_connect=_CONNECT_TIMEOUT)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """All connections are closed."""
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        limits = (
+            self._usual_timeout
+            if within == TIMEOUT
+            else aiohttp.ClientTimeout(total=within, sock_connect=min(within, _CONNECT_TIMEOUT))
+        )
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        token = await self._authorize(headers)
+        renewed = False
+        while True:
+            try:
+                async with self._open(method, path, body, headers, limits) as response:
+                    content: bytes = await response.read()
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise Unavailable(_worded(method, path, error)) from error
+            if response.status < 300:
+                return content
+            if response.status == 401 and not renewed and await self._credentials.renew(token):
+                renewed = True
+                await self._authorize(headers)
+                continue
+            raise refusal(response.status, content, response.headers.get("Retry-After"))
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        headers = {"Accept": JSON}
+        token = await self._authorize(headers)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
+        try:
+            async with self._open("GET", path, None, headers, limits) as response:
+                if response.status >= 300:
+                    content = await response.read()
+                    if response.status == 401 and await self._credentials.renew(token):
+                        raise Unavailable("the credentials had to be renewed")
+                    raise refusal(response.status, content, response.headers.get("Retry-After"))
+                async for line in _split(response.content):
+                    yield line
+        except aiohttp.SocketTimeoutError as error:
+            raise Silent(f"GET {path}: nothing for {silence:g} s") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unavailable(_worded("GET", path, error)) from error
+
+    async def _authorize(self, headers: dict[str, str]) -> str | None:
+        token = await self._credentials.authorization()
+        if token is not None:
+            headers["Authorization"] = token
+        return token
+
+    def _open(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limits: aiohttp.ClientTimeout
+    ) -> Any:
+        return self._session.request(
+            method,
+            URL(self._base + path, encoded=True),
+            data=body,
+            headers=headers,
+            timeout=limits,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            allow_redirects=False,
+        )
+
+
+def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unavailable | Refused:
+    """The error that a failed answer stands for, in the API server's own words."""
+    try:
+        said = _statuses.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = Status(message=content[:300].decode(errors="replace").strip())
+    message = said.message or f"HTTP status {status}"
+    if status in (408, 429) or status >= 500:
+        return Unavailable(message, _seconds(retry_after, said))
+    if status == 404:
+        return Gone(status, message)
+    if status == 409:
+        return Gone(status, message) if _ANOTHER_UID.search(message) else Occupied(status, message)
+    return Expired(status, message) if status == 410 else Refused(status, message)
+
+
+def address(*parts: str, query: Mapping[str, str | int] | None = None) -> str:
+    """The path of these segments, each quoted, and the query without the values that are empty."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    kept = {key: value for key, value in (query or {}).items() if value != ""}
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def _seconds(header: str | None, said: Status) -> float | None:
+    if header is not None and header.isascii() and header.isdigit():
+        return float(header)
+    return said.details.retry_after_seconds if said.details is not None else None
+
+
+def _worded(method: str, path: str, error: BaseException) -> str:
+    where = path.partition("?")[0]
+    return f"{method} {where}: {str(error) or type(error).__name__}"
+
+
+async def _split(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """The whole lines of a stream; each chunk is searched once, however long the line that it belongs to."""
+    begun: list[bytes] = []
+    while chunk := await content.readany():
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        for other in others:
+            line = b"".join(begun)
+            begun = [other]
+            if line:
+                yield line
+
+
+def _kept_alive(info: Any) -> socket.socket:
+    """A socket on which the kernel notices within half a minute that the other side has vanished."""
+    family, kind, protocol, *_ = info
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE_OPTIONS:
+        made.setsockopt(socket.IPPROTO_TCP, name, value)
+    return made
+
+
+def _options(wanted: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
+    return [(getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
+
+
+_KEEP_ALIVE_OPTIONS = _options((("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)))

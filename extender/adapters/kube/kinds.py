@@ -1,0 +1,162 @@
+"""Kinds: which objects a reflector follows, where they are, and how their JSON becomes an object of the core.
+
+One object that cannot be understood never spoils the rest of its page. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from extender.adapters import objects
+from extender.adapters.kube.resources import ResourceJson, resources_path, to_resource
+from extender.app.ports import EphemeralResource
+from extender.core.cluster import Node, Pod
+
+T = TypeVar("T")
+J = TypeVar("J")
+
+
+class _ListMetadata(Struct, gc=False):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    following: str = msgspec.field(name="continue", default="")
+
+
+class _Page(Struct, Generic[J]):
+    metadata: _ListMetadata
+    items: list[J] | None
+
+
+class _Event(Struct, Generic[J]):
+    type: str
+    object: J
+
+
+class _Metadata(Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Any(Struct):
+    """Any object, and a bookmark too, which has nothing but a resource version."""
+
+    metadata: _Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that cannot be understood: which one, and why."""
+
+    what: str
+    why: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list. `following`: the token for the next part; empty on the last."""
+
+    items: list[T]
+    unreadable: list[Unreadable]
+    version: str
+    following: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """One line of a watch. `item` is None for BOOKMARK and ERROR (`raw` is its Status) and where it is unreadable."""
+
+    type: str
+    version: str
+    item: T | None = None
+    unreadable: Unreadable | None = None
+    raw: bytes = b""
+
+
+class Kind(Generic[T]):
+    """A kind that can be followed. `name` is for metrics and logs, `path` the collection of all namespaces."""
+
+    def __init__(self, name: str, path: str, shape: type[Any], translate: Callable[[Any], T]) -> None:
+        self.name = name
+        self.path = path
+        self._translate = translate
+        self._one = msgspec.json.Decoder(shape)
+        self._page: msgspec.json.Decoder[_Page[Any]] = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+        self._event: msgspec.json.Decoder[_Event[Any]] = msgspec.json.Decoder(_Event[shape])  # type: ignore[valid-type]
+
+    def read_page(self, body: bytes) -> Page[T]:
+        """The page. Raises msgspec.DecodeError where it is no list at all."""
+        items: list[T] = []
+        unreadable: list[Unreadable] = []
+        try:
+            page = self._page.decode(body)
+            for shape in page.items or ():
+                items.append(self._translate(shape))
+        except (msgspec.ValidationError, objects.UnreadableObject):
+            # At least one is senseless: the slow way, one by one.
+            items.clear()
+            page = _raw_page.decode(body)
+            for raw in page.items or ():
+                try:
+                    items.append(self._translate(self._one.decode(raw)))
+                except (msgspec.ValidationError, objects.UnreadableObject) as error:
+                    unreadable.append(_unreadable(raw, error))
+        return Page(items, unreadable, page.metadata.resource_version, page.metadata.following)
+
+    def read_event(self, line: bytes) -> Event[T]:
+        """The event. Raises msgspec.DecodeError where the line is none."""
+        try:
+            event = self._event.decode(line)
+        except msgspec.ValidationError:
+            return self._read_unusual(line)
+        version = event.object.metadata.resource_version
+        try:
+            return Event(event.type, version, self._translate(event.object))
+        except objects.UnreadableObject as error:
+            return Event(event.type, version, unreadable=_unreadable(_raw_events.decode(line).object, error))
+
+    def _read_unusual(self, line: bytes) -> Event[T]:
+        event = _raw_events.decode(line)
+        if event.type == "ERROR":
+            return Event(event.type, "", raw=bytes(event.object))
+        if event.type == "BOOKMARK":
+            return Event(event.type, _anything.decode(event.object).metadata.resource_version)
+        try:
+            self._one.decode(event.object)
+        except msgspec.ValidationError as error:
+            bad = _unreadable(event.object, error)
+            return Event(event.type, bad.version, unreadable=bad)
+        raise AssertionError("decoded alone, but not in its event")
+
+
+_raw_page = msgspec.json.Decoder(_Page[Raw])
+_raw_events = msgspec.json.Decoder(_Event[Raw])
+_anything = msgspec.json.Decoder(_Any)
+
+
+def _unreadable(raw: Raw | bytes, error: Exception) -> Unreadable:
+    try:
+        metadata = _anything.decode(raw).metadata
+    except msgspec.ValidationError:
+        return Unreadable("an object without a name", str(error))
+    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return Unreadable(name, str(error), metadata.resource_version)
+
+
+def pods(longest_wait: float) -> Kind[Pod]:
+    """All pods, finished ones too: that a pod has ended is news. `longest_wait`: see `objects.to_pod`."""
+    return Kind("pods", "/api/v1/pods", objects.Pod, lambda pod: objects.to_pod(pod, longest_wait))
+
+
+def nodes() -> Kind[Node]:
+    return Kind("nodes", "/api/v1/nodes", objects.Node, objects.to_node)
+
+
+def ephemeral_resources() -> Kind[EphemeralResource]:
+    """What cannot be understood in one of these is its `problem`."""
+    return Kind("ephemeralresources", resources_path(), ResourceJson, to_resource)

@@ -1,0 +1,190 @@
+"""Reflector: a sink says what the API server says about one kind, from the first list on and for as long as it runs.
+
+    list (in pages) -> replace -> watch -> upsert, remove ... -> watch again from where the last one ended
+      ^                             |
+      +---- 410, or the watch broke +
+
+A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
+makes that impossible leads to a new list. Failures are waited out, longer each time, with jitter and with what the API
+server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits and chance are
+arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from extender.adapters.kube.connection import Expired, Requests, Silent, Status, refusal
+from extender.adapters.kube.kinds import Event, Kind, Unreadable
+from extender.app.ports import Refused, Sink, Unavailable
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+_statuses = msgspec.json.Decoder(Status)
+
+STARTED, EXPIRED, BROKEN = "started", "expired", "broken"
+"""Why a list was made."""
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 30.0
+_LONGEST_RETRY_AFTER = 120.0
+_TOO_SHORT = 1.0
+_FAILURES_BEFORE_LIST = 8
+"""So many failed watches at one version, and it is given up: after a restore the API server may never reach it."""
+_LIST_WITHIN = 60.0
+_REPORTED_AT_MOST = 1024
+
+
+class Reflector(Generic[T]):
+    """Follows one kind. `synced` is set once the sink has had its first list."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        kind: Kind[T],
+        sink: Sink[T],
+        *,
+        on_relist: Callable[[str, str], None] = lambda kind, reason: None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+        page_size: int = 500,
+        watch_seconds: int = 240,
+        grace_seconds: float = 15.0,
+    ) -> None:
+        """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1.
+
+        The API server ends each watch after one to two times `watch_seconds`; one that says nothing for
+        `grace_seconds` longer than that is given up.
+        """
+        self.synced = asyncio.Event()
+        self._requests = requests
+        self._kind = kind
+        self._sink = sink
+        self._on_relist = on_relist
+        self._sleep = sleep
+        self._chance = chance
+        self._page_size = page_size
+        self._watch_seconds = watch_seconds
+        self._grace = grace_seconds
+        self._version = ""
+        self._list_because: str | None = STARTED
+        self._failures = 0
+        self._reported: set[tuple[str, str]] = set()
+
+    async def run(self) -> None:
+        """Follows until it is cancelled."""
+        while True:
+            try:
+                if self._list_because is not None:
+                    await self._list(self._list_because)
+                    self._list_because = None
+                await self._watch()
+            except Expired:
+                self._list_because = EXPIRED
+                self._failures += 1
+                # The first is part of life; one after another means that lists are too slow or the server confused.
+                if self._failures > 1:
+                    await self._pause(None)
+            except Silent as error:
+                _log.info("watch fell silent", kind=self._kind.name, why=str(error))
+            except (Unavailable, Refused) as error:
+                self._failures += 1
+                if self._list_because is None and self._failures % _FAILURES_BEFORE_LIST == 0:
+                    self._list_because = BROKEN
+                _log.warning("cannot follow", kind=self._kind.name, failures=self._failures, why=str(error))
+                await self._pause(error.retry_after if isinstance(error, Unavailable) else None)
+
+    async def _list(self, reason: str) -> None:
+        self._on_relist(self._kind.name, reason)
+        items: list[T] = []
+        following = ""
+        while True:
+            path = f"{self._kind.path}?limit={self._page_size}"
+            if following:
+                path += f"&continue={quote(following, safe='')}"
+            body = await self._requests.request("GET", path, within=_LIST_WITHIN)
+            try:
+                page = self._kind.read_page(body)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Unavailable(f"GET {self._kind.path}: the answer is no list: {error}") from error
+            items += page.items
+            for each in page.unreadable:
+                self._report(each)
+            following = page.following
+            if not following:
+                break
+            # Others get their turn between the pages.
+            await asyncio.sleep(0)
+        self._version = page.version
+        self._sink.replace(items)
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        seconds = int(self._watch_seconds * (1 + self._chance()))
+        path = (
+            f"{self._kind.path}?watch=1&allowWatchBookmarks=true"
+            f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
+        )
+        loop = asyncio.get_running_loop()
+        began, heard = loop.time(), False
+        async with aclosing(self._requests.lines(path, silence=seconds + self._grace)) as lines:
+            async for line in lines:
+                self._take(line)
+                heard, self._failures = True, 0
+        if loop.time() - began >= _TOO_SHORT:
+            self._failures = 0
+        elif not heard:
+            raise Unavailable("the watch ended at once")
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = self._kind.read_event(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"a line of the watch is no event: {error}") from error
+        if event.type == "ERROR":
+            self._fail(event)
+        if event.unreadable is not None:
+            self._report(event.unreadable)
+        elif event.item is not None:
+            if event.type == "DELETED":
+                self._sink.remove(event.item)
+            else:
+                self._sink.upsert(event.item)
+        if event.version:
+            self._version = event.version
+
+    def _fail(self, event: Event[T]) -> None:
+        """Raises what an ERROR event stands for; nothing after it can be trusted, so a list follows."""
+        try:
+            code = _statuses.decode(event.raw).code
+        except msgspec.DecodeError:
+            code = 500
+        error = refusal(code, event.raw)
+        if not isinstance(error, Expired):
+            self._list_because = BROKEN
+        raise error
+
+    def _report(self, bad: Unreadable) -> None:
+        if (bad.what, bad.why) in self._reported:
+            return
+        if len(self._reported) >= _REPORTED_AT_MOST:
+            self._reported.clear()
+        self._reported.add((bad.what, bad.why))
+        _log.warning("an object is passed over", kind=self._kind.name, object=bad.what, why=bad.why)
+
+    async def _pause(self, retry_after: float | None) -> None:
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 20))
+        # Many of us may have been turned away at the same moment: not all come back at the same moment.
+        pause = longest * (0.5 + self._chance() / 2)
+        if retry_after is not None:
+            pause = max(pause, min(retry_after, _LONGEST_RETRY_AFTER) * (1 + self._chance() / 10))
+        await self._sleep(pause)

@@ -1,0 +1,257 @@
+"""Resources: EphemeralResource objects (escher.dev/v1alpha1) as JSON, and as `app.ports` has them.
+
+People write these with kubectl, and a cluster may still have an older definition: whatever does not make sense becomes
+the object's `problem`, worded for its author, and never an exception. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from extender.adapters.pod_requests import Quantity
+from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.core.names import DOMAIN, EphemeralName, InvalidName, NodeName, PodUid, ResourceKey, ephemeral_name
+from extender.core.units import InvalidQuantity, count
+
+GROUP = DOMAIN
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "EphemeralResource"
+PLURAL = "ephemeralresources"
+READY = "Ready"
+
+
+class _Json(Struct, rename="camel"):
+    pass
+
+
+class ResourceMetadata(_Json):
+    name: str
+    namespace: str
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+
+
+class ResourceJson(_Json):
+    """The object; spec and status are looked at later, so that a senseless one is still an object with a name."""
+
+    metadata: ResourceMetadata
+    spec: Raw = field(default_factory=lambda: Raw(b"{}"))
+    status: Raw = field(default_factory=lambda: Raw(b"{}"))
+
+
+class _Available(_Json):
+    node_name: str | None = None
+    available: dict[str, Quantity] | None = None
+    match_labels: dict[str, str] | None = None
+
+
+class _Owner(_Json):
+    name: str
+    uid: str
+    kind: str = "Pod"
+
+
+class _Spec(_Json):
+    nodes: dict[str, int] | None = None
+    capacity: int | None = None
+    node_spec: _Available | None = None
+    num_nodes: int | None = None
+    shared: bool = False
+    owner: _Owner | None = None
+    expires_at: datetime | None = None
+    ttl_seconds: int | None = None
+
+
+class Condition(_Json):
+    type: str
+    status: str = ""
+    last_transition_time: str = ""
+
+
+class _Status(_Json):
+    nodes: dict[str, int] | None = None
+    observed_generation: int = 0
+    conditions: list[Condition] | None = None
+
+
+class _NotUnderstood(ValueError):
+    """`str()` is the problem, in words for the author."""
+
+
+_specs = msgspec.json.Decoder(_Spec | None)
+_statuses = msgspec.json.Decoder(_Status | None)
+
+
+def resources_path(namespace: str | None = None) -> str:
+    """The collection of a namespace, or of all."""
+    root = f"/apis/{GROUP}/{VERSION}"
+    return f"{root}/{PLURAL}" if namespace is None else f"{root}/namespaces/{quote(namespace, safe='')}/{PLURAL}"
+
+
+def to_resource(resource: ResourceJson) -> EphemeralResource:
+    """The object in the application's terms; `problem` says what about it cannot be understood."""
+    metadata = resource.metadata
+    status = _status(resource)
+    facts: dict[str, Any] = {
+        "chosen": None if status.nodes is None else {NodeName(node): units for node, units in status.nodes.items()},
+        "uid": metadata.uid,
+        "generation": metadata.generation,
+        "observed_generation": status.observed_generation,
+        "resource_version": metadata.resource_version,
+        "deleting": metadata.deletion_timestamp is not None,
+    }
+    name = EphemeralName(metadata.namespace, metadata.name)
+    try:
+        spec = _specs.decode(resource.spec) or _Spec()
+    except msgspec.DecodeError as error:
+        return EphemeralResource(name, nodes={}, problem=_worded(error), **facts)
+    name = EphemeralName(metadata.namespace, metadata.name, spec.shared)
+    facts["expires_at"] = _expiry(spec, metadata)
+    facts["owner"] = None if spec.owner is None else PodOwner(spec.owner.name, PodUid(spec.owner.uid))
+    try:
+        return EphemeralResource(
+            ephemeral_name(metadata.namespace, metadata.name, shared=spec.shared),
+            nodes=_nodes(spec.nodes or {}),
+            capacity=_not_negative("spec.capacity", spec.capacity),
+            choice=_choice(spec),
+            **facts,
+        )
+    except (_NotUnderstood, InvalidName) as error:
+        return EphemeralResource(name, nodes={}, problem=str(error), **facts)
+
+
+def ready_since(resource: ResourceJson) -> tuple[str, str] | None:
+    """(status, lastTransitionTime) of the Ready condition; None if there is none yet."""
+    for condition in _status(resource).conditions or ():
+        if condition.type == READY:
+            return condition.status, condition.last_transition_time
+    return None
+
+
+def to_json(resource: EphemeralResource) -> dict[str, Any]:
+    """The object as it is to be created."""
+    spec: dict[str, Any] = {}
+    if resource.nodes or resource.choice is None:
+        spec["nodes"] = dict(resource.nodes)
+    if resource.capacity is not None:
+        spec["capacity"] = resource.capacity
+    if resource.choice is not None:
+        spec |= _choice_json(resource.choice)
+    if resource.name.shared:
+        spec["shared"] = True
+    if resource.owner is not None:
+        spec["owner"] = owner_json(resource.owner)
+    if resource.expires_at is not None:
+        spec["expiresAt"] = timestamp(resource.expires_at)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": resource.name.name, "namespace": resource.name.namespace},
+        "spec": spec,
+    }
+
+
+def owner_json(owner: PodOwner) -> dict[str, str]:
+    return {"kind": "Pod", "name": owner.name, "uid": owner.uid}
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339, to the microsecond where there is a fraction: an expiry is never cut short."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _status(resource: ResourceJson) -> _Status:
+    # Only we write it. One that does not make sense is from another version of us: it is written anew.
+    try:
+        return _statuses.decode(resource.status) or _Status()
+    except msgspec.DecodeError:
+        return _Status()
+
+
+def _expiry(spec: _Spec, metadata: ResourceMetadata) -> float | None:
+    if spec.expires_at is not None:
+        # A time without zone cannot come from the API server, which wants RFC 3339; UTC is the safe reading.
+        aware = spec.expires_at if spec.expires_at.tzinfo is not None else spec.expires_at.replace(tzinfo=UTC)
+        return aware.timestamp()
+    if spec.ttl_seconds is None or metadata.creation_timestamp is None:
+        return None
+    return metadata.creation_timestamp.timestamp() + spec.ttl_seconds
+
+
+def _nodes(raw: Mapping[str, int]) -> dict[NodeName, int]:
+    for node, units in raw.items():
+        _not_negative(f"spec.nodes[{node}]", units)
+    return {NodeName(node): units for node, units in raw.items()}
+
+
+def _not_negative(where: str, value: int | None) -> int | None:
+    if value is not None and value < 0:
+        raise _NotUnderstood(f"{where} is {value}; write 0 or more")
+    return value
+
+
+def _choice(spec: _Spec) -> NodeChoice | None:
+    wanted = spec.node_spec
+    if wanted is None:
+        for key, value in (("capacity", spec.capacity), ("numNodes", spec.num_nodes)):
+            if value is not None:
+                raise _NotUnderstood(f"spec.{key} needs spec.nodeSpec, which says where; {{}} is every node")
+        return None
+    if spec.capacity is None:
+        raise _NotUnderstood("spec.nodeSpec needs spec.capacity: how many units each of its nodes gets")
+    if spec.num_nodes is not None and spec.num_nodes < 1:
+        raise _NotUnderstood(f"spec.numNodes is {spec.num_nodes}; write 1 or more, or leave it out")
+    given = [
+        key
+        for key, value in (
+            ("nodeName", wanted.node_name),
+            ("available", wanted.available),
+            ("matchLabels", wanted.match_labels),
+        )
+        if value
+    ]
+    if len(given) > 1:
+        raise _NotUnderstood(f"spec.nodeSpec has {' and '.join(given)}; write one of them")
+    return NodeChoice(
+        node=NodeName(wanted.node_name) if wanted.node_name else None,
+        available=_vector(wanted.available) if wanted.available else None,
+        labels=wanted.match_labels or None,
+        limit=spec.num_nodes,
+    )
+
+
+def _vector(raw: Mapping[str, Quantity]) -> dict[ResourceKey, int]:
+    try:
+        return {ResourceKey(resource): count(resource, str(quantity)) for resource, quantity in raw.items()}
+    except InvalidQuantity as error:
+        raise _NotUnderstood(f"spec.nodeSpec.available: {error}") from None
+
+
+def _choice_json(choice: NodeChoice) -> dict[str, Any]:
+    where: dict[str, Any] = {}
+    if choice.node is not None:
+        where["nodeName"] = choice.node
+    if choice.available is not None:
+        where["available"] = {
+            str(resource): f"{units}m" if resource == "cpu" else str(units)
+            for resource, units in choice.available.items()
+        }
+    if choice.labels is not None:
+        where["matchLabels"] = dict(choice.labels)
+    return {"nodeSpec": where} | ({} if choice.limit is None else {"numNodes": choice.limit})
+
+
+def _worded(error: msgspec.DecodeError) -> str:
+    """msgspec's `Expected ..., got ... - at `$.nodes[...]`` as our users know the place: spec.nodes."""
+    what, _, where = str(error).partition(" - at `$")
+    return f"spec{where.rstrip('`')}: {what[:1].lower()}{what[1:]}"

@@ -1,0 +1,162 @@
+"""Writers: what Escher changes about pods and nodes, one request each, as `app.ports` asks for it.
+
+Every write about a pod carries its UID, so that a namesake created meanwhile is left alone (409, which is Gone here).
+Bodies are built as JSON by the encoder: no name can break out of its place. Nothing is retried here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, Requests, address
+from extender.app.ports import Gone, Notice, PodRef, Unavailable
+from extender.core.names import DOMAIN, NodeName, ResourceKey
+
+WAKE = f"{DOMAIN}/wake"
+COMPONENT = "escher"
+
+_LONGEST_NOTE = 1024
+_LONGEST_NAME = 253
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Identity(msgspec.Struct):
+    uid: str
+
+
+class _Placement(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _PlacedPod(msgspec.Struct):
+    metadata: _Identity
+    spec: _Placement
+
+
+_placed_pods = msgspec.json.Decoder(_PlacedPod)
+
+
+def _pod_path(pod: PodRef, *more: str) -> str:
+    return address("api", "v1", "namespaces", pod.namespace, "pods", pod.name, *more)
+
+
+class ApiBinder:
+    """`ports.Binder`."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def bind(self, pod: PodRef, node: NodeName) -> None:
+        """The Binding is written. Occupied: bound already, or being deleted; `node_of` tells which."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self._requests.request("POST", _pod_path(pod, "binding"), _encode(binding))
+
+    async def node_of(self, pod: PodRef) -> NodeName | None:
+        body = await self._requests.request("GET", _pod_path(pod))
+        try:
+            found = _placed_pods.decode(body)
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the answer is no pod: {error}") from error
+        if found.metadata.uid != pod.uid:
+            raise Gone(409, f"pod {pod} has another UID now: {found.metadata.uid} instead of {pod.uid}")
+        return NodeName(found.spec.node_name) if found.spec.node_name else None
+
+
+class ApiWaker:
+    """`ports.Waker`."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def wake(self, pod: PodRef, token: str) -> None:
+        patch = {"metadata": {"uid": pod.uid, "annotations": {WAKE: token}}}
+        await self._requests.request(
+            "PATCH", _pod_path(pod), _encode(patch), content_type=MERGE_PATCH, accept=METADATA_ONLY
+        )
+
+
+class ApiRecorder:
+    """`ports.Recorder`: events that `kubectl describe pod` shows, from component `escher`.
+
+    `instance` tells replicas apart; `unique` gives a new text at every call, for the events' names.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        *,
+        instance: str = COMPONENT,
+        now: Callable[[], float] = time.time,
+        unique: Callable[[], str] = lambda: os.urandom(8).hex(),
+    ) -> None:
+        self._requests = requests
+        self._instance = instance
+        self._now = now
+        self._unique = unique
+
+    async def record(self, notice: Notice) -> None:
+        pod = notice.pod
+        tail = f".{self._unique()}"
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": pod.name[: _LONGEST_NAME - len(tail)].rstrip(".-") + tail, "namespace": pod.namespace},
+            "eventTime": datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": COMPONENT,
+            "reportingInstance": self._instance[:128],
+            "type": notice.type.value,
+            "reason": notice.reason,
+            "action": "Scheduling",
+            "note": _shortened(notice.note),
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+            },
+        }
+        path = address("apis", "events.k8s.io", "v1", "namespaces", pod.namespace, "events")
+        await self._requests.request("POST", path, _encode(event), accept=METADATA_ONLY)
+
+
+class ApiNodeStatusWriter:
+    """`ports.NodeStatusWriter`."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def advertise(
+        self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
+    ) -> None:
+        """As the port says. A desired 0 removes the key: kubelets fail a pod that asks for a resource of which they have 0."""
+        amounts: dict[str, str | None] = dict.fromkeys(absent)
+        amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
+        # Both: the scheduler reads allocatable, and a kubelet copies capacity over it at its next sync.
+        patch = {"status": {"capacity": amounts, "allocatable": amounts}}
+        await self._requests.request(
+            "PATCH",
+            address("api", "v1", "nodes", node, "status"),
+            _encode(patch),
+            content_type=MERGE_PATCH,
+            accept=METADATA_ONLY,
+        )
+
+
+def _shortened(note: str) -> str:
+    """At most as many bytes as an event takes, cut between characters."""
+    whole = note.encode()
+    if len(whole) <= _LONGEST_NOTE:
+        return note
+    return whole[: _LONGEST_NOTE - 3].decode(errors="ignore") + "…"

@@ -1,0 +1,341 @@
+"""Objects: pods and nodes as Kubernetes' JSON spells them, and their translation into the core's.
+
+The same for the API server's answers and for what kube-scheduler embeds in its calls. Only the fields that a decision
+needs are declared; others are skipped unread. What must be there has no default, so a pod in other spelling, or an
+empty one, is refused by the decoder (msgspec.ValidationError) and never taken for a pod that asks for nothing.
+
+A pod whose quantities cannot be counted is an UnreadableObject. A *node* is not given up for one such quantity: the
+resource counts as absent there, which is logged once, for all else on that node is still true.
+
+The vectors in pods and nodes are shared among all that look the same: read them, never change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from extender.adapters.pod_requests import (
+    Amounts,
+    ContainerAmounts,
+    PodAmounts,
+    Quantity,
+    UnreadableObject,
+    effective_requests,
+)
+from extender.core import cluster
+from extender.core.gang_ask import read_gang_ask
+from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.units import InvalidQuantity, Vector, count
+
+__all__ = ["Node", "Pod", "Quantity", "UnreadableObject", "to_node", "to_pod"]
+
+_log = structlog.get_logger(__name__)
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+Quantities = dict[str, Quantity]
+
+
+class _Json(Struct, rename="camel", gc=False):
+    """Short-lived and without cycles, so the collector need not look at them."""
+
+
+class OwnerReference(_Json):
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class PodMetadata(_Json):
+    name: str
+    namespace: str
+    uid: PodUid
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] | None = None
+    resource_version: str = ""
+
+
+class Resources(_Json):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class Container(_Json):
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class SelectorRequirement(_Json):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(_Json):
+    match_expressions: list[SelectorRequirement] | None = None
+    match_fields: list[SelectorRequirement] | None = None
+
+
+class NodeSelector(_Json):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(_Json):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(_Json):
+    node_affinity: NodeAffinity | None = None
+
+
+class TolerationJson(_Json):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(_Json):
+    containers: list[Container]
+    init_containers: list[Container] | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[TolerationJson] | None = None
+    overhead: Quantities | None = None
+    resources: Resources | None = None
+
+
+class ContainerStatus(_Json):
+    name: str
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class PodCondition(_Json):
+    type: str
+    reason: str = ""
+
+
+class PodStatus(_Json):
+    phase: str = ""
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class Pod(_Json):
+    """A Pod, `v1`."""
+
+    metadata: PodMetadata
+    spec: PodSpec
+    status: PodStatus | None = None
+
+
+class NodeMetadata(_Json):
+    name: str
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    resource_version: str = ""
+
+
+class TaintJson(_Json):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(_Json):
+    taints: list[TaintJson] | None = None
+    unschedulable: bool = False
+
+
+class NodeStatus(_Json):
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
+
+
+class Node(_Json):
+    """A Node, `v1`."""
+
+    metadata: NodeMetadata
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
+    """The pod in the core's terms. `longest_wait`: the scheduler's httpTimeout in seconds, see `read_gang_ask`.
+
+    A malformed gang ask is part of the answer (`pod.gang`). Raises UnreadableObject.
+    """
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    for field, value in (("name", metadata.name), ("namespace", metadata.namespace), ("uid", metadata.uid)):
+        if not value:
+            raise UnreadableObject(f"metadata.{field}", value, "is empty")
+    owner = _controller(metadata.owner_references) if metadata.owner_references else None
+    return cluster.Pod(
+        uid=metadata.uid,
+        namespace=intern(metadata.namespace),
+        name=metadata.name,
+        requests=effective_requests(_amounts(spec, status)),
+        node=NodeName(intern(spec.node_name)) if spec.node_name else None,
+        scheduler=intern(spec.scheduler_name) if spec.scheduler_name else "",
+        priority=spec.priority or 0,
+        created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
+        deleting=metadata.deletion_timestamp is not None,
+        finished=status is not None and status.phase in _FINISHED,
+        gang=read_gang_ask(
+            metadata.namespace,
+            metadata.labels or _NOTHING,
+            metadata.annotations or _NOTHING,
+            (owner.kind, owner.name) if owner is not None else None,
+            longest_wait=longest_wait,
+        ),
+        owner=owner,
+        node_selector=spec.node_selector or _NOTHING,
+        affinity=_terms(spec.affinity) if spec.affinity is not None else (),
+        tolerations=_tolerations(tuple((t.key, t.operator, t.value, t.effect) for t in spec.tolerations))
+        if spec.tolerations
+        else (),
+    )
+
+
+def to_node(node: Node) -> cluster.Node:
+    """The node in the core's terms; zeros of its status are kept. Raises UnreadableObject if it has no name."""
+    metadata, spec, status = node.metadata, node.spec or NodeSpec(), node.status or NodeStatus()
+    if not metadata.name:
+        raise UnreadableObject("metadata.name", "", "is empty")
+    return cluster.Node(
+        name=NodeName(intern(metadata.name)),
+        allocatable=_vector(tuple((status.allocatable or _NOTHING).items())),
+        capacity=_vector(tuple((status.capacity or _NOTHING).items())),
+        labels=metadata.labels or _NOTHING,
+        taints=tuple(cluster.Taint(t.key, t.value, t.effect) for t in spec.taints or ()),
+        unschedulable=spec.unschedulable,
+        uid=metadata.uid,
+    )
+
+
+def _amounts(spec: PodSpec, status: PodStatus | None) -> PodAmounts:
+    reported: dict[str, ContainerStatus] = {}
+    if status is not None and status.container_statuses:
+        reported = {each.name: each for each in status.container_statuses}
+    if status is not None and status.init_container_statuses:
+        reported |= {each.name: each for each in status.init_container_statuses}
+    return PodAmounts(
+        tuple([_container(each, reported) for each in spec.containers]),
+        tuple([_init_container(each, reported) for each in spec.init_containers]) if spec.init_containers else (),
+        _items(spec.overhead),
+        _whole(spec.resources, status) if spec.resources is not None else None,
+        status is not None and status.conditions is not None and _resize_infeasible(status.conditions),
+    )
+
+
+def _container(
+    container: Container, reported: Mapping[str, ContainerStatus], *, sidecar: bool = False
+) -> ContainerAmounts:
+    resources = container.resources
+    requests = _items(resources.requests) if resources is not None else ()
+    limits = _items(resources.limits) if resources is not None else ()
+    seen = reported.get(container.name) if reported else None
+    if seen is None or seen.resources is None:
+        return ContainerAmounts(requests, limits, sidecar)
+    return ContainerAmounts(
+        requests, limits, sidecar, _items(seen.resources.requests), _items(seen.allocated_resources)
+    )
+
+
+def _init_container(container: Container, reported: Mapping[str, ContainerStatus]) -> ContainerAmounts:
+    if container.restart_policy == "Always":
+        return _container(container, reported, sidecar=True)
+    # Only what goes on running can be resized in place, so kube-scheduler does not look at the others' status.
+    return _container(container, _NOTHING)
+
+
+def _whole(resources: Resources, status: PodStatus | None) -> ContainerAmounts:
+    requests, limits = _items(resources.requests), _items(resources.limits)
+    if status is None or status.resources is None:
+        return ContainerAmounts(requests, limits)
+    return ContainerAmounts(
+        requests, limits, False, _items(status.resources.requests), _items(status.allocated_resources)
+    )
+
+
+def _items(quantities: Quantities | None) -> Amounts:
+    return tuple(quantities.items()) if quantities else ()
+
+
+def _resize_infeasible(conditions: list[PodCondition]) -> bool:
+    for condition in conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _controller(references: list[OwnerReference]) -> cluster.Owner | None:
+    for reference in references:
+        if reference.controller:
+            return _owner(reference.kind, reference.name, reference.uid)
+    return None
+
+
+@lru_cache(maxsize=16384)
+def _owner(kind: str, name: str, uid: str) -> cluster.Owner:
+    return cluster.Owner(kind, name, uid)
+
+
+@lru_cache(maxsize=16384)
+def _tolerations(raw: tuple[tuple[str, str, str, str], ...]) -> tuple[cluster.Toleration, ...]:
+    return tuple(cluster.Toleration(*each) for each in raw)
+
+
+def _terms(affinity: Affinity) -> tuple[cluster.SelectorTerm, ...]:
+    required = affinity.node_affinity and affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if not required:
+        return ()
+    terms = tuple(
+        cluster.SelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in required.node_selector_terms or ()
+    )
+    # Node affinity that is required and has no term matches no node; no term at all would mean no requirement.
+    return terms or (cluster.SelectorTerm(),)
+
+
+def _requirements(raw: list[SelectorRequirement] | None) -> tuple[cluster.Requirement, ...]:
+    return tuple(cluster.Requirement(each.key, each.operator, tuple(each.values or ())) for each in raw or ())
+
+
+@lru_cache(maxsize=16384)
+def _vector(amounts: Amounts) -> Vector:
+    units: dict[ResourceKey, int] = {}
+    for resource, quantity in amounts:
+        counted = _count_if_possible(resource, str(quantity))
+        if counted is not None:
+            units[ResourceKey(resource)] = counted
+    return units
+
+
+@lru_cache(maxsize=1024)
+def _count_if_possible(resource: str, quantity: str) -> int | None:
+    try:
+        return count(resource, quantity)
+    except InvalidQuantity as error:
+        _log.warning("a node's resource counts as absent", resource=resource, why=str(error))
+        return None
