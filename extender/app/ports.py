@@ -1,7 +1,7 @@
 """What the application needs of the world, as protocols that adapters and fakes implement.
 
-Must not know Kubernetes' JSON, HTTP or clients. Everything here is either a fact coming in (sinks) or an effect going out.
-A port that fails raises one of the errors below, never a client library's own.
+Must not know Kubernetes' JSON, HTTP or clients. Everything here is either a fact coming in (sinks) or an effect
+going out. A port that fails raises one of the errors below, never a client library's own.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ class Binder(Protocol):
 
 class Waker(Protocol):
     async def wake(self, pod: PodRef, token: str) -> None:
-        """kube-scheduler tries the rejected pod again: its annotation `escher.dev/wake` says `token`. Raises as Binder."""
+        """kube-scheduler tries the rejected pod again: its annotation `escher.dev/wake` says `token`.
+
+        Raises as Binder.
+        """
         ...
 
 
@@ -147,8 +150,8 @@ class NodeChoice:
 class EphemeralResource:
     """The durable form of an ephemeral resource.
 
-    `nodes`: units by node, where they are known one by one (what the management API writes). `choice` and `capacity`: the
-    form for kubectl, resolved once per generation into `chosen`. Desired on a node is `chosen | nodes`.
+    `nodes`: units by node, where they are known one by one (what the management API writes). `choice` and
+    `capacity`: the form for kubectl, resolved once per generation into `chosen`. Desired on a node is `chosen | nodes`.
     """
 
     name: EphemeralName
@@ -165,7 +168,10 @@ class EphemeralResource:
     resource_version: str = ""
     deleting: bool = False
     problem: str = ""
-    """Why the object cannot be understood, in words for its author; empty if it can. Its desired state is then empty."""
+    """Why the object cannot be understood, in words for its author; empty if it can.
+
+    Its desired state is then empty.
+    """
 
     def desired(self) -> dict[NodeName, int]:
         """Units by node that should be there now; nodes with 0 are left out."""
@@ -175,7 +181,10 @@ class EphemeralResource:
 
 
 class ResourceStore(Protocol):
-    """EphemeralResource objects. Every call answers the object as stored; raises Unavailable, Gone, Occupied, Refused."""
+    """EphemeralResource objects.
+
+    Every call answers the object as stored; raises Unavailable, Gone, Occupied, Refused.
+    """
 
     async def get(self, name: EphemeralName) -> EphemeralResource: ...
 

@@ -1,6 +1,7 @@
 """The four verbs of kube-scheduler's extender protocol, as the application offers them.
 
-Knows pods, node names and answers in the core's words. Must not know JSON, HTTP or status codes: see adapters/http/wire.
+Knows pods, node names and answers in the core's words. Must not know JSON, HTTP or status codes: see
+adapters/http/wire.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from extender.core.names import NodeName, PodUid
 class Verdict:
     """The answer to filter.
 
-    `passed`: in the order sent. `rejected` and `unresolvable`: reason by node, for the nodes that did not pass; preemption
-    could help with the first and never with the second. Where some node passed, the others may be left out: kube-scheduler
-    looks at reasons only when none did. `error`: the attempt fails (and costs the pod a back-off); no other field counts.
-    Reasons are constant for the same situation, or kube-scheduler tries again for ever.
+    `passed`: in the order sent. `rejected` and `unresolvable`: reason by node, for the nodes that did not pass;
+    preemption could help with the first and never with the second. Where some node passed, the others may be left
+    out: kube-scheduler looks at reasons only when none did. `error`: the attempt fails (and costs the pod a
+    back-off); no other field counts. Reasons are constant for the same situation, or kube-scheduler tries again for
+    ever.
     """
 
     passed: Sequence[NodeName] = ()

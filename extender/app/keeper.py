@@ -1,0 +1,389 @@
+"""The keeper: sole owner of the ledger, of the tables of nodes and pods, and of the gangs.
+
+Facts come in (`Nodes`, `Pods` are sinks), questions are answered, and what should be done about it is handed to
+`deliver` as effects. Every method is synchronous: nothing else runs between what it reads and what it writes, so
+there are no locks. It knows the clock's reading but waits for nothing; it must not know the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from extender.app.ports import Clock
+from extender.app.verbs import Verdict, Victims
+from extender.core.cluster import Node, Pod
+from extender.core.gang import GangEffect, WakePod
+from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.gangs import Gangs
+from extender.core.ledger import Conflict, Kind, Ledger
+from extender.core.names import NodeName, PodUid, ResourceKey, in_domain
+from extender.filters import FILTERS, Filter
+from extender.filters.base import Judge, Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseCapacity:
+    """Effect: the node's status should say what the ledger has of our domain."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class AskRefused:
+    """Event: a pod's annotations cannot be understood."""
+
+    pod: Pod
+    ask: MalformedAsk
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnded:
+    """Event: the pod is deleted or finished."""
+
+    pod: Pod
+
+
+Effect = GangEffect | AdvertiseCapacity | AskRefused | PodEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What can be chosen about deciding.
+
+    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter
+    (pessimistic); else every node that fits passes and bind checks again (optimistic). `assume_seconds`: how long it
+    is held.
+    """
+
+    reserve_at_filter: bool = True
+    assume_seconds: float = 30.0
+
+
+class Keeper:
+    def __init__(
+        self,
+        clock: Clock,
+        deliver: Callable[[Sequence[Effect]], None],
+        rules: Rules = Rules(),
+        filters: Sequence[Filter] = FILTERS,
+    ) -> None:
+        self.clock = clock
+        self.rules = rules
+        self.ledger = Ledger()
+        self.nodes: dict[NodeName, Node] = {}
+        self.pods: dict[PodUid, Pod] = {}
+        """Pods that are not finished: pending and bound."""
+        self.gangs = Gangs(self.ledger, self.nodes)
+        self._filters = filters
+        self._deliver = deliver
+        self._effects: list[Effect] = []
+        self._turned_away: dict[PodUid, Pod] = {}
+        """Pods of no gang that our filters rejected everywhere, and that nothing has woken since."""
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def see_node(self, node: Node) -> None:
+        """The node is there and looks like this."""
+        self._take_node(node)
+        self.settle()
+
+    def lose_node(self, name: NodeName) -> None:
+        self.nodes.pop(name, None)
+        self.ledger.remove_node(name)
+        self.settle()
+
+    def replace_nodes(self, nodes: Iterable[Node]) -> None:
+        """These nodes and no others exist."""
+        present = {node.name: node for node in nodes}
+        for name in [name for name in self.nodes if name not in present]:
+            self.nodes.pop(name)
+            self.ledger.remove_node(name)
+        for node in present.values():
+            self._take_node(node)
+        self.settle()
+
+    def _take_node(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self.ledger.set_node(node.name, node.allocatable)
+        if self.drift(node):
+            self._effects.append(AdvertiseCapacity(node.name))
+
+    def drift(self, node: Node) -> dict[ResourceKey, tuple[int, int]]:
+        """Where the node's status differs from what is desired of our domain: (desired, the most deviant of what it
+        says)."""
+        row = self.ledger.rows.get(node.name)
+        desired: Mapping[ResourceKey, int] = row.ephemeral if row is not None else {}
+        found: dict[ResourceKey, tuple[int, int]] = {}
+        for said in (node.capacity, node.allocatable):
+            for resource in desired.keys() | {r for r in said if in_domain(r, self.ledger.domain)}:
+                want, has = desired.get(resource), said.get(resource)
+                if want != has:
+                    found[resource] = (want or 0, has or 0)
+        return found
+
+    def see_pod(self, pod: Pod) -> None:
+        """The pod is there and looks like this."""
+        self._take_pod(pod)
+        self.settle()
+
+    def lose_pod(self, uid: PodUid) -> None:
+        """The pod is deleted."""
+        self._drop_pod(uid)
+        self.settle()
+
+    def replace_pods(self, pods: Iterable[Pod]) -> None:
+        """These pods and no others exist."""
+        present = {pod.uid: pod for pod in pods}
+        known = self.pods.keys() | {held.holder for held in self.ledger.holdings() if held.kind is Kind.BOUND}
+        for uid in sorted(PodUid(uid) for uid in known if uid not in present):
+            self._drop_pod(uid)
+        # Finished members count for their gang only while it lives: the living come first.
+        for pod in sorted(present.values(), key=lambda pod: pod.finished):
+            self._take_pod(pod)
+        self.settle()
+
+    def _take_pod(self, pod: Pod) -> None:
+        now = self.clock.now()
+        if pod.finished:
+            if self.pods.pop(pod.uid, None) is not None:
+                self._effects.append(PodEnded(pod))
+            self.ledger.forget(pod.uid)
+            self._turned_away.pop(pod.uid, None)
+            self.gangs.observe(pod, now)
+            return
+        known = self.pods.get(pod.uid)
+        if known is not None and known.requests == pod.requests:
+            # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
+            pod = replace(pod, requests=known.requests)
+        self.pods[pod.uid] = pod
+        if pod.node is not None:
+            self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
+            self._turned_away.pop(pod.uid, None)
+        elif pod.uid in self._turned_away:
+            self._turned_away[pod.uid] = pod
+        if pod.gang is not None or self.gangs.of(pod.uid) is not None:
+            self.gangs.observe(pod, now)
+
+    def _drop_pod(self, uid: PodUid) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._effects.append(PodEnded(pod))
+        self._turned_away.pop(uid, None)
+        self.gangs.remove(uid, self.clock.now())
+        self.ledger.forget(uid)
+
+    # -- capacity ------------------------------------------------------------------------------------------------
+
+    def set_capacity(self, node: NodeName, resource: ResourceKey, units: int) -> None:
+        """The node should have so many units of an ephemeral resource; 0 removes it. Holders stay."""
+        self.ledger.set_capacity(node, resource, units)
+        if node in self.nodes:
+            self._effects.append(AdvertiseCapacity(node))
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
+        if isinstance(pod.gang, MalformedAsk):
+            self._effects.append(AskRefused(pod, pod.gang))
+            self._flush()
+            return Verdict(unresolvable=dict.fromkeys(sent, pod.gang.reason))
+        if pod.uid not in self.pods and pod.node is None:
+            # The scheduler's watch was ahead of ours.
+            self.pods[pod.uid] = pod
+        if isinstance(pod.gang, GangAsk):
+            self.settle()
+            answer = self.gangs.admit(pod, sent, self.clock.now())
+            if answer not in sent:
+                self.settle()
+                return Verdict(unresolvable=dict.fromkeys(sent, answer))
+            sent = [NodeName(answer)]
+        verdict = self._judge(pod, sent)
+        if not verdict.passed:
+            self._turned_away[pod.uid] = pod
+        else:
+            self._turned_away.pop(pod.uid, None)
+            if pod.gang is None and self.rules.reserve_at_filter and self._asks_ephemeral(pod):
+                verdict = self._reserve_one(pod, verdict)
+        self.settle()
+        return verdict
+
+    def _judge(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        judges = [judge for policy in self._filters if (judge := policy.judge(pod, self.ledger)) is not None]
+        if not judges:
+            return Verdict(sent)
+        passed: list[NodeName] = []
+        rejected: dict[NodeName, str] = {}
+        unresolvable: dict[NodeName, str] = {}
+        for node in sent:
+            rejection = _first_rejection(judges, node)
+            if rejection is None:
+                passed.append(node)
+            else:
+                (rejected if rejection.preemption_helps else unresolvable)[node] = rejection.reason
+        return Verdict(passed, rejected, unresolvable)
+
+    def _asks_ephemeral(self, pod: Pod) -> bool:
+        return any(in_domain(resource, self.ledger.domain) for resource in pod.requests)
+
+    def _reserve_one(self, pod: Pod, verdict: Verdict) -> Verdict:
+        """The pod holds its units on one of the nodes that passed: the one it held before, else the first with room."""
+        before = self.ledger.holding(pod.uid)
+        wanted = [before.node] if before is not None and before.node in verdict.passed else verdict.passed
+        until = self.clock.now() + self.rules.assume_seconds
+        for node in wanted:
+            if self.ledger.short(node, pod.requests, (pod.uid,)) is None:
+                self.ledger.assume(pod.uid, on=node, units=pod.requests, until=until)
+                return replace(verdict, passed=[node])
+        # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
+        return verdict
+
+    def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> dict[NodeName, int]:
+        """Pods that ask for ephemeral resources: the emptier the node, the higher, 0 to 10. Others: no preference."""
+        asked = [r for r in pod.requests if in_domain(r, self.ledger.domain)]
+        scores: dict[NodeName, int] = {}
+        for node in sent if asked else ():
+            row = self.ledger.rows.get(node)
+            if row is None:
+                continue
+            shares = [
+                max(0, row.capacity[r] - row.held.get(r, 0)) / row.capacity[r] for r in asked if row.capacity.get(r)
+            ]
+            if shares and (score := int(10 * min(shares))):
+                scores[node] = score
+        return scores
+
+    def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> dict[NodeName, Victims]:
+        """Nodes whose victims break no bound gang's quorum.
+
+        None for a gang's member: it would evict for half a gang.
+        """
+        if pod.gang is not None:
+            return {}
+        return {node: chosen for node, chosen in victims.items() if not self._breaks_a_quorum(chosen)}
+
+    def _breaks_a_quorum(self, chosen: Victims) -> bool:
+        leaving: dict[int, int] = {}
+        for uid in chosen.pods:
+            gang = self.gangs.of(uid)
+            if gang is None or (uid not in gang.bound and uid not in gang.writing):
+                continue
+            leaving[id(gang)] = leaving.get(id(gang), 0) + 1
+            if gang.placed + len(gang.writing) - leaving[id(gang)] < gang.quorum:
+                return True
+        return False
+
+    def claim_for_bind(self, uid: PodUid, node: NodeName) -> str:
+        """A pod of no gang may be bound to the node, and its units are held there; or why not."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            # Not seen yet: kube-scheduler has matched it, and nothing of ours can be known about it.
+            return ""
+        if pod.node is not None:
+            return "" if pod.node == node else f"the pod is bound to {pod.node} already"
+        held = self.ledger.holding(uid)
+        if held is not None and held.node == node:
+            self.ledger.keep(uid, None)
+            return ""
+        rejection = _first_rejection(
+            [judge for policy in self._filters if (judge := policy.judge(pod, self.ledger)) is not None], node
+        )
+        if rejection is not None:
+            return rejection.reason
+        try:
+            self.ledger.assume(uid, on=node, units=pod.requests, until=None)
+        except Conflict:
+            # Nothing is reserved there, and kube-scheduler says it fits: a departure is on its way to us.
+            self.ledger.forget(uid)
+        return ""
+
+    def bound(self, uid: PodUid, node: NodeName) -> None:
+        """The pod's Binding is written."""
+        pod = self.pods.get(uid)
+        if pod is not None:
+            self.pods[uid] = replace(pod, node=node)
+            self.ledger.confirm(uid, on=node, units=pod.requests)
+        self.gangs.written(uid, node, self.clock.now())
+        self.settle()
+
+    def not_bound(self, uid: PodUid, *, for_good: bool) -> None:
+        """The pod's Binding could not be written; `for_good`: the pod is gone."""
+        if self.gangs.of(uid) is not None:
+            self.gangs.failed(uid, self.clock.now(), for_good=for_good)
+        elif (held := self.ledger.holding(uid)) is not None and held.kind is not Kind.BOUND:
+            self.ledger.forget(uid)
+        self.settle()
+
+    # -- time and change -----------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """What has passed its deadline is released, gang by gang."""
+        now = self.clock.now()
+        for held in self.ledger.expire(now):
+            if held.owner is not None:
+                self.gangs.expire(held.owner, now)
+        self.settle()
+
+    def next_deadline(self) -> float | None:
+        return self.ledger.next_deadline()
+
+    def settle(self) -> None:
+        """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
+        while gains := self.ledger.drain_gains():
+            self.gangs.settle(gains, self.clock.now())
+            for uid, pod in list(self._turned_away.items()):
+                if any(self._could_pass(pod, node) for node in gains):
+                    del self._turned_away[uid]
+                    self._effects.append(WakePod(pod))
+        self._flush()
+
+    def _could_pass(self, pod: Pod, node: NodeName) -> bool:
+        return node in self.nodes and self.ledger.short(node, pod.requests, (pod.uid,)) is None
+
+    def _flush(self) -> None:
+        if self.gangs.effects:
+            self._effects += self.gangs.effects
+            self.gangs.effects.clear()
+        if self._effects:
+            effects, self._effects = self._effects, []
+            self._deliver(effects)
+
+
+def _first_rejection(judges: Iterable[Judge], node: NodeName) -> Rejection | None:
+    for judge in judges:
+        if (rejection := judge(node)) is not None:
+            return rejection
+    return None
+
+
+class Nodes:
+    """The keeper as the sink of nodes."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+
+    def replace(self, objects: Iterable[Node]) -> None:
+        self._keeper.replace_nodes(objects)
+
+    def upsert(self, item: Node) -> None:
+        self._keeper.see_node(item)
+
+    def remove(self, item: Node) -> None:
+        self._keeper.lose_node(item.name)
+
+
+class Pods:
+    """The keeper as the sink of pods."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+
+    def replace(self, objects: Iterable[Pod]) -> None:
+        self._keeper.replace_pods(objects)
+
+    def upsert(self, item: Pod) -> None:
+        self._keeper.see_pod(item)
+
+    def remove(self, item: Pod) -> None:
+        self._keeper.lose_pod(item.uid)

@@ -1,0 +1,167 @@
+"""A gang: pods that are placed all or none, and how far it has come.
+
+Knows who its members are, who is placed, who stands at the barrier. Must not know nodes' room: that is the ledger's,
+and deciding between the two is `gangs`'.
+
+                    enough members exist,          the last of the quorum
+     first member   but no room                    stands at the barrier       all Bindings written
+    ---> GATHERING -----------------> WAITING  +---> BINDING --------------------------> BOUND
+           ^   |                       |   ^   |        |                                  |
+           |   |  the quorum is        |   |   |        |  none could be written           |  members leave,
+           |   +--> reserved  <--------+   |   |        |                                  |  fewer than the quorum
+           |          PLANNED -------------|---+        |                                  |
+           |             |  deadline, or a member fits nowhere                             |
+           +-------------+-----------------+------------+----------------------------------+
+
+In GATHERING and WAITING a gang holds nothing. In PLANNED it holds its whole quorum. A gang ends when its last member
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from extender.core.cluster import Pod
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.planning import Shortfall
+
+
+class Phase(Enum):
+    GATHERING = "gathering"
+    WAITING = "waiting"
+    PLANNED = "planned"
+    BINDING = "binding"
+    BOUND = "bound"
+
+
+# What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
+INCOMPLETE = "gang waits for members that do not exist yet"
+NO_ROOM = "gang does not fit now: it waits its turn and holds nothing"
+NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
+NOT_ITS_NODE = "the gang's plan has another node for this member"
+
+
+@dataclass(slots=True)
+class Gang:
+    """One gang. `members` are its living, unfinished pods; times are seconds since the epoch."""
+
+    key: GangKey
+    quorum: int
+    timeout: float
+    first_seen: float
+    members: dict[PodUid, Pod] = field(default_factory=dict)
+    bound: set[PodUid] = field(default_factory=set)
+    """Members that are seen bound, or whose Binding we have written."""
+    finished: set[PodUid] = field(default_factory=set)
+    """Former members that ran to their end; they count as placed as long as the gang lives."""
+    arrived: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Members at the barrier: their bind waits."""
+    writing: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Members whose Binding is being written."""
+    rejected: set[PodUid] = field(default_factory=set)
+    """Members that filter turned away and that nothing has woken since."""
+    phase: Phase = Phase.GATHERING
+    deadline: float | None = None
+    gathered: bool = False
+    """Whether a plan for members that did not exist has run out before: the next one waits for them to exist."""
+    shortfall: Shortfall | None = None
+    """Why it did not fit when last tried."""
+    tried_at: tuple[int, int] | None = None
+    """The ledger's gain count and the number of members when it last did not fit: unchanged, it does not fit now."""
+    displaced: dict[PodUid, int] = field(default_factory=dict)
+    """How often each member found room on none of the nodes sent, since the plan was made."""
+    slots_made: int = 0
+
+    @property
+    def placed(self) -> int:
+        """Members that count as placed for the quorum."""
+        return len(self.bound) + len(self.finished)
+
+    @property
+    def needed(self) -> int:
+        """How many more must be placed together."""
+        return max(0, self.quorum - self.placed)
+
+    @property
+    def priority(self) -> int:
+        return max((pod.priority for pod in self.members.values()), default=0)
+
+    @property
+    def turn(self) -> tuple[int, float, GangKey]:
+        """Sorts waiting gangs: priority, then age."""
+        return (-self.priority, self.first_seen, self.key)
+
+    @property
+    def holds_a_plan(self) -> bool:
+        return self.phase in (Phase.PLANNED, Phase.BINDING, Phase.BOUND)
+
+    @property
+    def unplaced_count(self) -> int:
+        return sum(uid not in self.bound and not pod.deleting for uid, pod in self.members.items())
+
+    def unplaced(self) -> Iterator[Pod]:
+        """Living members that are not bound and not about to go, in order of creation."""
+        waiting = (pod for uid, pod in self.members.items() if uid not in self.bound and not pod.deleting)
+        return iter(sorted(waiting, key=lambda pod: (pod.created, pod.name, pod.uid)))
+
+
+@dataclass(frozen=True, slots=True)
+class WakePod:
+    """Effect: kube-scheduler should try this rejected pod again."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBarrier:
+    """Effect: the Bindings of these pods are to be written, now and all at once."""
+
+    gang: GangKey
+    members: tuple[PodUid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBack:
+    """Effect: the binds of these pods fail; nothing is held for them any more."""
+
+    gang: GangKey
+    members: tuple[PodUid, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlanned:
+    gang: GangKey
+
+
+@dataclass(frozen=True, slots=True)
+class GangBound:
+    """Event: the quorum is bound, `seconds` after the first member was seen."""
+
+    gang: GangKey
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GangTurnedAway:
+    """Event: the gang's members are rejected from now on, for a reason that is constant."""
+
+    gang: GangKey
+    member: Pod
+    reason: str
+    shortfall: Shortfall | None
+
+
+@dataclass(frozen=True, slots=True)
+class GangTimedOut:
+    """Event: the plan's deadline passed with `arrived` of `quorum` members at the barrier."""
+
+    gang: GangKey
+    arrived: int
+    quorum: int
+    members: tuple[Pod, ...]
+
+
+GangEffect = WakePod | OpenBarrier | TurnBack | GangPlanned | GangBound | GangTurnedAway | GangTimedOut

@@ -1,0 +1,444 @@
+"""All gangs, and every decision about them: plan, claim, move, wait, wake, barrier, deadline.
+
+It decides between what gangs ask (`gang`) and what the ledger has (`ledger`), in one place and synchronously. What
+should be done about a decision is left in `effects`, for the application to take and do. Time comes in as an
+argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound.
+
+The promises: a gang that has no room for its whole quorum holds nothing; a plan has a deadline; the barrier opens
+only when the quorum is there; a change that makes room wakes each member that was turned away once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from extender.core.cluster import Node, Pod
+from extender.core.gang import (
+    INCOMPLETE,
+    NO_ROOM,
+    NO_ROOM_FOR_MEMBER,
+    NOT_ITS_NODE,
+    Gang,
+    GangBound,
+    GangEffect,
+    GangPlanned,
+    GangTimedOut,
+    GangTurnedAway,
+    OpenBarrier,
+    Phase,
+    TurnBack,
+    WakePod,
+)
+from extender.core.gang_ask import GangAsk
+from extender.core.ledger import Holder, Holding, Kind, Ledger
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.node_match import accepts
+from extender.core.planning import Accepts, Shortfall, Slot, plan
+from extender.core.units import Vector
+
+GATHER_SECONDS = 5.0
+"""How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
+
+SAMPLE_FLOOR = 100
+"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
+
+
+class Gangs:
+    """The gangs of the cluster, on one ledger.
+
+    `nodes` is the keeper's table of nodes, read here for selectors and taints.
+    """
+
+    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node]) -> None:
+        self.ledger = ledger
+        self.nodes = nodes
+        self.by_key: dict[GangKey, Gang] = {}
+        self.effects: list[GangEffect] = []
+        self._of: dict[PodUid, GangKey] = {}
+
+    def of(self, uid: PodUid) -> Gang | None:
+        """The gang that the pod is a living member of."""
+        key = self._of.get(uid)
+        return None if key is None else self.by_key.get(key)
+
+    # -- members come and go -------------------------------------------------------------------------------------
+
+    def observe(self, pod: Pod, now: float) -> Gang | None:
+        """The pod is known as its gang's member, as it is now. Its gang, or None if it has none (any more)."""
+        former = self.of(pod.uid)
+        ask = pod.gang if isinstance(pod.gang, GangAsk) else None
+        if former is not None and (ask is None or ask.key != former.key):
+            self.remove(pod.uid, now)
+            former = None
+        if ask is None:
+            return None
+        if pod.finished:
+            return self._finish(pod, former, now)
+        gang = former
+        if gang is None:
+            gang = self.by_key.get(ask.key)
+            if gang is None:
+                gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
+            self._of[pod.uid] = gang.key
+        gang.members[pod.uid] = pod
+        gang.quorum, gang.timeout = ask.quorum, ask.timeout
+        if pod.node is not None:
+            self._is_bound(gang, pod.uid, now)
+        elif pod.deleting:
+            self._leave(gang, pod.uid, now)
+        elif gang.phase is Phase.PLANNED and not self._missing(gang):
+            self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.timeout)
+        self._open_if_complete(gang, now)
+        return gang
+
+    def remove(self, uid: PodUid, now: float) -> None:
+        """The pod is no member any more: it is deleted. What it held is kept for a successor while the plan lives."""
+        gang = self.of(uid)
+        if gang is None:
+            return
+        self._leave(gang, uid, now)
+        del self._of[uid]
+        gang.members.pop(uid, None)
+        gang.bound.discard(uid)
+        gang.writing.pop(uid, None)
+        gang.displaced.pop(uid, None)
+        self._shrink(gang, now)
+
+    def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
+        gang = gang or self.by_key.get(pod.gang.key if isinstance(pod.gang, GangAsk) else GangKey("", ""))
+        if gang is None:
+            return None
+        if pod.node is not None:
+            gang.finished.add(pod.uid)
+        if pod.uid in gang.members:
+            self.remove(pod.uid, now)
+        return self.by_key.get(gang.key)
+
+    def _leave(self, gang: Gang, uid: PodUid, now: float) -> None:
+        """The pod will not be placed: it gives up its place at the barrier, and its holding becomes a slot for
+        another."""
+        gang.rejected.discard(uid)
+        if gang.arrived.pop(uid, None) is not None:
+            self.effects.append(TurnBack(gang.key, (uid,), "the pod was deleted"))
+        holding = self.ledger.holding(uid)
+        if holding is None or holding.kind is Kind.BOUND or holding.owner != gang.key:
+            return
+        self.ledger.release(uid)
+        if gang.phase is Phase.PLANNED and gang.deadline is not None:
+            self._commit([self._slot(gang, holding.units, holding.node, gang.deadline)])
+
+    def _shrink(self, gang: Gang, now: float) -> None:
+        if not gang.members:
+            self._dissolve(gang, now)
+            del self.by_key[gang.key]
+        elif gang.phase is Phase.BOUND and gang.needed:
+            gang.phase = Phase.GATHERING
+
+    # -- filter --------------------------------------------------------------------------------------------------
+
+    def admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | str:
+        """The member's node, one of those sent, held for it; or the constant reason why it must wait.
+
+        Repeating the call repeats the answer as long as the node is among those sent; otherwise the plan moves.
+        """
+        gang = self.observe(pod, now)
+        if gang is None:
+            return NO_ROOM
+        planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._unbound(gang))
+        if planless and not self._plan(gang, pod, sent, now):
+            return self._turn_away(gang, pod, INCOMPLETE if self._missing(gang) else NO_ROOM)
+        node = self._place(gang, pod, sent, now)
+        if node is None:
+            return self._displaced(gang, pod, sent, now)
+        gang.rejected.discard(pod.uid)
+        return node
+
+    def _place(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | None:
+        """The node that the pod now holds its units on, among those sent; None if there is none, and nothing has
+        changed."""
+        if pod.uid in gang.writing:
+            return gang.writing[pod.uid] if gang.writing[pod.uid] in sent else None
+        own = self.ledger.holding(pod.uid)
+        until = gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout
+        if own is not None:
+            return self._claim(pod, own, sent, until, gang)
+        slots = [held for held in self._unbound(gang) if held.kind is Kind.RESERVATION]
+        vacant = [held for held in slots if PodUid(held.holder) not in gang.members]
+        # A slot on a node that was sent first: it needs no move. Named ones last: their own members may still come.
+        for slot in sorted(vacant, key=lambda held: held.node not in sent):
+            if (node := self._claim(pod, slot, sent, until, gang)) is not None:
+                return node
+        if gang.phase is not Phase.PLANNED or len(slots) == 0:
+            for node in sent:
+                if self.ledger.short(node, pod.requests) is None:
+                    self._commit([Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)])
+                    return node
+        for slot in slots:
+            if slot not in vacant and (node := self._claim(pod, slot, sent, until, gang)) is not None:
+                return node
+        return None
+
+    def _claim(
+        self, pod: Pod, held: Holding, sent: Sequence[NodeName], until: float | None, gang: Gang
+    ) -> NodeName | None:
+        """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
+        giving_up = (held.holder,)
+        if held.node in sent and self.ledger.short(held.node, pod.requests, giving_up) is None:
+            node: NodeName | None = held.node
+            if PodUid(held.holder) == pod.uid and held.kind is Kind.ASSUMPTION and held.units == pod.requests:
+                return node
+        else:
+            node = next((n for n in sent if self.ledger.short(n, pod.requests, giving_up) is None), None)
+        if node is None:
+            return None
+        claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)
+        self._commit([claim], releasing=giving_up)
+        return node
+
+    def _turn_away(self, gang: Gang, pod: Pod, reason: str) -> str:
+        phase = Phase.GATHERING if reason is INCOMPLETE else Phase.WAITING
+        if gang.phase is not phase or not gang.rejected:
+            self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
+        gang.phase = phase
+        gang.rejected.add(pod.uid)
+        return reason
+
+    def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
+        """The plan stands, but the pod fits on none of the nodes sent."""
+        if gang.phase is not Phase.PLANNED or self._surplus(gang, pod):
+            gang.rejected.add(pod.uid)
+            return NO_ROOM_FOR_MEMBER
+        times = gang.displaced[pod.uid] = gang.displaced.get(pod.uid, 0) + 1
+        windows = -(-len(self.nodes) // max(1, len(sent)))
+        if len(sent) >= SAMPLE_FLOOR and times <= windows:
+            # Another window of the scheduler's sample may hold its node.
+            self.effects.append(WakePod(pod))
+            return NO_ROOM
+        self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
+        # Its own release is no reason to try again.
+        gang.tried_at = self._now_tried(gang)
+        return self._turn_away(gang, pod, NO_ROOM)
+
+    def _surplus(self, gang: Gang, pod: Pod) -> bool:
+        """Whether the quorum is provided for without this pod."""
+        return self.ledger.holding(pod.uid) is None and len(self._unbound(gang)) + gang.placed >= gang.quorum
+
+    # -- plan ----------------------------------------------------------------------------------------------------
+
+    def _missing(self, gang: Gang) -> int:
+        """How many members of the quorum do not exist."""
+        return max(0, gang.needed - gang.unplaced_count)
+
+    def _now_tried(self, gang: Gang) -> tuple[int, int]:
+        return (self.ledger.gain_count, len(gang.members) - gang.quorum)
+
+    def _plan(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], now: float) -> bool:
+        """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
+        changes."""
+        missing = self._missing(gang)
+        if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
+            gang.phase, gang.shortfall = Phase.GATHERING, None
+            return False
+        if gang.tried_at == self._now_tried(gang):
+            return False
+        slots = self._slots(gang, first, sent, missing)
+        found = plan(self.ledger, slots, self._candidates(sent))
+        if isinstance(found, Shortfall):
+            gang.shortfall, gang.tried_at = found, self._now_tried(gang)
+            return False
+        deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.timeout)
+        self._commit(
+            [
+                Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, deadline)
+                for slot in slots
+            ]
+        )
+        gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
+        gang.displaced.clear()
+        self.effects.append(GangPlanned(gang.key))
+        return True
+
+    def _slots(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], missing: int) -> list[Slot]:
+        """One slot for each member still needed. Members that do not exist are taken to be like the first."""
+        members = sorted(gang.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
+        members = members[: gang.needed - missing]
+        template = first if first is not None else members[0]
+        # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
+        offer = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
+        accepting: Accepts | None = self._acceptance(template) if offer is None else offer.__contains__
+        kinds = [(template, accepting)]
+        slots: list[Slot] = []
+        for pod in members:
+            accepting = next((accepting for like, accepting in kinds if _alike(pod, like)), None)
+            if accepting is None:
+                accepting = self._acceptance(pod)
+                kinds.append((pod, accepting))
+            slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
+        return slots + [Slot(self._slot_name(gang), template.requests, kinds[0][1]) for _ in range(missing)]
+
+    def _acceptance(self, pod: Pod) -> Accepts:
+        nodes = self.nodes
+        return lambda name: name in nodes and accepts(nodes[name], pod)
+
+    def _candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
+        """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
+        if len(sent) >= len(self.nodes):
+            return sent
+        offered = frozenset(sent)
+        return [*sent, *(name for name in self.nodes if name not in offered)]
+
+    def _slot(self, gang: Gang, units: Vector, node: NodeName, until: float) -> Holding:
+        return Holding(self._slot_name(gang), node, units, Kind.RESERVATION, gang.key, until)
+
+    def _slot_name(self, gang: Gang) -> Holder:
+        gang.slots_made += 1
+        return Holder(f"slot:{gang.key}#{gang.slots_made}")
+
+    def _unbound(self, gang: Gang) -> list[Holding]:
+        """The gang's reservations and assumptions."""
+        return [held for held in self.ledger.held_for(gang.key) if held.kind is not Kind.BOUND]
+
+    def _commit(self, claims: Sequence[Holding], releasing: Iterable[Holder] = ()) -> None:
+        outcome = self.ledger.commit(claims, releasing=releasing)
+        if outcome.conflicts:
+            raise AssertionError(f"planned and checked, yet refused: {outcome.conflicts}")
+
+    def _extend(self, gang: Gang, deadline: float) -> None:
+        if gang.deadline is None or deadline <= gang.deadline:
+            return
+        gang.deadline = deadline
+        for held in self._unbound(gang):
+            self.ledger.keep(held.holder, deadline)
+
+    # -- bind ----------------------------------------------------------------------------------------------------
+
+    def arrive(self, uid: PodUid, node: NodeName, now: float) -> str:
+        """The member stands at the barrier for that node; an OpenBarrier effect lets it through.
+
+        Or the reason it may not.
+        """
+        gang = self.of(uid)
+        if gang is None:
+            return "the pod is no member of a gang that is known"
+        if uid in gang.writing or uid in gang.bound:
+            return "" if gang.writing.get(uid, node) == node else "its Binding to another node is being written"
+        held = self.ledger.holding(uid)
+        if held is None or held.owner != gang.key:
+            return "the gang's reservation has ended: the pod is tried again"
+        if held.node != node:
+            if self.ledger.short(node, held.units, (uid,)) is not None:
+                return NOT_ITS_NODE
+            self._commit([replace(held, node=node)])
+        gang.arrived[uid] = node
+        self._open_if_complete(gang, now)
+        return ""
+
+    def _open_if_complete(self, gang: Gang, now: float) -> None:
+        if not gang.arrived or gang.placed + len(gang.writing) + len(gang.arrived) < gang.quorum:
+            return
+        members = tuple(gang.arrived)
+        gang.writing.update(gang.arrived)
+        gang.arrived.clear()
+        gang.phase = Phase.BINDING
+        for uid in members:
+            self.ledger.keep(uid, None)
+        self.effects.append(OpenBarrier(gang.key, members))
+
+    def written(self, uid: PodUid, node: NodeName, now: float) -> None:
+        """The member's Binding is written."""
+        gang = self.of(uid)
+        if gang is not None:
+            self._is_bound(gang, uid, now)
+
+    def failed(self, uid: PodUid, now: float, *, for_good: bool) -> None:
+        """The member's Binding could not be written.
+
+        Its units stay held, for its next try or, `for_good`, a successor's.
+        """
+        gang = self.of(uid)
+        if gang is None or gang.writing.pop(uid, None) is None:
+            return
+        held = self.ledger.holding(uid)
+        if held is not None and held.kind is not Kind.BOUND:
+            until = now + gang.timeout
+            self.ledger.keep(uid, until)
+            if for_good:
+                self.ledger.release(uid)
+                self._commit([self._slot(gang, held.units, held.node, until)])
+        if not gang.writing and not gang.bound:
+            self._dissolve(gang, now)
+
+    def _is_bound(self, gang: Gang, uid: PodUid, now: float) -> None:
+        gang.writing.pop(uid, None)
+        gang.rejected.discard(uid)
+        if gang.arrived.pop(uid, None) is not None:
+            self.effects.append(OpenBarrier(gang.key, (uid,)))
+        if uid in gang.bound:
+            return
+        gang.bound.add(uid)
+        if not gang.needed and not gang.writing and gang.phase is not Phase.BOUND:
+            gang.phase, gang.deadline = Phase.BOUND, None
+            self.effects.append(GangBound(gang.key, now - gang.first_seen))
+
+    # -- time and change -----------------------------------------------------------------------------------------
+
+    def expire(self, key: GangKey, now: float) -> None:
+        """Something held for the gang has passed its deadline. A plan that is not yet binding ends as a whole."""
+        gang = self.by_key.get(key)
+        if gang is None or gang.phase is not Phase.PLANNED:
+            return
+        gang.gathered = True
+        waiting = tuple(gang.members[uid] for uid in gang.arrived)
+        self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
+        self._dissolve(gang, now, "the gang's quorum was not there before its deadline")
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the
+        surplus."""
+        room: dict[int, bool] = {}
+
+        def may_fit(pod: Pod) -> bool:
+            known = id(pod.requests)
+            if known not in room:
+                room[known] = any(self.ledger.short(node, pod.requests) is None for node in gains)
+            return room[known]
+
+        for gang in sorted((g for g in self.by_key.values() if g.rejected), key=lambda g: g.turn):
+            if gang.holds_a_plan:
+                for uid in [uid for uid in gang.rejected if may_fit(gang.members[uid])]:
+                    self._wake(gang, uid)
+            elif (
+                (gang.phase is Phase.GATHERING or any(may_fit(pod) for pod in gang.unplaced()))
+                and not self._missing(gang)
+                and self._plan(gang, None, list(gains), now)
+            ):
+                for uid in list(gang.rejected):
+                    self._wake(gang, uid)
+
+    def _wake(self, gang: Gang, uid: PodUid) -> None:
+        gang.rejected.discard(uid)
+        if uid in gang.members:
+            self.effects.append(WakePod(gang.members[uid]))
+
+    def _dissolve(self, gang: Gang, now: float, reason: str = "") -> None:
+        """The gang holds nothing but what is bound or being written; whoever stands at its barrier is turned back."""
+        for held in self._unbound(gang):
+            if PodUid(held.holder) not in gang.writing:
+                self.ledger.release(held.holder)
+        if gang.arrived:
+            self.effects.append(TurnBack(gang.key, tuple(gang.arrived), reason))
+            gang.arrived.clear()
+        gang.deadline = None
+        gang.displaced.clear()
+        gang.phase = Phase.GATHERING if self._missing(gang) else Phase.WAITING
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Whether the scheduler would allow both on the same nodes, as far as we know."""
+    return one is other or (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and one.tolerations == other.tolerations
+    )
