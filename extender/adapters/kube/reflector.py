@@ -6,14 +6,15 @@
 
 A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
 makes that impossible leads to a new list. Failures are waited out, longer each time, with jitter and with what the API
-server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits and chance are
-arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
+server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and
+chance are arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
@@ -55,6 +56,7 @@ class Reflector(Generic[T]):
         *,
         on_relist: Callable[[str, str], None] = lambda kind, reason: None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         page_size: int = 500,
         watch_seconds: int = 240,
@@ -71,6 +73,7 @@ class Reflector(Generic[T]):
         self._sink = sink
         self._on_relist = on_relist
         self._sleep = sleep
+        self._clock = clock
         self._chance = chance
         self._page_size = page_size
         self._watch_seconds = watch_seconds
@@ -134,13 +137,12 @@ class Reflector(Generic[T]):
             f"{self._kind.path}?watch=1&allowWatchBookmarks=true"
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
         )
-        loop = asyncio.get_running_loop()
-        began, heard = loop.time(), False
+        began, heard = self._clock(), False
         async with aclosing(self._requests.lines(path, silence=seconds + self._grace)) as lines:
             async for line in lines:
                 self._take(line)
                 heard, self._failures = True, 0
-        if loop.time() - began >= _TOO_SHORT:
+        if self._clock() - began >= _TOO_SHORT:
             self._failures = 0
         elif not heard:
             raise Unavailable("the watch ended at once")

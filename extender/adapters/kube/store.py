@@ -23,7 +23,7 @@ from extender.adapters.kube.resources import (
     to_json,
     to_resource,
 )
-from extender.app.ports import EphemeralResource, Gone, PodOwner, Unavailable
+from extender.app.ports import EphemeralResource, Gone, PodOwner, Refused, Unavailable
 from extender.core.names import EphemeralName, NodeName
 
 _REMEMBERED = 16384
@@ -110,10 +110,16 @@ class ApiResourceStore:
             content["nodes"] = dict(chosen)
         # A JSON patch, since a merge patch would keep the nodes chosen before. The UID guards against a namesake.
         patch = [
-            {"op": "add", "path": "/metadata/uid", "value": resource.uid},
+            {"op": "test", "path": "/metadata/uid", "value": resource.uid},
             {"op": "add", "path": "/status", "value": content},
         ]
-        return await self._ask("PATCH", _path(resource.name, "status"), patch, JSON_PATCH)
+        try:
+            return await self._ask("PATCH", _path(resource.name, "status"), patch, JSON_PATCH)
+        except Refused as error:
+            # A test that fails is a 422 of so general a wording that it could be anything.
+            if error.status != 422 or (await self.get(resource.name)).uid == resource.uid:
+                raise
+            raise Gone(409, f"{resource.name} has another UID now than {resource.uid}") from error
 
     async def _ask(
         self, method: str, path: str, body: object | None = None, content_type: str = JSON

@@ -140,7 +140,7 @@ class ApiNodeStatusWriter:
     async def advertise(
         self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
     ) -> None:
-        """As the port says. A desired 0 removes the key: kubelets fail a pod that asks for a resource of which they have 0."""
+        """As the port says. A desired 0 removes the key: a kubelet fails the pods that ask for what it has 0 of."""
         amounts: dict[str, str | None] = dict.fromkeys(absent)
         amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
         # Both: the scheduler reads allocatable, and a kubelet copies capacity over it at its next sync.
