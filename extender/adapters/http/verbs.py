@@ -61,13 +61,15 @@ class VerbCalls:
             names = [node.name for node in described]
             sent = dict(zip(names, items, strict=True))
         try:
-            verdict = self._verbs.filter(to_pod(call.pod, self._longest_wait), names, described)
+            answer = wire.filter_answer(
+                self._verbs.filter(to_pod(call.pod, self._longest_wait), names, described), sent
+            )
         except UnreadableObject as error:
-            verdict = Verdict(unresolvable=dict.fromkeys(names, f"the pod cannot be understood: {error}"))
+            reason = f"the pod cannot be understood: {error}"
+            answer = wire.filter_answer(Verdict(unresolvable=dict.fromkeys(names, reason)), sent)
         except Exception:
             _log.exception("verb failed", verb="filter", pod=call.pod.metadata.name)
-            verdict = Verdict(error=_INTERNAL.format("filter"))
-        answer = wire.filter_answer(verdict, sent)
+            answer = wire.filter_answer(Verdict(error=_INTERNAL.format("filter")), sent)
         self._observe("filter", began, len(names))
         return answer
 
@@ -79,12 +81,11 @@ class VerbCalls:
         if names is None:
             names = [NodeName(node.metadata.name) for node in wire.read_nodes(_items(call))]
         try:
-            scores = self._verbs.prioritize(to_pod(call.pod, self._longest_wait), names)
+            answer = wire.prioritize_answer(self._verbs.prioritize(to_pod(call.pod, self._longest_wait), names))
         except UnreadableObject:
-            scores = {}
+            answer = wire.prioritize_answer({})
         except Exception:
             raise _defect("prioritize", call.pod.metadata.name) from None
-        answer = wire.prioritize_answer(scores)
         self._observe("prioritize", began, len(names))
         return answer
 
@@ -118,12 +119,11 @@ class VerbCalls:
         call = wire.read_preempt_call(body)
         candidates = call.victims()
         try:
-            chosen = self._verbs.preempt(to_pod(call.pod, self._longest_wait), candidates)
+            answer = wire.preempt_answer(self._verbs.preempt(to_pod(call.pod, self._longest_wait), candidates))
         except UnreadableObject:
-            chosen = {}
+            answer = wire.preempt_answer({})
         except Exception:
             raise _defect("preempt", call.pod.metadata.name) from None
-        answer = wire.preempt_answer(chosen)
         self._observe("preempt", began, len(candidates))
         return answer
 

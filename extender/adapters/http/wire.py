@@ -188,12 +188,11 @@ def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> byte
     """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so."""
     passed = verdict.passed
     nodes, names = None, None
-    if verdict.error:
-        passed = ()
-    elif sent is None:
-        names = passed if isinstance(passed, list) else list(passed)
-    else:
-        nodes = _NodesAnswer([sent[name] for name in passed])
+    if not verdict.error:
+        if sent is None:
+            names = passed if isinstance(passed, list) else list(passed)
+        else:
+            nodes = _NodesAnswer([sent[name] for name in passed])
     return _encode(_FilterAnswer(nodes, names, _dict(verdict.rejected), _dict(verdict.unresolvable), verdict.error))
 
 

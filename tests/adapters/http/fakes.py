@@ -1,0 +1,211 @@
+"""Fakes behind the HTTP adapter: verbs and management that note every call, and a real server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import httpx
+import uvicorn
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp
+
+from extender.adapters.http.asgi import Service, create_app
+from extender.app.management import (
+    Explanation,
+    GangState,
+    Management,
+    NodeState,
+    NotFound,
+    Outcome,
+    ResourceState,
+    SetResource,
+    Transact,
+)
+from extender.app.ports import PodRef
+from extender.app.verbs import Verbs, Verdict, Victims
+from extender.core.cluster import Node, Pod
+from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
+
+
+class NotedVerbs:
+    """Every node passes with score 1, every bind succeeds. `calls` has each call; `fail` is raised instead."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.verdict: Verdict | None = None
+        self.fail: Exception | None = None
+        self.gate: asyncio.Event | None = None
+        """Binds wait for it, as at a gang's barrier."""
+        self.bound: list[PodRef] = []
+
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
+        self._note("filter", pod, nodes, described)
+        return self.verdict or Verdict(tuple(nodes))
+
+    def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
+        self._note("prioritize", pod, nodes)
+        return dict.fromkeys(nodes, 1)
+
+    async def bind(self, pod: PodRef, node: NodeName) -> str:
+        self._note("bind", pod, node)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.bound.append(pod)
+        return ""
+
+    def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
+        self._note("preempt", pod, victims)
+        return victims
+
+    def _note(self, *call: Any) -> None:
+        self.calls.append(call)
+        if self.fail is not None:
+            raise self.fail
+
+
+class NotedManagement:
+    """Answers what it was told to, or raises `fail`; `asked` has every request."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.fail: Exception | None = None
+        self.resources: dict[EphemeralName, ResourceState] = {}
+        self.nodes: list[NodeState] = []
+        self.outcome = Outcome()
+        self.gang_states: list[GangState] = []
+        self.explanation: Explanation | None = None
+
+    async def set_resource(self, request: SetResource) -> ResourceState:
+        self._note(request)
+        node = request.choice.node if request.choice else request.caller_node
+        nodes = {node or NodeName("n1"): request.capacity} if request.capacity else {}
+        return ResourceState(
+            name=request.name, key=request.name.key(), nodes=nodes, version="7" if nodes else "", owner=request.owner
+        )
+
+    async def get_resource(self, name: EphemeralName) -> ResourceState:
+        self._note(name)
+        if name not in self.resources:
+            raise NotFound("name", str(name), f"there is no resource {name}")
+        return self.resources[name]
+
+    async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
+        self._note(namespace)
+        return [state for name, state in self.resources.items() if name.namespace == namespace]
+
+    async def delete_resource(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+    ) -> None:
+        self._note((name, if_version, dry_run))
+
+    def cluster_state(
+        self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
+    ) -> Sequence[NodeState]:
+        self._note((namespace, node, resource))
+        return self.nodes
+
+    async def transact(self, request: Transact) -> Outcome:
+        self._note(request)
+        return self.outcome
+
+    def gangs(self, namespace: str) -> Sequence[GangState]:
+        self._note(namespace)
+        return self.gang_states
+
+    def gang(self, key: GangKey) -> GangState:
+        self._note(key)
+        for state in self.gang_states:
+            if state.key == key:
+                return state
+        raise NotFound("name", str(key), f"there is no gang {key}")
+
+    def explain_pod(self, namespace: str, name: str) -> Explanation:
+        return self._explain((namespace, name))
+
+    def explain_gang(self, key: GangKey) -> Explanation:
+        return self._explain(key)
+
+    def _explain(self, whom: Any) -> Explanation:
+        self._note(whom)
+        if self.explanation is None:
+            raise NotFound("name", str(whom), "nothing is known of it")
+        return self.explanation
+
+    def _note(self, request: Any) -> None:
+        self.asked.append(request)
+        if self.fail is not None:
+            raise self.fail
+
+
+class Ready:
+    """Whether the first full sync is over: it is, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = True
+
+    def __call__(self) -> bool:
+        return self.now
+
+
+def service(
+    verbs: Verbs | None = None,
+    management: Management | None = None,
+    *,
+    ready: Ready | None = None,
+    registry: CollectorRegistry | None = None,
+    **settings: Any,
+) -> Service:
+    return create_app(
+        verbs or NotedVerbs(),
+        management or NotedManagement(),
+        ready=ready or Ready(),
+        registry=registry or CollectorRegistry(),
+        **settings,
+    )
+
+
+def in_process(app: ASGIApp) -> httpx.AsyncClient:
+    """A client that calls the app without a socket."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://escher.test")
+
+
+@contextlib.asynccontextmanager
+async def on_loopback(app: ASGIApp) -> AsyncIterator[int]:
+    """The port on which a real uvicorn serves the app while the block lasts."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=5))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def pod_json(name: str = "p", **changes: Any) -> dict[str, Any]:
+    """A pod that asks for one CPU, as kube-scheduler would send it; `changes` replace metadata, spec or status."""
+    pod: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "team-a", "uid": f"uid-{name}"},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Pending"},
+    }
+    return pod | changes
+
+
+def asking(resources: Mapping[str, str], **metadata: Any) -> dict[str, Any]:
+    """A pod whose one container requests these resources."""
+    pod = pod_json(spec={"containers": [{"name": "main", "resources": {"requests": dict(resources)}}]})
+    pod["metadata"] |= metadata
+    return pod
+
+
+def filter_body(pod: Mapping[str, Any] | None = None, names: Sequence[str] = ("n1", "n2")) -> dict[str, Any]:
+    return {"Pod": pod or pod_json(), "Nodes": None, "NodeNames": list(names)}
+
+
+def bind_body(**changes: str) -> dict[str, str]:
+    return {"PodName": "p", "PodNamespace": "team-a", "PodUID": "uid-p", "Node": "n1"} | changes
