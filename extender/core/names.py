@@ -31,7 +31,8 @@ class InvalidName(ValueError):
     """A name that is malformed or too long. `field` says whose, `str()` says why and what would be accepted."""
 
     def __init__(self, field: str, value: str, why: str) -> None:
-        super().__init__(f"{field} {value!r} {why}")
+        shown = value if len(value) <= 2 * LABEL_LIMIT else value[:LABEL_LIMIT] + "..."
+        super().__init__(f"{field} {shown!r} {why}")
         self.field = field
         self.value = value
 

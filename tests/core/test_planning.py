@@ -1,0 +1,253 @@
+"""Planning a gang: spread, all or nothing, exact where all slots are alike."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import example, given
+
+from extender.core.ledger import Holder, Holding, Kind, Ledger
+from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.core.planning import Accepts, Shortfall, Slot, move, plan
+from extender.core.units import Short
+from tests.builders import NOW, claim, ledger_of, slot, units
+
+CPU, GPU = ResourceKey("cpu"), ResourceKey("nvidia.com/gpu")
+
+
+def slots(*sizes: int, accepts: Accepts | None = None) -> list[Slot]:
+    return [Slot(Holder(f"s{index}"), units(cpu=size), accepts) for index, size in enumerate(sizes)]
+
+
+def names(ledger: Ledger) -> list[NodeName]:
+    return list(ledger.nodes())
+
+
+def cluster(*cpus: int) -> Ledger:
+    return ledger_of({f"n{index + 1}": {"cpu": cpu} for index, cpu in enumerate(cpus)})
+
+
+# -- examples --------------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_spread_one_slot_a_node_and_then_a_second_round() -> None:
+    ledger = cluster(3, 1, 3)
+    assert plan(ledger, slots(1, 1, 1, 1, 1), names(ledger)) == {
+        "s0": "n1",
+        "s1": "n2",
+        "s2": "n3",
+        "s3": "n1",
+        "s4": "n3",
+    }
+
+
+def test_a_plan_follows_the_order_of_the_candidates_and_leaves_the_ledger_alone() -> None:
+    ledger = cluster(1, 1, 1)
+    before, gains = ledger.snapshot(), ledger.gain_count
+    assert plan(ledger, slots(1, 1), [NodeName("n3"), NodeName("n1")]) == {"s0": "n3", "s1": "n1"}
+    assert (ledger.snapshot(), ledger.gain_count) == (before, gains)
+
+
+def test_no_plan_says_how_many_found_a_node_and_what_was_short() -> None:
+    ledger = cluster(3, 4)
+    assert plan(ledger, slots(2, 2, 2, 2), names(ledger)) == Shortfall(3, 4, Short(CPU, asked=2, free=1))
+    assert plan(ledger, slots(1), []) == Shortfall(0, 1, None)
+    assert plan(ledger, slots(1, accepts=lambda node: False), names(ledger)) == Shortfall(0, 1, None)
+    assert plan(ledger, slots(1), [NodeName("unknown")]) == Shortfall(0, 1, Short(CPU, asked=1, free=0))
+    assert plan(ledger, [], names(ledger)) == {}
+
+
+def test_the_shortage_named_is_the_one_of_most_nodes_and_the_most_that_any_of_them_has() -> None:
+    ledger = ledger_of({"n1": {"cpu": 1, GPU: 8}, "n2": {"cpu": 9, GPU: 1}, "n3": {"cpu": 9, GPU: 2}})
+    one = Slot(Holder("s"), units({"cpu": 4, GPU: 4}))
+    assert plan(ledger, [one], names(ledger)) == Shortfall(0, 1, Short(GPU, asked=4, free=2))
+
+
+def test_a_slot_goes_only_where_it_is_accepted() -> None:
+    ledger = cluster(2, 2, 2)
+    assert plan(ledger, slots(1, 1, 1, accepts=lambda node: node != "n2"), names(ledger)) == {
+        "s0": "n1",
+        "s1": "n3",
+        "s2": "n1",
+    }
+
+
+def test_what_the_gangs_former_plan_holds_counts_as_free() -> None:
+    ledger = cluster(2, 2)
+    ledger.commit([slot("old1", "n1", {"cpu": 2}), slot("old2", "n2", {"cpu": 1}), slot("s0", "n2", {"cpu": 1})])
+    assert isinstance(plan(ledger, slots(2, 2), names(ledger)), Shortfall)
+    former = [Holder("old1"), Holder("old2"), Holder("nobody")]
+    assert plan(ledger, slots(2, 2), names(ledger), releasing=former) == {"s0": "n1", "s1": "n2"}
+
+
+def test_what_is_bound_is_never_counted_as_free() -> None:
+    ledger = cluster(2)
+    ledger.confirm(PodUid("s0"), on=NodeName("n1"), units=units(cpu=2))
+    assert isinstance(plan(ledger, slots(2), names(ledger), releasing=[Holder("s0")]), Shortfall)
+
+
+def test_the_largest_slots_are_placed_first() -> None:
+    ledger = cluster(2, 8)
+    small_and_large = [Slot(Holder("small"), units(cpu=2)), Slot(Holder("large"), units(cpu=8))]
+    assert plan(ledger, small_and_large, [NodeName("n2"), NodeName("n1")]) == {"small": "n1", "large": "n2"}
+
+
+def test_where_spreading_fails_slots_are_packed_tightly() -> None:
+    ledger = cluster(6, 6)
+    found = plan(ledger, slots(3, 3, 2, 2, 2), names(ledger))
+    assert found == {"s0": "n1", "s1": "n1", "s2": "n2", "s3": "n2", "s4": "n2"}
+
+
+def test_where_the_choosy_are_few_they_are_placed_before_the_large() -> None:
+    ledger = cluster(3, 3)
+    only_n1 = Slot(Holder("choosy"), units(cpu=1), lambda node: node == "n1")
+    assert plan(ledger, [*slots(3), only_n1], names(ledger)) == {"s0": "n2", "choosy": "n1"}
+
+
+def test_several_templates_of_which_one_alone_does_not_fit_are_told_so() -> None:
+    ledger = cluster(6, 6)
+    picky = Slot(Holder("picky"), units(cpu=1), lambda node: False)
+    assert plan(ledger, [*slots(3, 3), picky], names(ledger)) == Shortfall(2, 3, None)
+    assert plan(ledger, slots(7, 1), names(ledger)) == Shortfall(0, 2, Short(CPU, asked=7, free=6))
+    unknown = [*names(ledger), NodeName("unknown")]
+    assert plan(ledger, slots(5, 5, 4), unknown) == Shortfall(2, 3, Short(CPU, asked=4, free=1))
+
+
+def test_the_limit_a_plan_for_different_slots_can_be_missed() -> None:
+    ledger = cluster(4, 6)
+    assert brute_force(ledger, slots(3, 3, 2, 2), names(ledger)), "2+2 on n1, 3+3 on n2"
+    assert isinstance(plan(ledger, slots(3, 3, 2, 2), names(ledger)), Shortfall)
+
+
+def test_a_holding_moves_to_a_node_that_carries_no_plan_or_else_to_any_with_room() -> None:
+    ledger = cluster(2, 2, 2, 1)
+    ledger.commit([slot("s0", "n1", {"cpu": 2}), slot("s1", "n2", {"cpu": 1})])
+    small, large = slot("s1", "n2", {"cpu": 1}), slot("s0", "n1", {"cpu": 2})
+    everywhere = names(ledger)
+    assert move(ledger, small, everywhere) == "n3"
+    assert move(ledger, small, everywhere, lambda node: node != "n3") == "n4"
+    ledger.commit([slot("s2", "n3", {"cpu": 1}), slot("s3", "n4", {"cpu": 1})])
+    assert move(ledger, small, everywhere) == "n3"
+    assert move(ledger, large, everywhere) is None
+    assert move(ledger, small, [small.node]) is None
+
+
+# -- against every possible plan -------------------------------------------------------------------------------------
+
+
+def brute_force(ledger: Ledger, wanted: Sequence[Slot], candidates: Sequence[NodeName]) -> bool:
+    """Whether any assignment of slots to nodes fits, by trying them all."""
+    resources = {resource for one in wanted for resource in one.units}
+    for nodes in itertools.product(candidates, repeat=len(wanted)):
+        pairs = list(zip(wanted, nodes, strict=True))
+        if all(one.accepts is None or one.accepts(node) for one, node in pairs) and all(
+            sum(one.units.get(resource, 0) for one, at in pairs if at == node) <= max(0, ledger.free(node, resource))
+            for node in candidates
+            for resource in resources
+        ):
+            return True
+    return False
+
+
+def commits(ledger: Ledger, wanted: Sequence[Slot], found: dict[Holder, NodeName], releasing: list[Holder]) -> bool:
+    owner = GangKey("default", "train")
+    claims = [Holding(s.holder, found[s.holder], s.units, Kind.RESERVATION, owner, NOW) for s in wanted]
+    outcome = ledger.commit(claims, releasing=releasing)
+    return not outcome.conflicts and not ledger.violations()
+
+
+rows = st.lists(
+    st.fixed_dictionaries({"cpu": st.integers(0, 5)}, optional={GPU: st.integers(0, 3)}), min_size=1, max_size=3
+)
+vectors = st.fixed_dictionaries({CPU: st.integers(0, 3)}, optional={GPU: st.integers(0, 2)})
+choices = st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1)
+taken = st.lists(st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 4), st.booleans()), max_size=3)
+
+
+def crowded(has: list[dict[str, int]], held: list[tuple[str, int, bool]]) -> tuple[Ledger, list[Holder]]:
+    """A ledger in use, capacity exceeded by facts perhaps; and what the gang's former plan holds of it."""
+    ledger = ledger_of({f"n{index}": row for index, row in enumerate(has)})
+    former: list[Holder] = []
+    for index, (node, cpu, ours) in enumerate(held):
+        if ours and not ledger.commit([slot(f"old{index}", node, {"cpu": cpu})]).conflicts:
+            former.append(Holder(f"old{index}"))
+        elif not ours:
+            ledger.confirm(PodUid(f"pod{index}"), on=NodeName(node), units=units(cpu=cpu))
+    return ledger, former
+
+
+@given(rows, taken, vectors, st.integers(1, 5), st.none() | choices)
+@example([{"cpu": 5}, {"cpu": 1}], [("n0", 4, True)], {CPU: 3}, 1, None)
+def test_for_slots_that_are_alike_a_plan_is_found_exactly_if_there_is_one(
+    has: list[dict[str, int]],
+    held: list[tuple[str, int, bool]],
+    vector: dict[ResourceKey, int],
+    number: int,
+    only: set[str] | None,
+) -> None:
+    ledger, former = crowded(has, held)
+    accepts = None if only is None else only.__contains__
+    wanted = [Slot(Holder(f"s{index}"), dict(vector), accepts) for index in range(number)]
+    candidates = names(ledger)
+    found = plan(ledger, wanted, candidates, releasing=former)
+    without, _ = crowded(has, held)
+    for holder in former:
+        without.release(holder)
+    assert isinstance(found, dict) is brute_force(without, wanted, candidates)
+    if isinstance(found, Shortfall):
+        assert (found.asked, found.placed < number) == (number, True)
+        assert found.placed == 0 or brute_force(without, wanted[: found.placed], candidates)
+        assert not brute_force(without, wanted[: found.placed + 1], candidates)
+    else:
+        assert list(found) == [one.holder for one in wanted]
+        assert all(accepts is None or accepts(node) for node in found.values())
+        assert commits(ledger, wanted, found, former)
+
+
+@given(rows, taken, st.lists(st.tuples(vectors, st.none() | choices), min_size=1, max_size=5))
+def test_for_slots_that_differ_a_plan_that_is_found_commits_and_none_is_invented(
+    has: list[dict[str, int]],
+    held: list[tuple[str, int, bool]],
+    wishes: list[tuple[dict[ResourceKey, int], set[str] | None]],
+) -> None:
+    ledger, former = crowded(has, held)
+    wanted = [
+        Slot(Holder(f"s{index}"), vector, None if only is None else only.__contains__)
+        for index, (vector, only) in enumerate(wishes)
+    ]
+    found = plan(ledger, wanted, names(ledger), releasing=former)
+    if isinstance(found, dict):
+        assert all(one.accepts is None or one.accepts(found[one.holder]) for one in wanted)
+        assert commits(ledger, wanted, found, former)
+
+
+@given(rows, taken, vectors, st.none() | choices)
+def test_a_holding_moves_exactly_if_another_node_has_room_for_it(
+    has: list[dict[str, int]], held: list[tuple[str, int, bool]], vector: dict[ResourceKey, int], only: set[str] | None
+) -> None:
+    ledger, _ = crowded(has, held)
+    one = claim("s", "n0", vector)
+    if ledger.commit([one]).conflicts:
+        return
+    accepts = None if only is None else only.__contains__
+    others = [node for node in names(ledger) if node != "n0"]
+    room = [n for n in others if ledger.short(n, vector) is None and (accepts is None or accepts(n))]
+    found = move(ledger, one, names(ledger), accepts)
+    assert (found in room) if room else (found is None)
+
+
+@pytest.mark.parametrize("number", [1, 63, 64, 65])
+def test_a_gang_on_a_large_cluster_touches_a_node_a_slot(number: int) -> None:
+    ledger = cluster(*[8] * 200)
+    asked: list[NodeName] = []
+
+    def accepts(node: NodeName) -> bool:
+        asked.append(node)
+        return True
+
+    found = plan(ledger, slots(*[1] * number, accepts=accepts), names(ledger))
+    assert isinstance(found, dict)
+    assert len(set(found.values())) == len(asked) == number
