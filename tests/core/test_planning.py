@@ -93,12 +93,48 @@ def test_the_largest_slots_are_placed_first() -> None:
     ledger = cluster(2, 8)
     small_and_large = [Slot(Holder("small"), units(cpu=2)), Slot(Holder("large"), units(cpu=8))]
     assert plan(ledger, small_and_large, [NodeName("n2"), NodeName("n1")]) == {"small": "n1", "large": "n2"}
+    assert plan(ledger, slots(1, 9), names(ledger)) == Shortfall(0, 2, Short(CPU, asked=9, free=8))
+
+
+def test_slots_of_all_sizes_are_spread_together() -> None:
+    ledger = cluster(4, 4, 4)
+    assert plan(ledger, slots(1, 2, 1, 1), names(ledger)) == {"s0": "n2", "s1": "n1", "s2": "n3", "s3": "n1"}
+    tight = cluster(1, 4)
+    assert plan(tight, slots(4, 1), names(tight)) == {"s0": "n2", "s1": "n1"}
+
+
+def test_slots_of_one_size_that_accept_different_nodes_are_told_apart() -> None:
+    ledger = cluster(1, 1)
+    apart = [Slot(Holder(node), units(cpu=1), {node}.__contains__) for node in ("n2", "n1")]
+    assert plan(ledger, apart, names(ledger)) == {"n2": "n2", "n1": "n1"}
+
+
+def test_of_slots_of_one_size_the_choosy_are_placed_first_and_the_rest_spread_around_them() -> None:
+    ledger = cluster(1, 9, 9)
+    choosy = Slot(Holder("choosy"), units(cpu=1), lambda node: node == "n1")
+    assert plan(ledger, [*slots(1, 1), choosy], names(ledger)) == {"s0": "n2", "s1": "n3", "choosy": "n1"}
+
+
+def test_a_candidate_named_twice_is_one_node() -> None:
+    ledger = cluster(3)
+    twice = names(ledger) * 2
+    assert plan(ledger, slots(2, 1, 1), twice) == Shortfall(2, 3, Short(CPU, asked=1, free=0))
+    assert plan(ledger, slots(1, 1, 1, 1), twice) == Shortfall(3, 4, Short(CPU, asked=1, free=0))
 
 
 def test_where_spreading_fails_slots_are_packed_tightly() -> None:
     ledger = cluster(6, 6)
     found = plan(ledger, slots(3, 3, 2, 2, 2), names(ledger))
     assert found == {"s0": "n1", "s1": "n1", "s2": "n2", "s3": "n2", "s4": "n2"}
+    ledger = cluster(4, 3)
+    assert plan(ledger, slots(3, 2, 2), names(ledger)) == {"s0": "n2", "s1": "n1", "s2": "n1"}
+
+
+def test_a_node_that_holds_more_than_it_has_is_no_place_to_pack() -> None:
+    ledger = cluster(1, 6, 6)
+    ledger.confirm(PodUid("pod"), on=NodeName("n1"), units=units(cpu=9))
+    found = plan(ledger, slots(3, 3, 2, 2, 2), names(ledger))
+    assert found == {"s0": "n2", "s1": "n2", "s2": "n3", "s3": "n3", "s4": "n3"}
 
 
 def test_where_the_choosy_are_few_they_are_placed_before_the_large() -> None:
@@ -130,6 +166,7 @@ def test_a_holding_moves_to_a_node_that_carries_no_plan_or_else_to_any_with_room
     assert move(ledger, small, everywhere) == "n3"
     assert move(ledger, small, everywhere, lambda node: node != "n3") == "n4"
     ledger.commit([slot("s2", "n3", {"cpu": 1}), slot("s3", "n4", {"cpu": 1})])
+    assert move(ledger, small, [NodeName("n2"), NodeName("n3")]) == "n3"
     assert move(ledger, small, everywhere) == "n3"
     assert move(ledger, large, everywhere) is None
     assert move(ledger, small, [small.node]) is None
