@@ -19,22 +19,10 @@ from tests.adapters.http.fakes import (
     pod_json,
     service,
 )
+from tests.adapters.http.told import problem
 
 pytestmark = pytest.mark.anyio
 MIB = 2**20
-
-
-def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
-    """The problem details of the answer, known to be whole and to show nothing of our insides."""
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.headers["content-length"] == str(len(answer.content))
-    told: dict[str, Any] = answer.json()
-    assert {"type", "title", "status", "detail", "field"} <= told.keys()
-    assert told["status"] == status
-    assert told["type"].startswith("urn:escher:problem:")
-    assert "Traceback" not in answer.text
-    return told
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind", "preempt"])

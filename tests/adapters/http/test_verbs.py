@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
