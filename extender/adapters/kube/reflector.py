@@ -6,8 +6,8 @@
 
 A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
 makes that impossible leads to a new list. Failures are waited out, longer each time, with jitter and with what the API
-server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and
-chance are arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
+server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and chance are
+arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
 """
 
 from __future__ import annotations

@@ -1,0 +1,286 @@
+"""The reflector's sink says what the API server says, whatever happens to lists and watches. Virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from extender.adapters.kube import kinds
+from extender.adapters.kube.connection import Expired, Silent
+from extender.adapters.kube.reflector import Reflector
+from extender.app.ports import Refused, Unavailable
+from extender.core.cluster import Node, Pod
+from tests.adapters.kube.manifests import bookmark, event, node, page, pod, status
+from tests.adapters.kube.scripted_api import RecordingSink, ScriptedApi
+
+pytestmark = pytest.mark.anyio
+
+
+class Following:
+    """A reflector of pods on a scripted API server; `play` runs it until the script is at its end."""
+
+    def __init__(self) -> None:
+        self.api = ScriptedApi()
+        self.sink: RecordingSink[Pod] = RecordingSink()
+        self.lists: list[tuple[str, str]] = []
+        self.reflector = Reflector(
+            self.api,
+            kinds.pods(5.0),
+            self.sink,
+            on_relist=lambda kind, reason: self.lists.append((kind, reason)),
+            sleep=self.api.sleep,
+            clock=self.api.clock,
+            chance=lambda: 0.5,
+            page_size=2,
+            watch_seconds=100,
+        )
+
+    async def play(self) -> None:
+        async with running(self.reflector):
+            await self.api.exhausted.wait()
+
+    def watched_from(self) -> list[str]:
+        return [re.findall(r"resourceVersion=(\w*)", each)[0] for each in self.api.requested if "WATCH" in each]
+
+    def reasons(self) -> list[str]:
+        return [reason for _, reason in self.lists]
+
+
+@contextlib.asynccontextmanager
+async def running(reflector: Reflector[Pod]) -> AsyncIterator[None]:
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def following() -> Following:
+    return Following()
+
+
+async def test_lists_page_by_page_and_watches_from_there(following: Following) -> None:
+    api = following.api
+    api.answers += [page([pod("a"), pod("b")], 10, "next?/&"), page([pod("c")], 10)]
+    api.watches.append(
+        [event("ADDED", pod("d", 11)), event("MODIFIED", pod("a", 12)), event("DELETED", pod("b", 13)), 9.0]
+    )
+    await following.play()
+    assert api.requested[:3] == [
+        "GET /api/v1/pods?limit=2",
+        "GET /api/v1/pods?limit=2&continue=next%3F%2F%26",
+        "WATCH /api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=150",
+    ]
+    assert api.silences[0] == 165.0
+    assert following.sink.log == ["replace a,b,c", "upsert d", "upsert a", "remove b"]
+    assert following.watched_from() == ["10", "13"]
+    assert following.reflector.synced.is_set()
+    assert following.lists == [("pods", "started")]
+    assert api.slept == []
+
+
+async def test_has_not_synced_before_the_last_page(following: Following) -> None:
+    following.api.answers.append(page([pod("a")], 10, "next"))
+    await following.play()
+    assert not following.reflector.synced.is_set()
+    assert following.sink.log == []
+
+
+async def test_goes_on_from_the_last_bookmark(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches.append([event("ADDED", pod("a", 11)), bookmark(500)])
+    await following.play()
+    assert following.watched_from() == ["10", "500"]
+    assert following.sink.log == ["replace ", "upsert a"]
+
+
+async def test_takes_repeated_and_old_events_for_what_they_are(following: Following) -> None:
+    following.api.answers.append(page([pod("a", 9)], 10))
+    following.api.watches.append(
+        [event("ADDED", pod("a", 9)), event("DELETED", pod("z", 8)), event("ADDED", pod("a", 12))]
+    )
+    await following.play()
+    assert list(following.sink.items) == ["a"]
+
+
+async def test_starts_its_list_again_when_it_expires_between_pages(following: Following) -> None:
+    following.api.answers += [page([pod("a")], 10, "next"), Expired(410, "too old"), page([pod("b")], 20)]
+    await following.play()
+    assert following.sink.log == ["replace b"]
+    assert following.reasons() == ["started", "expired"]
+    assert following.watched_from() == ["20"]
+
+
+@pytest.mark.parametrize(
+    "how", [Expired(410, "too old"), event("ERROR", status(410, "too old resource version: 10 (99)", reason="Expired"))]
+)
+async def test_lists_again_at_once_when_its_version_has_expired(following: Following, how: bytes | Exception) -> None:
+    following.api.answers += [page([pod("a")], 10), page([pod("b")], 100)]
+    following.api.watches.append([how])
+    await following.play()
+    assert following.sink.log == ["replace a", "replace b"]
+    assert following.reasons() == ["started", "expired"]
+    assert following.api.slept == []
+
+
+async def test_slows_down_when_one_list_after_another_expires(following: Following) -> None:
+    following.api.answers += [page([], 10), page([], 20), page([], 30)]
+    following.api.watches += [[Expired(410, "old")], [Expired(410, "old")]]
+    await following.play()
+    assert following.api.slept == [0.4 * 0.75]
+
+
+async def test_takes_up_a_broken_watch_where_it_was_after_a_pause(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches += [[event("ADDED", pod("a", 11)), Unavailable("connection reset")]]
+    await following.play()
+    assert following.watched_from() == ["10", "11"]
+    assert following.api.slept == [0.2 * 0.75]
+    assert following.reasons() == ["started"]
+
+
+async def test_takes_up_a_silent_watch_at_once(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches.append([165.0, Silent("nothing for 165 s")])
+    await following.play()
+    assert following.watched_from() == ["10", "10"]
+    assert following.api.slept == []
+
+
+async def test_waits_longer_after_each_failure_and_never_beyond_the_limit(following: Following) -> None:
+    following.api.answers += [Unavailable("down")] * 12
+    await following.play()
+    assert following.api.slept[:4] == pytest.approx([0.15, 0.3, 0.6, 1.2])
+    assert following.api.slept[-1] == 30.0 * 0.75
+
+
+async def test_waits_as_long_as_the_api_server_asks_for(following: Following) -> None:
+    following.api.answers += [Unavailable("too many requests", 7.0), Unavailable("forever", 86400.0), page([], 10)]
+    await following.play()
+    assert following.api.slept == pytest.approx([7.35, 126.0])
+
+
+async def test_keeps_trying_what_is_refused(following: Following) -> None:
+    following.api.answers += [Refused(403, "pods is forbidden"), page([pod("a")], 10)]
+    with capture_logs() as logs:
+        await following.play()
+    assert following.sink.log == ["replace a"]
+    assert [log["why"] for log in logs if log["event"] == "cannot follow"] == ["pods is forbidden"]
+
+
+async def test_an_event_ends_a_row_of_failures(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    broken: list[bytes | float | Exception] = [Unavailable("reset")]
+    following.api.watches += [broken, broken, [bookmark(11), *broken], broken]
+    await following.play()
+    assert following.api.slept == pytest.approx([0.15, 0.3, 0.15, 0.3])
+
+
+async def test_does_not_spin_on_watches_that_end_at_once(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches += [[], [], [150.0], []]
+    await following.play()
+    assert following.api.slept == pytest.approx([0.15, 0.3, 0.15])
+
+
+async def test_lists_again_when_watches_fail_for_long(following: Following) -> None:
+    """As after a restore from a backup, when the version reached lies in the future."""
+    following.api.answers += [page([], 99), page([pod("a")], 5)]
+    following.api.watches += [[Unavailable("Too large resource version")]] * 8
+    await following.play()
+    assert following.reasons() == ["started", "broken"]
+    assert following.watched_from() == ["99"] * 8 + ["5"]
+
+
+@pytest.mark.parametrize(
+    "line", [event("ERROR", status(500, "etcd has no leader")), b'{"type":"ERROR","object":"what"}']
+)
+async def test_lists_again_after_an_error_in_the_watch(following: Following, line: bytes) -> None:
+    following.api.answers += [page([], 10), page([pod("a")], 20)]
+    following.api.watches.append([line, event("ADDED", pod("ghost", 11))])
+    await following.play()
+    assert following.sink.log == ["replace ", "replace a"]
+    assert following.reasons() == ["started", "broken"]
+    assert len(following.api.slept) == 1
+
+
+@pytest.mark.parametrize("line", [b"<html>", b"[]", b'{"type":"ADDED"}', b'{"type": "ADDED", "obj', b"\xff\xfe"])
+async def test_a_line_that_is_no_event_breaks_the_watch_and_nothing_else(following: Following, line: bytes) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches += [[event("ADDED", pod("a", 11)), line], [event("ADDED", pod("b", 12))]]
+    await following.play()
+    assert following.sink.log == ["replace ", "upsert a", "upsert b"]
+    assert following.watched_from() == ["10", "11", "12"]
+    assert following.reasons() == ["started"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"metadata":{},"items":7}', b"\xff"])
+async def test_an_answer_that_is_no_list_is_a_failure(following: Following, body: bytes) -> None:
+    following.api.answers += [body, page([pod("a")], 10)]
+    await following.play()
+    assert following.sink.log == ["replace a"]
+    assert len(following.api.slept) == 1
+
+
+async def test_passes_over_what_cannot_be_understood_and_says_so_once(following: Following) -> None:
+    odd = pod("odd", 11, cpu="many")
+    nameless = pod("nameless", 12)
+    del nameless["metadata"]["name"]
+    following.api.answers.append(page([pod("a"), odd, pod("b")], 10))
+    following.api.watches.append(
+        [
+            event("MODIFIED", odd),
+            event("ADDED", nameless),
+            event("ADDED", pod("c", 13)),
+            event("ADDED", {"metadata": 7}),
+        ]
+    )
+    with capture_logs() as logs:
+        await following.play()
+    assert following.sink.log == ["replace a,b", "upsert c"]
+    assert following.watched_from() == ["10", "13"]
+    passed_over = [(log["object"], log["why"]) for log in logs if log["event"] == "an object is passed over"]
+    assert [what for what, _ in passed_over] == ["team-a/odd", "team-a/", "an object without a name"]
+    assert "spec.containers[0].resources.requests[cpu]: 'many' is not a quantity" in passed_over[0][1]
+
+
+async def test_forgets_what_it_has_reported_rather_than_grow_without_end(following: Following) -> None:
+    following.api.answers.append(page([pod(f"p{number}", cpu="x") for number in range(1025)], 10))
+    with capture_logs() as logs:
+        await following.play()
+    assert sum(log["event"] == "an object is passed over" for log in logs) == 1025
+
+
+async def test_a_null_list_is_an_empty_one(following: Following) -> None:
+    following.api.answers.append(b'{"metadata":{"resourceVersion":"7"},"items":null}')
+    await following.play()
+    assert following.sink.log == ["replace "]
+
+
+async def test_a_defect_of_the_sink_is_not_hidden() -> None:
+    class Defective(RecordingSink[Node]):
+        def upsert(self, item: Node) -> None:
+            raise ZeroDivisionError
+
+    api = ScriptedApi()
+    api.answers.append(page([node()], 10))
+    api.watches.append([event("ADDED", node("n2", 11))])
+    with pytest.raises(ZeroDivisionError):
+        await Reflector(api, kinds.nodes(), Defective()).run()
+
+
+async def test_follows_nodes_and_ephemeral_resources_too() -> None:
+    for kind, path in (
+        (kinds.nodes(), "/api/v1/nodes"),
+        (kinds.ephemeral_resources(), "/apis/escher.dev/v1alpha1/ephemeralresources"),
+    ):
+        assert kind.path == path
+        assert kind.read_page(page([], 3)).version == "3"

@@ -1,0 +1,176 @@
+"""EphemeralResource objects: read and written back as they were; what is senseless becomes the object's problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.adapters.kube import kinds
+from extender.adapters.kube.resources import to_json
+from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from tests.adapters.kube import manifests
+
+CREATED = 1795240800.0
+
+
+def read(spec: Any = None, name: str = "data1", **more: Any) -> EphemeralResource:
+    item = (
+        kinds.ephemeral_resources().read_event(manifests.event("ADDED", manifests.resource(name, spec, 7, **more))).item
+    )
+    assert item is not None
+    return item
+
+
+def test_units_by_node_are_desired_as_they_are() -> None:
+    resource = read({"nodes": {"n1": 2, "n2": 0}})
+    assert resource.desired() == {"n1": 2}
+    assert (resource.name.key(), resource.uid, resource.generation, resource.resource_version) == (
+        "escher.dev/team-a.data1", "uid-data1", 3, "7",
+    )  # fmt: skip
+    assert (resource.problem, resource.choice, resource.owner, resource.expires_at) == ("", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("node_spec", "choice"),
+    [
+        ({}, NodeChoice()),
+        ({"available": {}}, NodeChoice()),
+        ({"nodeName": "n1"}, NodeChoice(node=NodeName("n1"))),
+        ({"matchLabels": {"zone": "a"}}, NodeChoice(labels={"zone": "a"})),
+        (
+            {"available": {"cpu": "1500m", "nvidia.com/gpu": 2}},
+            NodeChoice(available={ResourceKey("cpu"): 1500, ResourceKey("nvidia.com/gpu"): 2}),
+        ),
+    ],
+)
+def test_a_choice_of_nodes_is_read_in_all_its_forms(node_spec: Any, choice: NodeChoice) -> None:
+    resource = read({"capacity": 4, "nodeSpec": node_spec, "numNodes": 3})
+    assert resource.problem == ""
+    assert resource.capacity == 4
+    assert resource.choice == dataclasses.replace(choice, limit=3)
+
+
+def test_what_was_chosen_and_seen_is_in_the_status() -> None:
+    resource = read({"capacity": 4, "nodeSpec": {}}, status={"nodes": {"n1": 4}, "observedGeneration": 2})
+    assert (resource.chosen, resource.observed_generation) == ({"n1": 4}, 2)
+    assert read().chosen is None
+
+
+def test_a_shared_resource_has_its_name_alone_in_its_key() -> None:
+    assert read({"nodes": {"n1": 1}, "shared": True}).name.key() == "escher.dev/data1"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expires_at"),
+    [
+        ({"ttlSeconds": 60}, CREATED + 60),
+        ({"expiresAt": "2026-11-21T06:00:10Z"}, CREATED + 10),
+        ({"expiresAt": "2026-11-21T06:00:10"}, CREATED + 10),
+        ({"expiresAt": "2026-11-21T07:00:10.5+01:00"}, CREATED + 10.5),
+    ],
+)
+def test_a_time_to_live_counts_from_creation(spec: Any, expires_at: float) -> None:
+    assert read({"nodes": {}, **spec}).expires_at == expires_at
+
+
+def test_an_object_in_deletion_desires_nothing() -> None:
+    manifest = manifests.resource()
+    manifest["metadata"]["deletionTimestamp"] = "2026-11-21T06:00:10Z"
+    item = kinds.ephemeral_resources().read_event(manifests.event("MODIFIED", manifest)).item
+    assert item is not None
+    assert item.deleting
+    assert item.desired() == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"nodes": {"n1": -1}}, "spec.nodes[n1] is -1; write 0 or more"),
+        ({"nodes": {"n1": 1.5}}, "spec.nodes[...]: expected `int"),
+        ({"nodes": {"n1": "2"}}, "spec.nodes[...]: expected `int"),
+        ({"capacity": -4, "nodeSpec": {}}, "spec.capacity is -4; write 0 or more"),
+        ({"capacity": 4}, "spec.capacity needs spec.nodeSpec"),
+        ({"numNodes": 4}, "spec.numNodes needs spec.nodeSpec"),
+        ({"nodeSpec": {}}, "spec.nodeSpec needs spec.capacity"),
+        ({"capacity": 1, "nodeSpec": {}, "numNodes": 0}, "spec.numNodes is 0"),
+        ({"capacity": 1, "nodeSpec": {"nodeName": "a", "matchLabels": {"b": "c"}}}, "has nodeName and matchLabels"),
+        ({"capacity": 1, "nodeSpec": {"available": {"cpu": "lots"}}}, "spec.nodeSpec.available: 'lots'"),
+        ({"capacity": 1, "nodeSpec": {"available": {"cpu": "-1"}}}, "spec.nodeSpec.available: cpu: '-1' is negative"),
+        ({"owner": {"name": "p"}}, "spec.owner: object missing required field `uid`"),
+        ({"expiresAt": "tomorrow"}, "spec.expiresAt: invalid RFC3339"),
+        (7, "spec: expected `object"),
+    ],
+)
+def test_a_senseless_spec_is_a_problem_and_desires_nothing(spec: Any, problem: str) -> None:
+    resource = read(spec, status={"nodes": {"n1": 4}})
+    assert problem in resource.problem
+    assert resource.desired() == {}
+    assert resource.uid == "uid-data1"
+
+
+@pytest.mark.parametrize("name", ["a.b", "x" * 60])
+def test_a_name_that_no_pod_could_ask_for_is_a_problem(name: str) -> None:
+    resource = read(name=name)
+    assert resource.problem.startswith("name ")
+    assert str(resource.name) == f"team-a/{name}"
+
+
+@pytest.mark.parametrize("spec", [None, {}])
+def test_an_object_without_spec_or_status_desires_nothing(spec: Any) -> None:
+    manifest = manifests.resource(spec=spec, status=None)
+    manifest["spec"] = spec
+    item = kinds.ephemeral_resources().read_event(manifests.event("ADDED", manifest)).item
+    assert item is not None
+    assert (item.desired(), item.problem, item.chosen) == ({}, "", None)
+
+
+@pytest.mark.parametrize("status", [{"nodes": 7}, [], "x", None])
+def test_a_senseless_status_counts_as_none(status: Any) -> None:
+    resource = read(status=status)
+    assert (resource.chosen, resource.observed_generation, resource.problem) == (None, 0, "")
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+fields = ["nodes", "capacity", "nodeSpec", "numNodes", "shared", "owner", "expiresAt", "ttlSeconds"]
+
+
+@given(st.dictionaries(st.sampled_from(fields), json_values) | json_values, json_values)
+def test_no_spec_and_no_status_can_raise(spec: Any, status: Any) -> None:
+    manifest = manifests.resource(status=status)
+    manifest["spec"] = spec
+    assert kinds.ephemeral_resources().read_event(manifests.event("ADDED", manifest)).item is not None
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        EphemeralResource(EphemeralName("team-a", "data1"), {}),
+        EphemeralResource(EphemeralName("team-a", "data1", True), {NodeName("n1"): 3}, expires_at=CREATED + 0.25),
+        EphemeralResource(
+            EphemeralName("team-a", "data1"),
+            {},
+            capacity=4,
+            choice=NodeChoice(available={ResourceKey("cpu"): 1500, ResourceKey("a/b"): 2}, limit=2),
+            owner=PodOwner("p1", PodUid("u1")),
+        ),
+        EphemeralResource(EphemeralName("team-a", "data1"), {}, capacity=0, choice=NodeChoice(node=NodeName("n1"))),
+        EphemeralResource(EphemeralName("team-a", "data1"), {}, capacity=1, choice=NodeChoice(labels={"a": "b"})),
+    ],
+)
+def test_what_is_written_is_read_back(resource: EphemeralResource) -> None:
+    found = read(to_json(resource)["spec"])
+    same = dataclasses.replace(found, uid="", generation=0, resource_version="")
+    assert same == resource
