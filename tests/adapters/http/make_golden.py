@@ -32,6 +32,7 @@ from extender.controlplane.api import Api, ApiError
 from extender.controlplane.cluster import Progress, RealCluster
 from extender.controlplane.nodes import NodeShape
 from extender.core.names import NodeName
+from tests.adapters.http.fakes import listening
 from tests.adapters.http.pass_through import PassThrough
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,7 +47,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN
     for each in ("names", "nodes"):
         shutil.rmtree(folder / each, ignore_errors=True)
-    full = socket.create_server(("127.0.0.1", 0))
+    full = listening()
     with (
         tempfile.TemporaryDirectory() as scratch,
         RealCluster.start(
@@ -80,9 +81,9 @@ async def _record(cluster: RealCluster, folder: Path, full: socket.socket) -> No
         return ""
 
     extender: Any = create_app(PassThrough(write), _no_management(), ready=lambda: True, registry=CollectorRegistry())
-    upstream = socket.create_server(("127.0.0.1", 0))
+    upstream = listening()
     forward = f"http://127.0.0.1:{upstream.getsockname()[1]}"
-    service = socket.create_server(("127.0.0.1", int(cluster.service_url.rpartition(":")[2])))
+    service = listening(int(cluster.service_url.rpartition(":")[2]))
     running = [
         (_server(extender), upstream),
         (_server(create_recorder(forward, Tape(folder / "names"))), service),

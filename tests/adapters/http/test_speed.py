@@ -1,4 +1,4 @@
-"""What the HTTP adapter itself costs: `pytest -m bench -s tests/adapters/http/test_speed.py`. Prints, asserts no time."""
+"""What the HTTP adapter itself costs: `pytest -m bench tests/adapters/http/test_speed.py`. Prints, asserts no time."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ ANSWERS: dict[str, Callable[[Sequence[NodeName]], Verdict]] = {
 
 def names(count: int) -> list[NodeName]:
     return [NodeName(f"node-{number:05}") for number in range(count)]
+
+
+def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with capsys.disabled():
+        print(f"\n{text}", end="")  # noqa: T201
 
 
 def whole_node(name: str) -> dict[str, Any]:
@@ -68,8 +73,7 @@ async def microseconds(app: Any, body: bytes, times: int) -> float:
 async def test_filter_of_names(count: int, answer: str, verbs: NotedVerbs, capsys: pytest.CaptureFixture[str]) -> None:
     verbs.verdict = ANSWERS[answer](names(count))
     took = await microseconds(service(verbs), json.dumps(filter_body(names=names(count))).encode(), 200)
-    with capsys.disabled():
-        print(f"\nfilter, {count} names, {answer}: {took:.0f} us in process", end="")  # noqa: T201
+    say(capsys, f"filter, {count} names, {answer}: {took:.0f} us in process")
 
 
 @pytest.mark.parametrize("count", [500, 5000])
@@ -77,8 +81,7 @@ async def test_filter_of_whole_nodes(count: int, verbs: NotedVerbs, capsys: pyte
     nodes = {"items": [whole_node(name) for name in names(count)]}
     body = json.dumps({"Pod": pod_json(), "Nodes": nodes, "NodeNames": None}).encode()
     took = await microseconds(service(verbs), body, 10)
-    with capsys.disabled():
-        print(f"\nfilter, {count} whole nodes ({len(body) / 1e6:.1f} MB), all pass: {took:.0f} us in process", end="")  # noqa: T201
+    say(capsys, f"filter, {count} whole nodes ({len(body) / 1e6:.1f} MB), all pass: {took:.0f} us in process")
 
 
 @pytest.mark.parametrize("count", [1, 5000])
@@ -91,8 +94,5 @@ async def test_filter_over_loopback(count: int, verbs: NotedVerbs, capsys: pytes
             began = time.perf_counter()
             (await client.post(f"http://127.0.0.1:{port}/scheduler/filter", content=body)).raise_for_status()
             seen.append(time.perf_counter() - began)
-    with capsys.disabled():
-        took = statistics.median(seen) * 1e6
-        print(
-            f"\nfilter, {count} names, one passes: {took:.0f} us over loopback, client and server in one loop", end=""
-        )  # noqa: T201
+    took = statistics.median(seen) * 1e6
+    say(capsys, f"filter, {count} names, one passes: {took:.0f} us over loopback, client and server in one loop")
