@@ -114,11 +114,10 @@ class Kind(Generic[T]):
             event = self._event.decode(line)
         except msgspec.ValidationError:
             return self._read_unusual(line)
-        version = event.object.metadata.resource_version
         try:
-            return Event(event.type, version, self._translate(event.object))
-        except objects.UnreadableObject as error:
-            return Event(event.type, version, unreadable=_unreadable(_raw_events.decode(line).object, error))
+            return Event(event.type, event.object.metadata.resource_version, self._translate(event.object))
+        except objects.UnreadableObject:
+            return self._read_unusual(line)
 
     def _read_unusual(self, line: bytes) -> Event[T]:
         event = _raw_events.decode(line)
@@ -127,11 +126,11 @@ class Kind(Generic[T]):
         if event.type == "BOOKMARK":
             return Event(event.type, _anything.decode(event.object).metadata.resource_version)
         try:
-            self._one.decode(event.object)
-        except msgspec.ValidationError as error:
+            shape = self._one.decode(event.object)
+            return Event(event.type, shape.metadata.resource_version, self._translate(shape))
+        except (msgspec.ValidationError, objects.UnreadableObject) as error:
             bad = _unreadable(event.object, error)
             return Event(event.type, bad.version, unreadable=bad)
-        raise AssertionError("decoded alone, but not in its event")
 
 
 _raw_page = msgspec.json.Decoder(_Page[Raw])
@@ -139,7 +138,7 @@ _raw_events = msgspec.json.Decoder(_Event[Raw])
 _anything = msgspec.json.Decoder(_Any)
 
 
-def _unreadable(raw: Raw | bytes, error: Exception) -> Unreadable:
+def _unreadable(raw: Raw, error: Exception) -> Unreadable:
     try:
         metadata = _anything.decode(raw).metadata
     except msgspec.ValidationError:

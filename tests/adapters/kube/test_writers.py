@@ -1,0 +1,236 @@
+"""Writes are one request each, carry the UID, and cannot be led astray by a name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH
+from extender.adapters.kube.store import ApiResourceStore
+from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.app.ports import (
+    EphemeralResource,
+    EventType,
+    Gone,
+    Notice,
+    Occupied,
+    PodOwner,
+    PodRef,
+    Refused,
+    Unavailable,
+)
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from tests.adapters.kube.manifests import encode, pod, resource
+from tests.adapters.kube.scripted_api import ScriptedApi
+
+pytestmark = pytest.mark.anyio
+
+POD = PodRef("team-a", "p1", PodUid("uid-p1"))
+NAME = EphemeralName("team-a", "data1")
+PATH = "/apis/escher.dev/v1alpha1/namespaces/team-a/ephemeralresources"
+
+
+@pytest.fixture
+async def api() -> ScriptedApi:
+    return ScriptedApi()
+
+
+class TestBinder:
+    async def test_writes_a_binding_for_this_pod_and_no_namesake(self, api: ScriptedApi) -> None:
+        api.answers.append(b"{}")
+        await ApiBinder(api).bind(POD, NodeName("n1"))
+        assert api.requested == ["POST /api/v1/namespaces/team-a/pods/p1/binding"]
+        content_type, body = api.bodies[0]
+        assert content_type == JSON
+        assert body["metadata"] == {"name": "p1", "namespace": "team-a", "uid": "uid-p1"}
+        assert body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+    async def test_passes_on_what_the_api_server_says(self, api: ScriptedApi) -> None:
+        api.answers.append(Occupied(409, 'pod p1 is already assigned to node "n2"'))
+        with pytest.raises(Occupied, match="already assigned"):
+            await ApiBinder(api).bind(POD, NodeName("n1"))
+
+    async def test_tells_where_a_pod_is(self, api: ScriptedApi) -> None:
+        api.answers += [encode(pod()), encode(pod(nodeName="n1")), encode(pod(nodeName=""))]
+        binder = ApiBinder(api)
+        assert [await binder.node_of(POD) for _ in range(3)] == [None, "n1", None]
+        assert api.requested[0] == "GET /api/v1/namespaces/team-a/pods/p1"
+
+    async def test_does_not_take_a_namesake_for_the_pod(self, api: ScriptedApi) -> None:
+        api.answers.append(encode(pod(nodeName="n1")))
+        with pytest.raises(Gone, match="another UID"):
+            await ApiBinder(api).node_of(PodRef("team-a", "p1", PodUid("another")))
+
+    async def test_does_not_take_anything_else_for_a_pod(self, api: ScriptedApi) -> None:
+        api.answers.append(b"<html>")
+        with pytest.raises(Unavailable, match="no pod"):
+            await ApiBinder(api).node_of(POD)
+
+
+async def test_a_pod_is_woken_by_an_annotation(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiWaker(api).wake(POD, "t1")
+    assert api.requested == ["PATCH /api/v1/namespaces/team-a/pods/p1"]
+    assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/wake": "t1"}}})]
+
+
+async def test_a_name_stays_in_its_place(api: ScriptedApi) -> None:
+    api.answers += [b"{}"] * 2
+    await ApiWaker(api).wake(PodRef("../x", "a/b?c", PodUid('"}')), '"}')
+    await ApiNodeStatusWriter(api).advertise(NodeName("n/../../1"), {}, [ResourceKey('a/"b')])
+    assert api.requested == [
+        "PATCH /api/v1/namespaces/..%2Fx/pods/a%2Fb%3Fc",
+        "PATCH /api/v1/nodes/n%2F..%2F..%2F1/status",
+    ]
+    assert api.bodies[1][1]["status"]["capacity"] == {'a/"b': None}
+
+
+class TestRecorder:
+    async def test_an_event_names_the_pod_the_reason_and_escher(self, api: ScriptedApi) -> None:
+        api.answers.append(b"{}")
+        recorder = ApiRecorder(api, instance="replica-1", now=lambda: 1795240800.25, unique=lambda: "abc")
+        await recorder.record(Notice(POD, EventType.WARNING, "GangWaits", "because"))
+        assert api.requested == ["POST /apis/events.k8s.io/v1/namespaces/team-a/events"]
+        event = api.bodies[0][1]
+        assert event["metadata"] == {"name": "p1.abc", "namespace": "team-a"}
+        assert event["eventTime"] == "2026-11-21T06:00:00.250000Z"
+        assert (event["type"], event["reason"], event["note"]) == ("Warning", "GangWaits", "because")
+        assert (event["reportingController"], event["reportingInstance"]) == ("escher", "replica-1")
+        assert event["regarding"]["uid"] == "uid-p1"
+
+    async def test_what_is_too_long_for_an_event_is_shortened(self, api: ScriptedApi) -> None:
+        api.answers.append(b"{}")
+        long = PodRef("team-a", "a" * 235 + "-" * 18, PodUid("u"))
+        await ApiRecorder(api).record(Notice(long, EventType.NORMAL, "R", "ä" * 2000))
+        event = api.bodies[0][1]
+        assert len(event["metadata"]["name"]) <= 253
+        assert "-." not in event["metadata"]["name"]
+        assert len(event["note"].encode()) <= 1024
+        assert event["note"].endswith("ä…")
+
+
+async def test_node_status_is_one_merge_patch_of_both_and_never_a_zero(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    key = ResourceKey
+    await ApiNodeStatusWriter(api).advertise(
+        NodeName("n1"),
+        {key("escher.dev/a.b"): 3, key("escher.dev/a.c"): 0},
+        [key("escher.dev/a.d"), key("escher.dev/a.b")],
+    )
+    amounts = {"escher.dev/a.d": None, "escher.dev/a.b": "3", "escher.dev/a.c": None}
+    assert api.requested == ["PATCH /api/v1/nodes/n1/status"]
+    assert api.bodies == [(MERGE_PATCH, {"status": {"capacity": amounts, "allocatable": amounts}})]
+
+
+class TestStore:
+    async def test_creates_reads_and_deletes(self, api: ScriptedApi) -> None:
+        api.answers += [encode(resource()), encode(resource()), b"{}", Gone(404, "not found")]
+        store = ApiResourceStore(api)
+        created = await store.create(EphemeralResource(NAME, {NodeName("n1"): 2}))
+        assert (created.nodes, created.uid) == ({"n1": 2}, "uid-data1")
+        assert await store.get(NAME) == created
+        await store.delete(NAME, if_version="5")
+        await store.delete(NAME)
+        assert api.requested == [f"POST {PATH}", f"GET {PATH}/data1", f"DELETE {PATH}/data1", f"DELETE {PATH}/data1"]
+        assert api.bodies[2][1]["preconditions"] == {"resourceVersion": "5"}
+        assert "preconditions" not in api.bodies[3][1]
+
+    async def test_tries_out_without_changing(self, api: ScriptedApi) -> None:
+        api.answers += [encode(resource()), encode(resource()), b"{}"]
+        store = ApiResourceStore(api)
+        await store.create(EphemeralResource(NAME, {}), dry_run=True)
+        await store.merge(NAME, {}, dry_run=True)
+        await store.delete(NAME, dry_run=True)
+        assert [call.rpartition("?")[2] for call in api.requested] == ["dryRun=All"] * 3
+
+    async def test_merges_nodes_and_leaves_the_others(self, api: ScriptedApi) -> None:
+        api.answers += [encode(resource())] * 2
+        store = ApiResourceStore(api)
+        owner = PodOwner("p1", PodUid("u1"))
+        await store.merge(
+            NAME, {NodeName("n1"): 3, NodeName("n2"): None}, owner=owner, expires_at=1795240800.0, if_version="9"
+        )
+        await store.merge(NAME, {})
+        assert api.bodies[0] == (
+            MERGE_PATCH,
+            {
+                "metadata": {"resourceVersion": "9"},
+                "spec": {
+                    "nodes": {"n1": 3, "n2": None},
+                    "owner": {"kind": "Pod", "name": "p1", "uid": "u1"},
+                    "expiresAt": "2026-11-21T06:00:00Z",
+                    "ttlSeconds": None,
+                },
+            },
+        )
+        assert api.bodies[1][1] == {"spec": {"nodes": {}, "owner": None, "expiresAt": None, "ttlSeconds": None}}
+
+    async def test_does_not_take_anything_else_for_a_resource(self, api: ScriptedApi) -> None:
+        api.answers.append(b"{}")
+        with pytest.raises(Unavailable, match="no EphemeralResource"):
+            await ApiResourceStore(api).get(NAME)
+
+    async def test_status_replaces_what_was_chosen_before(self, api: ScriptedApi) -> None:
+        api.answers += [encode(resource())] * 2
+        store = ApiResourceStore(api, now=lambda: 1795240800.9)
+        known = await store.get(NAME)
+        await store.set_status(known, chosen={NodeName("n2"): 1}, ready=True, reason="Written", message="all")
+        assert api.requested[-1] == f"PATCH {PATH}/data1/status"
+        content_type, patch = api.bodies[-1]
+        assert content_type == JSON_PATCH
+        assert patch[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-data1"}
+        assert patch[1]["value"] == {
+            "observedGeneration": 3,
+            "nodes": {"n2": 1},
+            "conditions": [
+                {
+                    "type": "Ready", "status": "True", "reason": "Written", "message": "all", "observedGeneration": 3,
+                    "lastTransitionTime": "2026-11-21T06:00:00Z",
+                }
+            ],
+        }  # fmt: skip
+
+    async def test_a_condition_that_stays_keeps_its_time(self, api: ScriptedApi) -> None:
+        since = "2026-11-20T00:00:00Z"
+        old = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+        stored = encode(resource(status={"conditions": [{"type": "Other"}, old]}))
+        api.answers += [stored] * 4
+        store = ApiResourceStore(api, now=lambda: 1795240800.0)
+        from_watch = EphemeralResource(NAME, {}, uid="uid-data1")
+        times: list[str] = []
+        for ready in (True, False):
+            await store.set_status(from_watch, chosen=None, ready=ready, reason="R", message="")
+            status = api.bodies[-1][1][1]["value"]
+            assert "nodes" not in status
+            times.append(status["conditions"][0]["lastTransitionTime"])
+        assert times == [since, "2026-11-21T06:00:00Z"]
+        assert [call.split()[0] for call in api.requested] == ["GET", "PATCH", "PATCH"]
+
+    async def test_status_of_a_namesake_is_left_alone(self, api: ScriptedApi) -> None:
+        refused = Refused(422, "the server rejected our request due to an error in our request")
+        api.answers += [encode(resource()), refused, encode(resource())]
+        store = ApiResourceStore(api)
+        stale = EphemeralResource(NAME, {}, uid="another")
+        with pytest.raises(Gone, match="another UID"):
+            await store.set_status(stale, chosen=None, ready=True, reason="R", message="")
+
+    @pytest.mark.parametrize("answers", [[Refused(403, "forbidden")], [Refused(422, "invalid"), encode(resource())]])
+    async def test_status_that_is_refused_for_another_reason_says_so(
+        self, api: ScriptedApi, answers: list[Any]
+    ) -> None:
+        api.answers += [encode(resource()), *answers]
+        store = ApiResourceStore(api)
+        known = await store.get(NAME)
+        with pytest.raises(Refused, match=r"forbidden|invalid"):
+            await store.set_status(known, chosen=None, ready=True, reason="R", message="")
+
+    async def test_does_not_remember_without_end(self, api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("extender.adapters.kube.store._REMEMBERED", 2)
+        store = ApiResourceStore(api)
+        for number in range(5):
+            api.answers.append(json.dumps(resource(f"r{number}")).encode())
+            await store.get(dataclasses.replace(NAME, name=f"r{number}"))
+        assert len(store._ready) <= 2
