@@ -84,8 +84,9 @@ async def _unread(_: Request, error: Any) -> Response:
 
 
 def _complaint(error: Any) -> dict[str, str]:
-    # The location begins with body, query, path or header; a union's branches follow as words and stay in.
-    field = dotted(error["loc"][1:]) or error["loc"][0]
+    # The location begins with body, query, path or header. After an operation's index pydantic puts its kind.
+    at = error["loc"][1:]
+    field = dotted([*at[:2], *at[3:]] if at[:1] == ("operations",) else at) or error["loc"][0]
     what = error["msg"].removeprefix("Value error, ")
     if error["type"] == "missing":
         return {"field": field, "detail": f"{field} is missing"}
