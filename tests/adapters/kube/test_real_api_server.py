@@ -1,0 +1,288 @@
+"""Reflector, writers and definition against a real API server: what the fakes of the other tests take for granted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.adapters.kube import kinds
+from extender.adapters.kube.connection import METADATA_ONLY, Connection
+from extender.adapters.kube.credentials import Credentials, from_kubeconfig
+from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kube.store import ApiResourceStore
+from extender.adapters.kube.writers import WAKE, ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.app.ports import (
+    EphemeralResource,
+    EventType,
+    Gone,
+    NodeChoice,
+    Notice,
+    Occupied,
+    PodOwner,
+    PodRef,
+    Refused,
+    Unavailable,
+)
+from extender.controlplane.cluster import RealCluster
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from tests.adapters.kube.manifests import Json, encode
+from tests.adapters.kube.scripted_api import RecordingSink
+from tests.controlplane.deadline import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200), pytest.mark.anyio]
+
+PODS = "/api/v1/namespaces/default/pods"
+RESOURCES = "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
+NAME = EphemeralName("default", "data1")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with RealCluster.start(nodes=3, service=False) as started:
+            yield started
+
+
+@pytest.fixture
+async def connection(cluster: RealCluster) -> AsyncIterator[Connection]:
+    async with Connection(await Credentials.load(from_kubeconfig(Path(cluster.kubeconfig)))) as made:
+        yield made
+
+
+def create_pod(cluster: RealCluster, name: str) -> PodRef:
+    spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]}
+    made = cluster.admin.post(PODS, {"metadata": {"name": name}, "spec": spec})
+    return PodRef("default", name, PodUid(made["metadata"]["uid"]))
+
+
+async def until(look: Callable[[], object]) -> None:
+    await asyncio.to_thread(eventually, look)
+
+
+@contextlib.asynccontextmanager
+async def following(reflector: Reflector[Any]) -> AsyncIterator[None]:
+    task = asyncio.create_task(reflector.run())
+    try:
+        await reflector.synced.wait()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_pod_is_bound_once_and_never_for_a_namesake(cluster: RealCluster, connection: Connection) -> None:
+    binder = ApiBinder(connection)
+    pod = create_pod(cluster, "bound")
+    namesake = dataclasses.replace(pod, uid=PodUid("another"))
+    with pytest.raises(Gone, match="UID in precondition"):
+        await binder.bind(namesake, NodeName("node-0"))
+    assert await binder.node_of(pod) is None
+    await binder.bind(pod, NodeName("node-1"))
+    assert await binder.node_of(pod) == "node-1"
+    with pytest.raises(Occupied, match="already assigned"):
+        await binder.bind(pod, NodeName("node-2"))
+    with pytest.raises(Gone):
+        await binder.bind(dataclasses.replace(pod, name="nobody"), NodeName("node-0"))
+
+
+async def test_a_pod_is_woken_and_never_a_namesake(cluster: RealCluster, connection: Connection) -> None:
+    pod = create_pod(cluster, "woken")
+    await ApiWaker(connection).wake(pod, "t1")
+    assert cluster.admin.get(f"{PODS}/woken")["metadata"]["annotations"] == {WAKE: "t1"}
+    with pytest.raises(Gone):
+        await ApiWaker(connection).wake(dataclasses.replace(pod, uid=PodUid("another")), "t2")
+
+
+async def test_an_event_is_stored_for_kubectl_describe(cluster: RealCluster, connection: Connection) -> None:
+    pod = create_pod(cluster, "noted")
+    await ApiRecorder(connection).record(Notice(pod, EventType.WARNING, "GangWaits", "ä" * 2000))
+    found = cluster.admin.get("/api/v1/namespaces/default/events", fieldSelector=f"involvedObject.uid={pod.uid}")
+    assert [each["reason"] for each in found["items"]] == ["GangWaits"]
+
+
+async def test_node_status_gains_and_loses_resources(cluster: RealCluster, connection: Connection) -> None:
+    writer = ApiNodeStatusWriter(connection)
+    ours = ResourceKey("escher.dev/default.data1")
+
+    def shown() -> tuple[Any, Any]:
+        status = cluster.admin.get("/api/v1/nodes/node-0")["status"]
+        return status["capacity"].get(ours), status["allocatable"].get(ours)
+
+    await writer.advertise(NodeName("node-0"), {ours: 3}, [ResourceKey("escher.dev/default.never")])
+    assert shown() == ("3", "3")
+    await writer.advertise(NodeName("node-0"), {ours: 0}, [])
+    assert shown() == (None, None)
+    with pytest.raises(Gone):
+        await writer.advertise(NodeName("nobody"), {ours: 3}, [])
+
+
+async def test_answers_to_writes_can_be_spared_spec_and_status(connection: Connection) -> None:
+    path = "/api/v1/nodes/node-0/status"
+    short = await connection.request(
+        "PATCH", path, b'{"status":{}}', content_type="application/merge-patch+json", accept=METADATA_ONLY
+    )
+    assert json.loads(short)["kind"] == "PartialObjectMetadata"
+
+
+async def test_ephemeral_resources_are_stored(cluster: RealCluster, connection: Connection) -> None:
+    store = ApiResourceStore(connection)
+    now = float(int(time.time()))
+    tried = await store.create(EphemeralResource(NAME, {NodeName("node-0"): 3}), dry_run=True)
+    assert tried.nodes == {"node-0": 3}
+    with pytest.raises(Gone):
+        await store.get(NAME)
+    made = await store.create(EphemeralResource(NAME, {NodeName("node-0"): 3}, expires_at=now + 0.5))
+    with pytest.raises(Occupied):
+        await store.create(EphemeralResource(NAME, {}))
+    assert made.expires_at == now + 0.5
+    owner = PodOwner("p1", PodUid("u1"))
+    merged = await store.merge(NAME, {NodeName("node-0"): None, NodeName("node-1"): 5}, owner=owner)
+    assert (merged.nodes, merged.owner, merged.expires_at) == ({"node-1": 5}, owner, None)
+    with pytest.raises(Occupied):
+        await store.merge(NAME, {}, if_version=made.resource_version)
+    first = await store.set_status(merged, chosen={NodeName("node-2"): 1}, ready=True, reason="Written", message="x")
+    second = await store.set_status(first, chosen={NodeName("node-0"): 2}, ready=True, reason="Written", message="y")
+    assert second.chosen == {"node-0": 2}
+    assert second.observed_generation == second.generation == 2
+    stranger = dataclasses.replace(second, uid="another")
+    with pytest.raises(Gone):
+        await store.set_status(stranger, chosen=None, ready=False, reason="Wrong", message="")
+    assert await store.get(NAME) == second
+    with pytest.raises(Occupied):
+        await store.delete(NAME, if_version=first.resource_version)
+    await store.delete(NAME, if_version=second.resource_version)
+    await store.delete(NAME)
+
+
+async def test_a_choice_of_nodes_is_stored_and_nodes_can_be_merged_into_it(connection: Connection) -> None:
+    store = ApiResourceStore(connection)
+    choice = NodeChoice(available={ResourceKey("cpu"): 1500}, limit=2)
+    name = EphemeralName("default", "chosen")
+    made = await store.create(EphemeralResource(name, {}, capacity=4, choice=choice))
+    assert (made.capacity, made.choice, made.problem) == (4, choice, "")
+    merged = await store.merge(name, {NodeName("node-0"): 0})
+    assert (merged.nodes, merged.choice) == ({"node-0": 0}, choice)
+    await store.delete(name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, "write nodes"),
+        ({"nodes": {"a": -1}}, "greater than or equal to 0"),
+        ({"nodes": {"a": 1.5}}, "type int64"),
+        ({"nodes": {}, "capacity": 1, "nodeSpec": {}}, "not both"),
+        ({"capacity": -1, "nodeSpec": {}}, "greater than or equal to 0"),
+        ({"capacity": 1}, "capacity needs nodeSpec"),
+        ({"nodeSpec": {}}, "nodeSpec needs capacity"),
+        ({"nodes": {}, "numNodes": 3}, "numNodes limits"),
+        ({"capacity": 1, "nodeSpec": {}, "numNodes": 0}, "greater than or equal to 1"),
+        ({"capacity": 1, "nodeSpec": {"nodeName": "a", "matchLabels": {}}}, "at most 1"),
+        ({"capacity": 1, "nodeSpec": {"available": {"cpu": "-2"}}}, "should match"),
+        ({"capacity": 1, "nodeSpec": {"available": {"cpu": -2}}}, "greater than or equal to 0"),
+        ({"nodes": {}, "ttlSeconds": 0}, "greater than or equal to 1"),
+        ({"nodes": {}, "ttlSeconds": 5, "expiresAt": "2027-01-01T00:00:00Z"}, "not both"),
+        ({"nodes": {}, "expiresAt": "tomorrow"}, "date-time"),
+        ({"nodes": {}, "owner": {"name": "a"}}, "Required"),
+        ({"nodes": {}, "owner": {"name": "a", "uid": "b", "kind": "Job"}}, "supported values"),
+    ],
+)
+async def test_the_definition_refuses_what_the_api_refuses(connection: Connection, spec: Json, why: str) -> None:
+    body = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": "bad"}, "spec": spec}
+    with pytest.raises(Refused, match=why):
+        await connection.request("POST", f"{RESOURCES}?dryRun=All", encode(body))
+
+
+@pytest.mark.parametrize(("name", "shared", "accepted"), [
+    ("a.b", False, False), ("a" * 61, False, True), ("a" * 62, False, False), ("a" * 63, True, True),
+    ("a" * 64, True, False),
+])  # fmt: skip
+async def test_the_definition_knows_how_long_a_name_may_be(
+    connection: Connection, name: str, shared: bool, accepted: bool
+) -> None:
+    spec = {"nodes": {}, "shared": shared}
+    body = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": name}, "spec": spec}
+    expected = contextlib.nullcontext() if accepted else pytest.raises(Refused, match=r"metadata\.name")
+    with expected:
+        await connection.request("POST", f"{RESOURCES}?dryRun=All", encode(body))
+
+
+async def test_a_shared_resource_stays_shared(cluster: RealCluster, connection: Connection) -> None:
+    body = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": "fixed"}}
+    cluster.admin.post(RESOURCES, {**body, "spec": {"nodes": {}}})
+    with pytest.raises(Refused, match="shared cannot be changed"):
+        await connection.request(
+            "PATCH", f"{RESOURCES}/fixed", b'{"spec":{"shared":true}}', content_type="application/merge-patch+json"
+        )
+
+
+async def test_a_reflector_sees_pages_changes_and_a_restart(cluster: RealCluster, connection: Connection) -> None:
+    for number in range(7):
+        create_pod(cluster, f"listed-{number}")
+    sink: RecordingSink[Any] = RecordingSink()
+    reasons: list[str] = []
+    reflector = Reflector(
+        connection, kinds.pods(5.0), sink, page_size=3, on_relist=lambda kind, reason: reasons.append(reason)
+    )
+    async with following(reflector):
+        assert {f"listed-{number}" for number in range(7)} <= set(sink.items)
+        create_pod(cluster, "later")
+        await until(lambda: "later" in sink.items)
+        cluster.admin.delete(f"{PODS}/later", gracePeriodSeconds=0)
+        await until(lambda: "later" not in sink.items)
+        await asyncio.to_thread(cluster.kill, "kube-apiserver")
+        await asyncio.to_thread(cluster.start_component, "kube-apiserver")
+        create_pod(cluster, "after")
+        await asyncio.to_thread(eventually, lambda: "after" in sink.items, within=60)
+        there = {each["metadata"]["name"] for each in cluster.admin.list_all(PODS)}
+        await until(lambda: set(sink.items) == there)
+    assert reasons[0] == "started"
+
+
+async def test_a_version_that_is_too_old_is_an_error_in_the_watch(connection: Connection) -> None:
+    kind = kinds.pods(5.0)
+    async with contextlib.aclosing(connection.lines(f"{kind.path}?watch=1&resourceVersion=1", silence=20)) as lines:
+        event = kind.read_event(await anext(lines))
+    assert event.type == "ERROR"
+    assert json.loads(event.raw)["code"] == 410
+
+
+async def test_a_reflector_waits_for_a_definition_that_is_not_there_yet(
+    cluster: RealCluster, connection: Connection
+) -> None:
+    paused: list[float] = []
+    waiting = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+        waiting.set()
+        await asyncio.sleep(0.02)
+
+    kind = kinds.Kind("later", "/apis/escher.dev/v1alpha1/laters", dict, lambda item: item)
+    reflector = Reflector(connection, kind, RecordingSink[Any](), sleep=sleep)
+    task = asyncio.create_task(reflector.run())
+    await waiting.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not reflector.synced.is_set()
+
+
+async def test_credentials_that_are_wrong_are_refused(cluster: RealCluster) -> None:
+    async def load(configuration: Any) -> None:
+        await from_kubeconfig(Path(cluster.kubeconfig))(configuration)
+        configuration.api_key["BearerToken"] = "Bearer wrong"
+
+    async with Connection(await Credentials.load(load)) as connection:
+        with pytest.raises(Refused, match="Unauthorized") as caught:
+            await connection.request("GET", "/api/v1/nodes")
+    assert caught.value.status == 401
+    assert not isinstance(caught.value, Unavailable)
