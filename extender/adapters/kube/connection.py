@@ -174,8 +174,11 @@ class Connection:
                     if response.status == 401 and await self._credentials.renew(token):
                         raise Unavailable("the credentials had to be renewed")
                     raise refusal(response.status, content, response.headers.get("Retry-After"))
-                async for line in _split(response.content):
-                    yield line
+                try:
+                    async for line in _split(response.content):
+                        yield line
+                finally:
+                    _abort(response)
         except aiohttp.SocketTimeoutError as error:
             raise Silent(f"GET {path}: nothing for {silence:g} s") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -247,6 +250,12 @@ async def _split(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
             begun = [other]
             if line:
                 yield line
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """A stream that was left before its end is cut: TLS would wait half a minute for the other side to agree."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 def _kept_alive(info: Any) -> socket.socket:
