@@ -298,6 +298,12 @@ class Keeper:
             self.ledger.forget(uid)
         return ""
 
+    def arrive(self, uid: PodUid, node: NodeName) -> str:
+        """The gang's member stands at its barrier, or the answer says why not."""
+        refusal = self.gangs.arrive(uid, node, self.clock.now())
+        self.settle()
+        return refusal
+
     def bound(self, uid: PodUid, node: NodeName) -> None:
         """The pod's Binding is written."""
         pod = self.pods.get(uid)

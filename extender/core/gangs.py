@@ -161,6 +161,8 @@ class Gangs:
             return gang.writing[pod.uid] if gang.writing[pod.uid] in sent else None
         own = self.ledger.holding(pod.uid)
         until = gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout
+        if own is not None and own.kind is Kind.BOUND:
+            return own.node if own.node in sent else None
         if own is not None:
             return self._claim(pod, own, sent, until, gang)
         slots = [held for held in self._unbound(gang) if held.kind is Kind.RESERVATION]

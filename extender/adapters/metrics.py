@@ -1,0 +1,105 @@
+"""The service's metrics beyond the verbs' own, read from the keeper when somebody asks.
+
+No label has values that a user can multiply: resources are counted by class, gangs by phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from extender.app.keeper import Keeper
+from extender.core.gang import Phase
+from extender.core.ledger import Kind
+from extender.core.names import CPU, MEMORY, PODS, in_domain
+
+_GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
+_WRITE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
+
+
+class Metrics(Collector):
+    """Counts what happens, and reads the rest from the keeper at each scrape: O(nodes x resources)."""
+
+    def __init__(self, registry: CollectorRegistry, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._gang_wait = Histogram(
+            "escher_gang_wait_seconds",
+            "From the first member seen to the quorum bound",
+            registry=registry,
+            buckets=_GANG_BUCKETS,
+        )
+        self._relists = Counter(
+            "escher_reflector_relists", "Full lists, by kind and reason", ["kind", "reason"], registry=registry
+        )
+        self._violations = Counter(
+            "escher_invariant_violations", "Invariants that did not hold", ["invariant"], registry=registry
+        )
+        self.write_back = Histogram(
+            "escher_write_back_seconds", "One PATCH of a node's status", registry=registry, buckets=_WRITE_BUCKETS
+        )
+        self.write_back_pending = 0
+        registry.register(self)
+
+    def gang_placed(self, seconds: float) -> None:
+        self._gang_wait.observe(seconds)
+
+    def relisted(self, kind: str, reason: str) -> None:
+        self._relists.labels(kind, reason).inc()
+
+    def violated(self, invariant: str) -> None:
+        self._violations.labels(invariant).inc()
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._gangs()
+        waiting = GaugeMetricFamily("escher_bind_barrier_waiting", "Members whose bind waits for their gang")
+        waiting.add_metric([], sum(len(gang.arrived) for gang in self._keeper.gangs.by_key.values()))
+        yield waiting
+        yield self._units()
+        drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
+        drift.add_metric([], sum(self._drift()))
+        yield drift
+        pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
+        pending.add_metric([], self.write_back_pending)
+        yield pending
+
+    def _gangs(self) -> Metric:
+        family = GaugeMetricFamily("escher_gang_phase", "Gangs by phase", labels=["phase"])
+        counts = dict.fromkeys(Phase, 0)
+        for gang in self._keeper.gangs.by_key.values():
+            counts[gang.phase] += 1
+        for phase, count in counts.items():
+            family.add_metric([phase.value], count)
+        return family
+
+    def _units(self) -> Metric:
+        totals: dict[tuple[str, str], int] = {}
+        for row in self._keeper.ledger.rows.values():
+            for resource, units in row.capacity.items():
+                key = (self._class(resource), "capacity")
+                totals[key] = totals.get(key, 0) + units
+            for holding in row.holdings.values():
+                state = {Kind.BOUND: "bound", Kind.ASSUMPTION: "assumed", Kind.RESERVATION: "reserved"}[holding.kind]
+                for resource, units in holding.units.items():
+                    key = (self._class(resource), state)
+                    totals[key] = totals.get(key, 0) + units
+        family = GaugeMetricFamily(
+            "escher_ledger_units", "Units in the ledger; cpu in milli-cores", labels=["resource_class", "state"]
+        )
+        for labels, units in sorted(totals.items()):
+            family.add_metric(labels, units)
+        return family
+
+    def _class(self, resource: str) -> str:
+        if resource in (CPU, MEMORY, PODS):
+            return resource
+        if in_domain(resource, self._keeper.ledger.domain):
+            return "ephemeral"
+        return "extended" if "/" in resource else "other"
+
+    def _drift(self) -> Iterator[int]:
+        for node in self._keeper.nodes.values():
+            for desired, said in self._keeper.drift(node).values():
+                yield max(1, abs(desired - said))

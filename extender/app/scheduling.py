@@ -1,0 +1,266 @@
+"""kube-scheduler's verbs, done: the keeper decides, here it is waited for and written.
+
+Knows asyncio and the ports; must not decide anything about placement. A bind of a gang's member waits here for its
+barrier, which the keeper opens; then every member writes its own Binding, all at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from extender.app.keeper import AdvertiseCapacity, AskRefused, Effect, Keeper, PodEnded
+from extender.app.ports import (
+    Binder,
+    EventType,
+    Gone,
+    Notice,
+    Occupied,
+    PodRef,
+    Recorder,
+    Refused,
+    Unavailable,
+    Waker,
+)
+from extender.app.verbs import Verdict, Victims
+from extender.core.cluster import Node, Pod
+from extender.core.gang import GangBound, GangPlanned, GangTimedOut, GangTurnedAway, OpenBarrier, TurnBack, WakePod
+from extender.core.names import NodeName, PodUid
+from extender.core.planning import Shortfall
+
+_log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_EVENTS_REMEMBERED = 4096
+
+
+class Scheduling:
+    """The verbs. `write_within`: for how many seconds a Binding is tried again before its caller is told no.
+
+    `advertise` takes the nodes whose status should be written; `ended` the pods that are over; `placed` the seconds
+    that a gang took.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        binder: Binder,
+        waker: Waker,
+        recorder: Recorder,
+        *,
+        write_within: float,
+        advertise: Callable[[NodeName], None] = lambda node: None,
+        ended: Callable[[Pod], None] = lambda pod: None,
+        placed: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self._keeper = keeper
+        self._binder = binder
+        self._waker = waker
+        self._recorder = recorder
+        self._write_within = write_within
+        self._advertise = advertise
+        self._ended = ended
+        self._placed = placed
+        self._at_barrier: dict[PodUid, asyncio.Future[str]] = {}
+        self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._told: dict[tuple[PodUid, str], None] = {}
+        self._wakes = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = float("inf")
+
+    @property
+    def waiting_at_barrier(self) -> int:
+        return len(self._at_barrier)
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
+        verdict = self._keeper.filter(pod, nodes)
+        self._set_alarm()
+        return verdict
+
+    def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
+        return self._keeper.prioritize(pod, nodes)
+
+    def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
+        return self._keeper.preempt(pod, victims)
+
+    async def bind(self, pod: PodRef, node: NodeName) -> str:
+        """Empty when the pod is bound to the node. A second call for the same pod joins the first."""
+        under_way = self._binding.get(pod.uid)
+        if under_way is not None and under_way[0] == node:
+            return await asyncio.shield(under_way[1])
+        if under_way is not None:
+            return "an earlier bind of this pod, to another node, is still under way"
+        task = asyncio.ensure_future(self._bind(pod, node))
+        self._binding[pod.uid] = (node, task)
+        task.add_done_callback(lambda _: self._binding.pop(pod.uid, None))
+        return await asyncio.shield(task)
+
+    async def _bind(self, pod: PodRef, node: NodeName) -> str:
+        refusal = await self._pass_barrier(pod, node)
+        if refusal:
+            return refusal
+        try:
+            await self._write(pod, node)
+        except Refused as error:
+            self._keeper.not_bound(pod.uid, for_good=isinstance(error, Gone))
+            self._set_alarm()
+            return f"the API server refuses the binding: {error}"
+        except Unavailable as error:
+            self._keeper.not_bound(pod.uid, for_good=False)
+            self._set_alarm()
+            return f"the API server cannot be reached: {error}"
+        self._keeper.bound(pod.uid, node)
+        return ""
+
+    async def _pass_barrier(self, pod: PodRef, node: NodeName) -> str:
+        if self._keeper.gangs.of(pod.uid) is None:
+            return self._keeper.claim_for_bind(pod.uid, node)
+        # Before the keeper is asked: its answer may be to let this very one through.
+        gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._at_barrier[pod.uid] = gate
+        refusal = self._keeper.arrive(pod.uid, node)
+        if refusal:
+            self._at_barrier.pop(pod.uid, None)
+            return refusal
+        self._set_alarm()
+        return await gate
+
+    async def _write(self, pod: PodRef, node: NodeName) -> None:
+        """The Binding is written, whatever becomes of single attempts.
+
+        Raises Refused, and Unavailable after a while.
+        """
+        loop = asyncio.get_running_loop()
+        give_up, pause = loop.time() + self._write_within, _FIRST_PAUSE
+        while True:
+            try:
+                await self._binder.bind(pod, node)
+                return
+            except Occupied:
+                # Written by an attempt that seemed to fail, or by somebody else.
+                if await self._binder.node_of(pod) == node:
+                    return
+                raise
+            except Unavailable as error:
+                wait = max(pause, error.retry_after or 0.0)
+                if loop.time() + wait > give_up:
+                    raise
+                _log.warning("binding is tried again", pod=str(pod), node=node, why=str(error))
+                await asyncio.sleep(wait)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        """The effects are done, or under way."""
+        for effect in effects:
+            match effect:
+                case AdvertiseCapacity(node):
+                    self._advertise(node)
+                case OpenBarrier(_, members):
+                    for uid in members:
+                        self._let(uid, "")
+                case TurnBack(_, members, reason):
+                    for uid in members:
+                        self._let(uid, reason)
+                case WakePod(pod):
+                    self._wakes += 1
+                    self._start(self._wake(pod, f"{self._keeper.clock.now():.3f}-{self._wakes}"))
+                case PodEnded(pod):
+                    self._ended(pod)
+                case GangBound(_, seconds):
+                    self._placed(seconds)
+                case GangTurnedAway(key, member, reason, shortfall):
+                    detail = f": {in_words(shortfall)}" if shortfall is not None else ""
+                    self._tell(member, EventType.WARNING, "GangWaiting", f"gang {key.name}: {reason}{detail}")
+                case GangTimedOut(key, arrived, quorum, members):
+                    for pod in members:
+                        note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
+                        self._tell(pod, EventType.WARNING, "GangTimedOut", note)
+                case AskRefused(pod, ask):
+                    self._tell(pod, EventType.WARNING, "InvalidGang", f"{ask.reason}; {ask.remedy}")
+                case GangPlanned():
+                    pass
+
+    def _let(self, uid: PodUid, answer: str) -> None:
+        gate = self._at_barrier.pop(uid, None)
+        if gate is not None and not gate.done():
+            gate.set_result(answer)
+
+    async def _wake(self, pod: Pod, token: str) -> None:
+        ref, pause = PodRef(pod.namespace, pod.name, pod.uid), _FIRST_PAUSE
+        while True:
+            try:
+                await self._waker.wake(ref, token)
+                return
+            except Unavailable as error:
+                await asyncio.sleep(max(pause, error.retry_after or 0.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            except Refused as error:
+                _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
+                return
+
+    def _tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
+        """The pod has an event that says so; once for the same pod and note."""
+        seen = (pod.uid, note)
+        if seen in self._told:
+            return
+        self._told[seen] = None
+        if len(self._told) > _EVENTS_REMEMBERED:
+            del self._told[next(iter(self._told))]
+        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        self._start(self._record(Notice(ref, kind, reason, note)))
+
+    async def _record(self, notice: Notice) -> None:
+        try:
+            await self._recorder.record(notice)
+        except (Unavailable, Refused) as error:
+            _log.info("an event is lost", pod=str(notice.pod), reason=notice.reason, why=str(error))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _set_alarm(self) -> None:
+        """The keeper ticks at its next deadline."""
+        deadline = self._keeper.next_deadline()
+        if deadline is None or deadline >= self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        wait = max(0.0, deadline - self._keeper.clock.now())
+        self._alarm = asyncio.get_running_loop().call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, self._alarm_at = None, float("inf")
+        self._keeper.tick()
+        self._set_alarm()
+
+    async def close(self) -> None:
+        """No bind waits any more and nothing is under way: those at a barrier are told that the service stops."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for uid in list(self._at_barrier):
+            self._let(uid, "Escher is shutting down: the pod is tried again")
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def in_words(shortfall: Shortfall) -> str:
+    """Why a plan was not found, with its numbers."""
+    found = f"room for {shortfall.placed} of {shortfall.asked} members"
+    if shortfall.cause is None:
+        return f"{found}; no other node may take one"
+    cause = shortfall.cause
+    return f"{found}; the next asks for {cause.asked} {cause.resource}, and a node has at most {cause.free} free"

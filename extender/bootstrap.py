@@ -1,0 +1,149 @@
+"""Where the service is put together: the one place that names concrete adapters.
+
+reflectors --facts--> keeper --effects--> scheduling, write-back, resources --> API server
+                        ^
+kube-scheduler --verbs--+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import structlog
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from extender.adapters.http.asgi import Service, create_app
+from extender.adapters.kube import kinds
+from extender.adapters.kube.connection import Connection
+from extender.adapters.kube.credentials import Credentials, default_loader
+from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kube.store import ApiResourceStore
+from extender.adapters.kube.writers import ApiBinder, ApiRecorder, ApiWaker
+from extender.adapters.metrics import Metrics
+from extender.app.keeper import Keeper, Nodes, Pods, Rules
+from extender.app.scheduling import Scheduling
+from extender.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+_WARM_CONNECTIONS = 32
+
+
+class WallClock:
+    """`ports.Clock`: the time of day, for deadlines are compared with what other programs wrote."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+class Application:
+    """Everything behind the HTTP server, on one connection to a cluster. `run` keeps it going."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        self.registry = CollectorRegistry()
+        clock = WallClock()
+        self.keeper = Keeper(clock, self._take, Rules(reserve_at_filter=settings.reserve_at_filter))
+        self.metrics = Metrics(self.registry, self.keeper)
+        self.store = ApiResourceStore(connection)
+        self.scheduling = Scheduling(
+            self.keeper,
+            ApiBinder(connection),
+            ApiWaker(connection),
+            ApiRecorder(connection),
+            write_within=settings.scheduler_http_timeout_seconds * 0.5,
+            placed=self.metrics.gang_placed,
+        )
+        self._connection = connection
+        longest_wait = settings.scheduler_http_timeout_seconds
+        relisted = self.metrics.relisted
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(connection, kinds.nodes(), Nodes(self.keeper), on_relist=relisted),
+            Reflector(connection, kinds.pods(longest_wait), Pods(self.keeper), on_relist=relisted),
+        ]
+
+    def _take(self, effects: Any) -> None:
+        self.scheduling.take(effects)
+
+    def ready(self) -> bool:
+        """Whether every kind has been listed once: before, the ledger is not the cluster's."""
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    async def run(self) -> None:
+        """Follows the cluster until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for work in self._work():
+                group.create_task(work)
+
+    def _work(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            *(reflector.run() for reflector in self._reflectors),
+            self._connection.keep_warm(_WARM_CONNECTIONS),
+            self._settle_memory(),
+        ]
+
+    async def _settle_memory(self) -> None:
+        """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""
+        for reflector in self._reflectors:
+            await reflector.synced.wait()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        _log.info("ready", nodes=len(self.keeper.nodes), pods=len(self.keeper.pods))
+
+    def asgi(self, settings: Settings) -> Service:
+        return create_app(
+            self.scheduling,
+            None,  # type: ignore
+            ready=self.ready,
+            registry=self.registry,
+            body_limit=settings.body_limit_bytes,
+            longest_wait=settings.scheduler_http_timeout_seconds,
+        )
+
+    async def close(self) -> None:
+        await self.scheduling.close()
+
+
+async def serve(settings: Settings) -> None:
+    """The service runs until a signal stops it. Raises BadConfiguration, and what a part of it died of."""
+    async with AsyncExitStack() as stack:
+        credentials = await Credentials.load(default_loader(settings.kubeconfig, settings.context))
+        connection = await stack.enter_async_context(Connection(credentials))
+        application = Application(connection, settings)
+        stack.push_async_callback(application.close)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application.asgi(settings),
+                host=settings.host,
+                port=settings.port,
+                loop="none",
+                http="httptools",
+                ws="none",
+                access_log=False,
+                log_config=None,
+                # Go's client keeps idle connections for 90 s: we must not close first.
+                timeout_keep_alive=120,
+                timeout_graceful_shutdown=5,
+                backlog=2048,
+                ssl_certfile=settings.tls_certificate,
+                ssl_keyfile=settings.tls_key,
+                ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
+                ssl_cert_reqs=2 if settings.tls_client_ca else 0,
+            )
+        )
+        following = asyncio.create_task(application.run())
+        serving = asyncio.create_task(server.serve())
+        done, _ = await asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if following in done:
+            server.should_exit = True
+            await serving
+        following.cancel()
+        outcome = (await asyncio.gather(following, return_exceptions=True))[0]
+        if isinstance(outcome, Exception):
+            raise outcome

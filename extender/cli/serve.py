@@ -1,0 +1,76 @@
+"""`escher serve`: the service, until a signal stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from extender.adapters.kube.credentials import BadConfiguration
+from extender.bootstrap import serve as run_service
+from extender.settings import BadSettings, Settings, load_settings
+
+HELP = """Run the service that kube-scheduler calls as its extender.
+
+Example: escher serve --kubeconfig ~/.kube/config --port 8080
+"""
+
+
+def serve(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Cluster to work for; in a pod its service account, else ~/.kube/config.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (default 127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (default 8080).")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file of settings; options given here override it.")] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="Serve https with this certificate chain (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="Require client certificates signed by one of these authorities (PEM).")
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    try:
+        settings = load_settings(
+            config,
+            kubeconfig=kubeconfig,
+            context=context,
+            host=host,
+            port=port,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            tls_client_ca=tls_client_ca,
+            log_level=log_level,
+        )
+    except BadSettings as error:
+        typer.echo(f"escher serve: {error}", err=True)
+        raise typer.Exit(2) from None
+    _log_to_stderr(settings)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run_service(settings))
+    except BadConfiguration as error:
+        typer.echo(f"escher serve: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _log_to_stderr(settings: Settings) -> None:
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

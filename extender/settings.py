@@ -1,0 +1,61 @@
+"""What can be set about the service, by file (`escher serve --config FILE`, YAML) or command line; with defaults and
+limits.
+
+Must not know what the settings are for beyond their meaning to the user.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+
+class BadSettings(ValueError):
+    """A configuration file that cannot be used; `str()` names each field, its value and what would be accepted."""
+
+
+class Settings(BaseModel):
+    """All settings. Unknown keys are refused, so that a misspelt one is noticed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 chooses a free one")
+    kubeconfig: Path | None = Field(None, description="default: the pod's service account, else the user's kubeconfig")
+    context: str | None = Field(None, description="the context of the kubeconfig to use; default: its current one")
+    tls_certificate: Path | None = Field(None, description="certificate chain (PEM) to serve https with")
+    tls_key: Path | None = Field(None, description="its private key (PEM)")
+    tls_client_ca: Path | None = Field(None, description="clients must show a certificate signed by one of these (PEM)")
+    scheduler_http_timeout_seconds: float = Field(
+        60.0, gt=1.0, le=600.0, description="the extender's httpTimeout in kube-scheduler's configuration"
+    )
+    reserve_at_filter: bool = Field(
+        True, description="hold ephemeral resources for a pod at filter; otherwise check again at bind"
+    )
+    body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+
+
+def load_settings(file: Path | None, **given: Any) -> Settings:
+    """The settings of the file, overridden by those given that are not None. Raises BadSettings."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            read = yaml.safe_load(file.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise BadSettings(f"{file}: {error}") from error
+        if read is not None and not isinstance(read, dict):
+            raise BadSettings(f"{file}: a mapping of settings is expected, such as `port: 8080`")
+        values = dict(read or {})
+    values |= {name: value for name, value in given.items() if value is not None}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}" for e in error.errors()]
+        raise BadSettings("; ".join(lines)) from error
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        raise BadSettings("tls_certificate and tls_key go together: give both or neither")
+    return settings
