@@ -230,6 +230,7 @@ def to_node(node: Node) -> cluster.Node:
         taints=tuple(cluster.Taint(t.key, t.value, t.effect) for t in spec.taints or ()),
         unschedulable=spec.unschedulable,
         uid=metadata.uid,
+        version=metadata.resource_version,
     )
 
 

@@ -117,10 +117,10 @@ class Recorder(Protocol):
 class NodeStatusWriter(Protocol):
     async def advertise(
         self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
-    ) -> None:
+    ) -> str:
         """Capacity and allocatable of the node both say `desired`, and have no key of `absent`. One request.
 
-        Raises Unavailable, Gone, Refused.
+        Answers the node's version afterwards, empty if unknown. Raises Unavailable, Gone, Refused.
         """
         ...
 
@@ -163,6 +163,8 @@ class EphemeralResource:
     expires_at: float | None = None
     """Seconds since the epoch; None where it has no time to live."""
     uid: str = ""
+    created: float = 0.0
+    """Seconds since the epoch."""
     generation: int = 0
     observed_generation: int = 0
     resource_version: str = ""

@@ -100,3 +100,5 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     uid: str = ""
+    version: str = ""
+    """The API server's: tells which of two states of the node is older."""

@@ -105,6 +105,7 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
     facts: dict[str, Any] = {
         "chosen": None if status.nodes is None else {NodeName(node): units for node, units in status.nodes.items()},
         "uid": metadata.uid,
+        "created": metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
         "generation": metadata.generation,
         "observed_generation": status.observed_generation,
         "resource_version": metadata.resource_version,

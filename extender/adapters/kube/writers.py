@@ -39,6 +39,15 @@ class _PlacedPod(msgspec.Struct):
     spec: _Placement
 
 
+class _Version(msgspec.Struct):
+    version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Version = msgspec.field(default_factory=_Version)
+
+
+_versioned = msgspec.json.Decoder(_Versioned)
 _placed_pods = msgspec.json.Decoder(_PlacedPod)
 
 
@@ -139,19 +148,23 @@ class ApiNodeStatusWriter:
 
     async def advertise(
         self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
-    ) -> None:
+    ) -> str:
         """As the port says. A desired 0 removes the key: a kubelet fails the pods that ask for what it has 0 of."""
         amounts: dict[str, str | None] = dict.fromkeys(absent)
         amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
         # Both: the scheduler reads allocatable, and a kubelet copies capacity over it at its next sync.
         patch = {"status": {"capacity": amounts, "allocatable": amounts}}
-        await self._requests.request(
+        answer = await self._requests.request(
             "PATCH",
             address("api", "v1", "nodes", node, "status"),
             _encode(patch),
             content_type=MERGE_PATCH,
             accept=METADATA_ONLY,
         )
+        try:
+            return _versioned.decode(answer).metadata.version
+        except msgspec.DecodeError:
+            return ""
 
 
 def _shortened(note: str) -> str:

@@ -172,5 +172,5 @@ def test_no_spec_and_no_status_can_raise(spec: Any, status: Any) -> None:
 )
 def test_what_is_written_is_read_back(resource: EphemeralResource) -> None:
     found = read(to_json(resource)["spec"])
-    same = dataclasses.replace(found, uid="", generation=0, resource_version="")
+    same = dataclasses.replace(found, uid="", created=0.0, generation=0, resource_version="")
     assert same == resource
