@@ -1,4 +1,7 @@
-"""Hypothesis for these tests: the same examples on every run in CI, and the blob that reproduces a failure."""
+"""Hypothesis for all tests: the same examples on every run, and the blob that reproduces a failure in the report.
+
+HYPOTHESIS_PROFILE=explore draws new examples, many of them, and prints the seed to run them again with.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,149 @@
+# Escher for Kubernetes: everything there is to run. `make` alone lists it.
+#
+# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `bench` and `loadtest` need Go as well, for they
+# build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first of these that is new enough; or say PYTHON=/path/to/python3.12.
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
+VENV ?= .venv
+VENV_LOAD := .venv-load
+BIN := $(VENV)/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes
+REQUIREMENTS := requirements
+
+# Where tests are many and independent, two processes halve the time; PYTEST_ARGS is appended to every pytest.
+WORKERS ?= 2
+PYTEST_ARGS ?=
+DEMO_ARGS ?= --real
+# Real cluster traces for the end-to-end tests, where they lie beside the checkout; without them those tests are skipped.
+TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
+BENCH_ARGS ?= --nodes 100 --sizes 8 64 --rounds 15
+
+##@ Start here
+
+.PHONY: demo
+demo: setup ## Run the main job on a real control plane: ephemeral resources and gangs, both approaches (needs Go)
+	@$(BIN)/escher demo $(DEMO_ARGS)
+
+.PHONY: test
+test: setup ## Run the default tests (a minute; no Go, no cluster)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)
+
+##@ On a real control plane (Go)
+
+.PHONY: cluster
+cluster: setup ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok into the user's cache
+	@$(BIN)/escher cluster build
+
+.PHONY: e2e
+e2e: cluster ## Run the end-to-end tests
+	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: cluster ## Measure gangs by approach, as ratios to ungrouped pods; then the extender's own cost
+	$(BIN)/python -m loadtests.gang_latency $(BENCH_ARGS)
+	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
+
+.PHONY: loadtest
+loadtest: cluster $(VENV_LOAD)/.ready ## Load the filter verb with Locust; HOST=http://... for a service that runs already
+	@BIN=$(BIN) LOCUST=$(VENV_LOAD)/bin/locust HOST="$(HOST)" loadtests/run
+
+##@ Quality
+
+.PHONY: lint
+lint: setup $(VENV)/.ready-lint ## ruff (rules and format), mypy, import-linter, yamllint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .
+
+.PHONY: format
+format: $(VENV)/.ready-lint ## Put every file into the one form that lint accepts
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: coverage
+coverage: ## Run the default tests, and fail if core, filters or app has less than 95 % of its branches covered
+	@$(MAKE) test PYTEST_ARGS="--cov --cov-report= $(PYTEST_ARGS)"
+	@$(MAKE) coverage-check
+
+.PHONY: coverage-check
+coverage-check:
+	@for room in core filters app; do \
+		echo "extender/$$room, branches counted:"; \
+		$(BIN)/python -m coverage report --include="extender/$$room/*" --fail-under=95 --precision=1; \
+	done
+
+.PHONY: docs
+docs: setup ## Check that every link in README.md and docs/ leads somewhere
+	$(BIN)/python -m pytest -q tests/test_frame_docs.py
+
+.PHONY: compare
+compare: ## Not there yet: `escher compare` will compare the approaches over many workloads; `make bench` measures gangs
+	@echo "escher compare does not exist yet; make bench measures gangs by approach" >&2; exit 2
+
+##@ Housekeeping
+
+.PHONY: lock
+lock: | $(VENV)/bin/python ## Pin the newest versions anew in requirements/*.txt, with hashes and without addresses
+	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@for name in runtime build test lint load; do \
+		case $$name in \
+			runtime) from="pyproject.toml" ;; \
+			test) from="pyproject.toml --group build --group test" ;; \
+			lint) from="pyproject.toml --group build --group test --group lint" ;; \
+			*) from="--group $$name" ;; \
+		esac; \
+		echo "requirements/$$name.txt"; \
+		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+			--no-emit-index-url --no-annotate --custom-compile-command "make lock" \
+			$$( [ $$name = runtime ] || [ $$name = load ] || echo --constraint $(REQUIREMENTS)/runtime.txt ) \
+			$$from --output-file $(REQUIREMENTS)/$$name.txt >/dev/null; \
+	done
+
+.PHONY: clean
+clean: ## Remove what tests and tools leave behind; the virtual environments and the binaries' cache stay
+	rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist results
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# -- virtual environments: a stamp is as new as the requirements that were installed
+
+$(VENV)/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "no Python 3.11 or newer was found; install one, or say where: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: $(REQUIREMENTS)/test.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing into $(VENV) (a minute the first time)"
+	@$(BIN)/python $(INSTALL) --requirement $(REQUIREMENTS)/test.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+$(VENV)/.ready-lint: $(REQUIREMENTS)/lint.txt | $(VENV)/bin/python
+	@echo "installing the linters into $(VENV)"
+	@$(BIN)/python $(INSTALL) --requirement $(REQUIREMENTS)/lint.txt
+	@touch $@
+
+# Locust brings gevent and much else: an environment of its own, so that nothing else can come to depend on them.
+$(VENV_LOAD)/.ready: $(REQUIREMENTS)/load.txt | $(VENV)/bin/python
+	@echo "installing Locust into $(VENV_LOAD)"
+	@$(BIN)/python -m venv $(VENV_LOAD)
+	@$(VENV_LOAD)/bin/python $(INSTALL) --requirement $(REQUIREMENTS)/load.txt
+	@touch $@
