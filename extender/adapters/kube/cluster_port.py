@@ -1,0 +1,297 @@
+"""Cluster port: an ESL at work on a real API server, with nothing but pods and node status.
+
+    watch on the pods of a namespace --events--> ESL --effects--> pods created and deleted, node status patched
+
+The ESL decides at once, in the event loop; effects are carried out in lanes, one per pod and one per node: in order
+within a lane, all lanes at the same time. What waits for one node goes there in one PATCH. What fails for want of an
+answer is tried again for as long as this runs; what is refused is told to the ESL. Knows no policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Self
+
+import msgspec
+import structlog
+
+from extender.adapters import objects
+from extender.adapters.kube.connection import METADATA_ONLY, Requests, address
+from extender.adapters.kube.kinds import Kind
+from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kube.writers import ApiNodeStatusWriter
+from extender.app.ports import Gone, Occupied, PodOwner, Refused, Unavailable
+from extender.core.cluster import Pod
+from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
+from extender.esl.base import (
+    CapacityConfirmed,
+    CreateGhost,
+    DeleteGhost,
+    Effect,
+    EffectRefused,
+    Esl,
+    Event,
+    Ghost,
+    PodGone,
+    PodSeen,
+    RemoveCapacity,
+    Report,
+    SetCapacity,
+    TimePassed,
+)
+
+GHOST_LABEL = f"{DOMAIN}/ghost"
+PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_NO_LIMIT = float("inf")
+
+_log = structlog.get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _Metadata
+
+
+_labelled = msgspec.json.Decoder(_Labelled)
+
+
+class EslDriver:
+    """Runs one ESL while its `async with` block lasts; `report` is called with each of its reports."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        esl: Esl,
+        report: Callable[[Report], None],
+        *,
+        namespace: str,
+        owner: PodOwner | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`owner`: a pod with whose end Kubernetes deletes the ghosts, should this process not live to do it."""
+        self.changed = asyncio.Event()
+        """Set whenever the ESL has been told something; clear it to wait for the next time."""
+        self._requests = requests
+        self._esl = esl
+        self._report = report
+        self._namespace = namespace
+        self._owner = owner
+        self._sleep = sleep
+        self._nodes = ApiNodeStatusWriter(requests)
+        self._lanes: dict[str, deque[Effect]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pods = PodFacts(self.tell)
+        self._failure: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        path = address("api", "v1", "namespaces", self._namespace, "pods")
+        # How long members may wait for each other is kube-scheduler's affair with the extender only.
+        kind = Kind("pods", path, objects.Pod, lambda pod: objects.to_pod(pod, _NO_LIMIT))
+        reflector = Reflector(self._requests, kind, self._pods)
+        following = self._spawn(reflector.run())
+        synced = asyncio.ensure_future(reflector.synced.wait())
+        await asyncio.wait([following, synced], return_when=asyncio.FIRST_COMPLETED)
+        synced.cancel()
+        if following.done():
+            await following
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def now(self) -> float:
+        """Seconds, as the ESL is told them."""
+        return self._loop.time()
+
+    def known_pods(self) -> Iterable[Pod]:
+        """The pods of the namespace as they were last seen."""
+        return list(self._pods.known.values())
+
+    def tell(self, event: Event) -> None:
+        """The ESL has taken the event in, and what it wants done is under way."""
+        self.perform(self._esl.handle(event, self.now()))
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """These are under way; what is due later will be."""
+        for effect in effects:
+            match effect:
+                case Report():
+                    self._report(effect)
+                case CreateGhost(ghost):
+                    self._enqueue(f"pod {ghost.name}", effect)
+                case DeleteGhost(_, name, _):
+                    self._enqueue(f"pod {name}", effect)
+                case SetCapacity(node) | RemoveCapacity(node):
+                    self._enqueue(f"node {node}", effect)
+        self._set_timer()
+        self.changed.set()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._esl.next_deadline()
+        self._timer = None if due is None else self._loop.call_at(due, self.tell, TimePassed())
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, lane: str, effect: Effect) -> None:
+        waiting = self._lanes.get(lane)
+        if waiting is not None:
+            waiting.append(effect)
+            return
+        self._lanes[lane] = deque([effect])
+        self._spawn(self._drain(lane))
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = self._failure or task.exception()
+            _log.error("a defect: the ESL is no longer followed", exc_info=task.exception())
+
+    async def _drain(self, lane: str) -> None:
+        waiting = self._lanes[lane]
+        carry_out = self._patch_node if lane.startswith("node ") else self._write_pod
+        failures = 0
+        while waiting:
+            try:
+                await carry_out(waiting)
+                failures = 0
+            except Unavailable as error:
+                _log.warning("an effect is tried again", lane=lane, why=str(error))
+                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures, 10))
+                failures += 1
+                await self._sleep(max(pause, error.retry_after or 0.0))
+        del self._lanes[lane]
+
+    async def _patch_node(self, waiting: deque[Effect]) -> None:
+        """The node says what the effects that wait for it come to, in one PATCH."""
+        latest: dict[ResourceKey, SetCapacity | RemoveCapacity] = {}
+        node = NodeName("")
+        taken = len(waiting)
+        for effect in waiting:
+            assert isinstance(effect, SetCapacity | RemoveCapacity)
+            node, latest[effect.resource] = effect.node, effect
+        desired = {each.resource: each.units for each in latest.values() if isinstance(each, SetCapacity)}
+        refusal: Refused | None = None
+        try:
+            await self._nodes.advertise(node, desired, [r for r in latest if r not in desired])
+        except Gone:
+            desired = {}
+        except Refused as error:
+            refusal = error
+        for _ in range(taken):
+            waiting.popleft()
+        for effect in latest.values():
+            if refusal is not None:
+                self.tell(EffectRefused(effect, str(refusal)))
+            else:
+                self.tell(CapacityConfirmed(node, effect.resource, desired.get(effect.resource, 0)))
+
+    async def _write_pod(self, waiting: deque[Effect]) -> None:
+        effect = waiting[0]
+        event: Event | None = None
+        try:
+            if isinstance(effect, CreateGhost):
+                await self._create(effect.ghost)
+            elif isinstance(effect, DeleteGhost):
+                await self._requests.request(
+                    "DELETE", address("api", "v1", "namespaces", effect.namespace, "pods", effect.name),
+                    _encode({"gracePeriodSeconds": 0}), accept=METADATA_ONLY,
+                )  # fmt: skip
+        except Refused as error:
+            if isinstance(error, Gone) and isinstance(effect, DeleteGhost):
+                event = PodGone(effect.namespace, effect.name)
+            else:
+                event = EffectRefused(effect, str(error))
+        waiting.popleft()
+        if event is not None:
+            self.tell(event)
+
+    async def _create(self, ghost: Ghost) -> None:
+        body = _encode(ghost_manifest(ghost, self._owner))
+        path = address("api", "v1", "namespaces", ghost.namespace, "pods")
+        try:
+            await self._requests.request("POST", path, body, accept=METADATA_ONLY)
+        except Occupied:
+            # By an attempt of ours whose answer was lost, or by somebody else's pod of the same name.
+            found = await self._requests.request("GET", f"{path}/{ghost.name}", accept=METADATA_ONLY)
+            if (_labelled.decode(found).metadata.labels or {}).get(GHOST_LABEL) != ghost.group:
+                raise
+
+
+class PodFacts:
+    """`ports.Sink` of pods: tells what has happened to each, also what was missed and only a new list shows."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self.known: dict[PodUid, Pod] = {}
+        self._tell = tell
+        self._by_name: dict[str, PodUid] = {}
+
+    def replace(self, objects: Iterable[Pod]) -> None:
+        present = {pod.uid: pod for pod in objects}
+        for missing in [pod for uid, pod in self.known.items() if uid not in present]:
+            self.remove(missing)
+        for pod in present.values():
+            self.upsert(pod)
+
+    def upsert(self, item: Pod) -> None:
+        self.known[item.uid] = item
+        self._by_name[item.name] = item.uid
+        self._tell(PodSeen(item))
+
+    def remove(self, item: Pod) -> None:
+        if self.known.pop(item.uid, None) is None:
+            return
+        del self._by_name[item.name]
+        self._tell(PodGone(item.namespace, item.name))
+
+
+def ghost_manifest(ghost: Ghost, owner: PodOwner | None = None) -> dict[str, Any]:
+    """The pod: it does nothing, may do nothing, and is gone at once when it is deleted."""
+    held: dict[str, Any] = {"requests": dict(ghost.requests)}
+    extended = {resource: quantity for resource, quantity in ghost.requests.items() if "/" in resource}
+    if extended:
+        held["limits"] = extended
+    metadata: dict[str, Any] = {
+        "name": ghost.name,
+        "namespace": ghost.namespace,
+        "labels": {GHOST_LABEL: ghost.group},
+    }
+    if owner is not None:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {
+            **ghost.placement,
+            "schedulerName": ghost.scheduler,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "containers": [{"name": "ghost", "image": PAUSE_IMAGE, "resources": held}],
+        },
+    }

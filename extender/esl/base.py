@@ -1,0 +1,182 @@
+"""The shape of an ESL: what it is told, what it wants done, and what it hands to the application.
+
+Events are facts about pods and about effects that were carried out; effects are creations, deletions and node
+resources, nothing else: that is all an ESL needs of a cluster whose scheduler matches resources. Every effect may be
+carried out late, and those on different pods and nodes in any order; two on one pod or one node in the order given.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from extender.core.cluster import Pod
+from extender.core.names import GangKey, NodeName, ResourceKey
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+# -- events: past tense
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """The pod exists and looks like this. Repeating it changes nothing."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """No pod of that name exists any more, or ever did."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityConfirmed:
+    """The node has `units` of the resource; 0: it has no such key, or is itself gone."""
+
+    node: NodeName
+    resource: ResourceKey
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRefused:
+    """The effect cannot be carried out, and would be refused again; `why` is the API server's word."""
+
+    effect: Effect
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened, other than that it is later: due after `next_deadline`."""
+
+
+Event = PodSeen | PodGone | CapacityConfirmed | EffectRefused | TimePassed
+
+
+# -- effects: imperative
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """A pod that does nothing: it holds `requests` (quantities, as text) on the node that it is bound to."""
+
+    namespace: str
+    name: str
+    group: str
+    """Whose ghost it is: the value of its label `escher.dev/ghost`."""
+    requests: Mapping[str, str]
+    placement: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """More fields of its spec, which the ESL passes on unread: nodeSelector, affinity, tolerations, priority class."""
+    scheduler: str = "escher-resources"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateGhost:
+    ghost: Ghost
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGhost:
+    namespace: str
+    name: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetCapacity:
+    node: NodeName
+    resource: ResourceKey
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveCapacity:
+    """The key goes; it is never set to 0, for which a kubelet would fail the pods that ask for it."""
+
+    node: NodeName
+    resource: ResourceKey
+
+
+class News(Enum):
+    RESERVED = "reserved"
+    """Everything asked for is held, and the members' resources are on the nodes."""
+    ROLLED_BACK = "rolled back"
+    """Nothing is held; it will be tried again."""
+    ENDED = "ended"
+    """Nothing is held, and nothing is left behind."""
+    FAILED = "failed"
+    """As ENDED, and what was asked for did not come about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell whoever asked. `detail` is for people."""
+
+    subject: GangKey
+    news: News
+    detail: str = ""
+
+
+Effect = CreateGhost | DeleteGhost | SetCapacity | RemoveCapacity | Report
+
+
+class Esl(Protocol):
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What is to be done in view of the event. `now`: seconds on a clock that never goes back."""
+        ...
+
+    def next_deadline(self) -> float | None:
+        """When TimePassed is due, should nothing else happen before."""
+        ...
+
+
+# -- what the application gets
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequirement:
+    """What a policy asks of one pod of the application, ready to be attached.
+
+    `resources` are quantities as text. `without` names resources that the pod must not ask for itself, because they
+    are held for it by other means.
+    """
+
+    resources: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    scheduler_name: str = ""
+    without: frozenset[str] = frozenset()
+
+    def attach(self, pod: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources.
+
+        An extended resource becomes request and limit, since Kubernetes wants them equal; others a request alone.
+        """
+        attached: dict[str, Any] = copy.deepcopy(dict(pod))
+        metadata = attached.setdefault("metadata", {})
+        metadata["labels"] = {**(metadata.get("labels") or {}), **self.labels}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **self.annotations}
+        spec = attached["spec"]
+        if self.scheduler_name:
+            spec["schedulerName"] = self.scheduler_name
+        for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
+            resources = container.get("resources") or {}
+            for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):
+                for resource in self.without & amounts.keys():
+                    del amounts[resource]
+        resources = spec["containers"][0].setdefault("resources", {})
+        resources["requests"] = {**(resources.get("requests") or {}), **self.resources}
+        extended = {resource: quantity for resource, quantity in self.resources.items() if "/" in resource}
+        if extended:
+            resources["limits"] = {**(resources.get("limits") or {}), **extended}
+        return attached

@@ -1,0 +1,123 @@
+"""The ask of a gang, and what each of its pods has to say under either approach.
+
+A gang is a set of *bundles*, each the resources of one member. The pods are written once, without resources of their
+own, and the ask completes them:
+
+    ask = gang("train", size=8, each={"cpu": "4"})
+    pods = [ask.requirement(i, Approach.EXTENDER).attach(pod(i)) for i in range(8)]
+
+| approach            | schedulerName      | the pod asks for                        | label and annotation |
+|---------------------|--------------------|-----------------------------------------|----------------------|
+| EXTENDER            | `escher`           | its bundle: cpu 4                       | gang, gang-min-member|
+| LEDGER              | `escher-ledger`    | its bundle: cpu 4                       | gang, gang-min-member|
+| EXTENDED_RESOURCES  | `escher-resources` | 1 of its reservation key, and *no* cpu  | gang, gang-min-member|
+
+Under the last the cpu is held by a ghost, and counted once. The price: the members' containers have no cpu or memory
+request, so that on a real node they run as BestEffort; and a ghost that holds a device (nvidia.com/gpu) has it, where
+the member, who does not ask for it, is given none. The extender has neither flaw.
+
+A reservation key is `<domain>/<namespace>.<gang>-<bundle>`, unique per gang and bundle. It needs no number of the
+attempt, for nothing is exported before all ghosts are bound, hence never twice; so members may exist beforehand and
+wait. Ghosts, which exist in every attempt, have its number in their names. With `one_key` all bundles, which must then
+be equal, share `<domain>/<namespace>.<gang>-all`: any member may take any place, as a Job's single template needs it.
+
+The domain is not `escher.dev`: in that one every key that the ledger does not know is drift, which the service, if one
+runs in the cluster, removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from extender.core.gang_ask import GANG_LABEL, LARGEST_GANG, MIN_MEMBER
+from extender.core.names import DOMAIN, GangKey, InvalidName, ResourceKey, ephemeral_name, require_label
+from extender.core.units import count
+from extender.esl.base import PodRequirement
+
+APPLICATION_DOMAIN = f"app.{DOMAIN}"
+"""Where applications keep what they set on nodes themselves, without the service."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Approach(Enum):
+    """Who matches; the value is the schedulerName."""
+
+    EXTENDER = "escher"
+    LEDGER = "escher-ledger"
+    EXTENDED_RESOURCES = "escher-resources"
+
+
+@dataclass(frozen=True, slots=True)
+class GangSpec:
+    """A gang that is asked for; make one with `gang`."""
+
+    gang: GangKey
+    bundles: tuple[Mapping[str, str], ...]
+    priority: int = 0
+    """Whose turn comes first in LibSpace. It is not Kubernetes' priority: that is `placement["priorityClassName"]`."""
+    one_key: bool = False
+    placement: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """Of the members' specs, what narrows their nodes: the ghosts must be where the members may be."""
+    domain: str = APPLICATION_DOMAIN
+
+    @property
+    def size(self) -> int:
+        return len(self.bundles)
+
+    def key(self, bundle: int) -> ResourceKey:
+        """The reservation of that bundle, as nodes and pods spell it."""
+        tail = "all" if self.one_key else str(bundle)
+        return ephemeral_name(self.gang.namespace, f"{self.gang.name}-{tail}").key(self.domain)
+
+    def requirement(self, bundle: int, approach: Approach) -> PodRequirement:
+        """What the pod of that bundle has to say. Raises IndexError for a bundle that is not there."""
+        held = self.bundles[bundle]
+        reserved = approach is Approach.EXTENDED_RESOURCES
+        return PodRequirement(
+            resources={self.key(bundle): "1"} if reserved else dict(held),
+            labels={GANG_LABEL: self.gang.name},
+            annotations={MIN_MEMBER: str(self.size)},
+            scheduler_name=approach.value,
+            without=frozenset(held) if reserved else frozenset(),
+        )
+
+
+def gang(
+    name: str,
+    size: int,
+    each: Mapping[str, str] | Sequence[Mapping[str, str]],
+    *,
+    namespace: str = "default",
+    priority: int = 0,
+    one_key: bool = False,
+    placement: Mapping[str, Any] | None = None,
+    domain: str = APPLICATION_DOMAIN,
+) -> GangSpec:
+    """The ask of `size` members that each need `each`, or each its own of a list.
+
+    Raises InvalidName, with limit and length where a reservation key would be too long; InvalidQuantity; ValueError.
+    """
+    require_label("namespace", namespace)
+    require_label("gang", name)
+    bundles = (dict(each),) * size if isinstance(each, Mapping) else tuple(dict(one) for one in each)
+    if not 1 <= size <= LARGEST_GANG or len(bundles) != size:
+        raise ValueError(
+            f"gang {name!r}: size is {size} with {len(bundles)} bundles; write 1 to {LARGEST_GANG}, as many"
+        )
+    for bundle in bundles:
+        if not bundle:
+            raise ValueError(f"gang {name!r}: a bundle without resources holds nothing; write for example cpu: 1")
+        for resource, quantity in bundle.items():
+            count(resource, quantity)
+            if resource.startswith(f"{domain}/"):
+                raise InvalidName("resource", resource, f"is in {domain}, whose resources are set, not held by ghosts")
+    if one_key and any(bundle != bundles[0] for bundle in bundles):
+        raise ValueError(f"gang {name!r}: members that share one key must have equal bundles")
+    spec = GangSpec(GangKey(namespace, name), bundles, priority, one_key, placement or _NOTHING, domain)
+    spec.key(size - 1)
+    return spec

@@ -1,0 +1,143 @@
+"""The gang ESL: any number of gangs, and whose turn it is to reserve.
+
+AppSpace: each application runs its own and knows no other. A gang's turn is always now; two that hold half each are
+freed by time-out and back-off. LibSpace: one is shared by all applications, and has one gang's ghosts half bound at a
+time, by priority, then age; one that could not be satisfied steps back, and is let in again as soon as another gang
+has ended, or after its pause. The gangs themselves (`gang`) are the same in both.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from extender.core.names import GangKey, ResourceKey
+from extender.esl.base import (
+    CapacityConfirmed,
+    CreateGhost,
+    DeleteGhost,
+    Effect,
+    EffectRefused,
+    Event,
+    PodGone,
+    PodSeen,
+    RemoveCapacity,
+    SetCapacity,
+)
+from extender.esl.gang import USUAL_TIMES, Gang, Phase, Times
+from extender.esl.gang_spec import GangSpec
+
+
+class Space(Enum):
+    APP = "AppSpace"
+    LIB = "LibSpace"
+
+
+class GangEsl:
+    """Implements `base.Esl`; also told what gangs are wanted."""
+
+    def __init__(self, space: Space, *, seed: int, times: Times = USUAL_TIMES) -> None:
+        """`seed` makes the pauses differ between applications, and be the same when repeated."""
+        self._space = space
+        self._seed = seed
+        self._times = times
+        self._gangs: dict[GangKey, Gang] = {}
+        self._by_key: dict[ResourceKey, Gang] = {}
+        self._by_ghost: dict[tuple[str, str], Gang] = {}
+        self._by_member: dict[tuple[str, str], Gang] = {}
+
+    def phase(self, gang: GangKey) -> Phase:
+        """How far it is; ENDED for one that is not known, or no more."""
+        found = self._gangs.get(gang)
+        return Phase.ENDED if found is None else found.phase
+
+    def settled(self, gang: GangKey) -> bool:
+        """Whether nothing of the gang is left other than what its members still use."""
+        found = self._gangs.get(gang)
+        return found is None or found.settled
+
+    def start(self, spec: GangSpec, now: float) -> list[Effect]:
+        """The gang is wanted. Raises ValueError while another of that name has not ended."""
+        if spec.gang in self._gangs:
+            raise ValueError(f"gang {spec.gang} has not ended yet; give this one another name")
+        gang = self._gangs[spec.gang] = Gang(spec, self._times, self._seed, now)
+        self._by_key.update(dict.fromkeys(gang.keys, gang))
+        return self._give_turns(now)
+
+    def cancel(self, gang: GangKey, now: float) -> list[Effect]:
+        """The gang is no longer wanted; nothing if it is not known. ENDED is reported when nothing is left of it."""
+        found = self._gangs.get(gang)
+        return [] if found is None else self._after(found, found.cancel(), now)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for gang in self._concerned(event):
+            effects += self._after(gang, gang.handle(event, now), now, turns=False)
+        return effects + self._give_turns(now)
+
+    def next_deadline(self) -> float | None:
+        busy = self._one_has_its_turn()
+        waiting = (Phase.QUEUED, Phase.BACKING_OFF)
+        return min(
+            (
+                gang.deadline
+                for gang in self._gangs.values()
+                if gang.deadline is not None and not (busy and gang.phase in waiting)
+            ),
+            default=None,
+        )
+
+    def _concerned(self, event: Event) -> list[Gang]:
+        found: Gang | None
+        match event:
+            case PodSeen(pod):
+                found = self._by_ghost.get((pod.namespace, pod.name))
+                if found is None:
+                    found = next((self._by_key[key] for key in pod.requests if key in self._by_key), None)
+                    if found is not None:
+                        self._by_member[pod.namespace, pod.name] = found
+            case PodGone(namespace, name):
+                found = self._by_ghost.pop((namespace, name), None) or self._by_member.pop((namespace, name), None)
+            case CapacityConfirmed(_, resource, _):
+                found = self._by_key.get(resource)
+            case EffectRefused(SetCapacity(_, resource, _) | RemoveCapacity(_, resource)):
+                found = self._by_key.get(resource)
+            case EffectRefused(CreateGhost(ghost)):
+                found = self._by_ghost.get((ghost.namespace, ghost.name))
+            case EffectRefused(DeleteGhost(namespace, name)):
+                found = self._by_ghost.get((namespace, name))
+            case EffectRefused():
+                found = None
+            case _:
+                return list(self._gangs.values())
+        return [] if found is None else [found]
+
+    def _after(self, gang: Gang, effects: list[Effect], now: float, *, turns: bool = True) -> list[Effect]:
+        """The indexes say what the gang has become; then others may have their turn."""
+        for effect in effects:
+            if isinstance(effect, CreateGhost):
+                self._by_ghost[effect.ghost.namespace, effect.ghost.name] = gang
+        if gang.phase is Phase.ENDED:
+            del self._gangs[gang.spec.gang]
+            for index in (self._by_key, self._by_ghost, self._by_member):
+                _remove(index, gang)
+            if self._space is Space.LIB:
+                for other in self._gangs.values():
+                    other.hurry()
+        return effects + (self._give_turns(now) if turns else [])
+
+    def _give_turns(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for gang in sorted((g for g in self._gangs.values() if g.wants_a_turn(now)), key=lambda gang: gang.turn):
+            if self._one_has_its_turn():
+                break
+            effects += self._after(gang, gang.reserve(now), now, turns=False)
+        return effects
+
+    def _one_has_its_turn(self) -> bool:
+        return self._space is Space.LIB and any(gang.has_its_turn for gang in self._gangs.values())
+
+
+def _remove(index: dict[Any, Gang], gang: Gang) -> None:
+    for key in [key for key, value in index.items() if value is gang]:
+        del index[key]
