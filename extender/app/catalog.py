@@ -1,0 +1,201 @@
+"""The catalog: every EphemeralResource object as last known, and what of them is in force in the ledger.
+
+It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and never goes
+back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Capacity in the
+ledger is always that of the objects known here, key by key; where two objects claim one key (shared ones of two
+namespaces), the older has it. Synchronous; must not know who writes objects, or why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from extender.app.keeper import Keeper
+from extender.app.ports import EphemeralResource
+from extender.app.versions import older
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+
+Identity = tuple[str, str]
+"""Namespace and name of an object: whether it is shared is no part of it."""
+
+_ENDED_REMEMBERED = 65_536
+K = TypeVar("K")
+
+
+def identity(name: EphemeralName) -> Identity:
+    return (name.namespace, name.name)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One object. `since`: when its uid was first seen here, in seconds since the epoch."""
+
+    resource: EphemeralResource
+    since: float
+    version: str
+    """The version callers are told: the first at which this spec was seen. Our own writes of status leave it be."""
+    told: bool = False
+    """Whether the watch has told of it: if it then lacks in a list, it is gone."""
+
+
+class Catalog:
+    """`ports.Sink[EphemeralResource]`. `listeners` hear the identity of each object that is new, changed or gone."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.listeners: list[Callable[[Identity], None]] = []
+        self.doubtful: dict[Identity, None] = {}
+        """Objects that we wrote and a list did not have: the list may be older than the write. To be asked about."""
+        self._keeper = keeper
+        self._entries: dict[Identity, Entry] = {}
+        self._by_key: dict[ResourceKey, dict[Identity, None]] = {}
+        self._by_owner: dict[PodUid, dict[Identity, None]] = {}
+        self._in_force: dict[ResourceKey, dict[NodeName, int]] = {}
+        self._ended: dict[str, None] = {}
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, name: EphemeralName | Identity) -> Entry | None:
+        return self._entries.get(identity(name) if isinstance(name, EphemeralName) else name)
+
+    def entries(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def owned_by(self, pod: PodUid) -> list[Identity]:
+        return list(self._by_owner.get(pod, ()))
+
+    def holder_of(self, key: ResourceKey) -> EphemeralName | None:
+        """The object whose capacity is in force under this key."""
+        winner = self._winner(key)
+        return None if winner is None else self._entries[winner].resource.name
+
+    def in_force(self, name: EphemeralName) -> bool:
+        """Whether the object has its key, and is not one that waits for another to let go of it."""
+        return self.holder_of(self._key(name)) == name
+
+    def expected(self) -> dict[ResourceKey, dict[NodeName, int]]:
+        """What should be in the ledger, computed from the objects: the slow twin."""
+        found = {key: self._desired(key) for key in self._by_key}
+        return {key: nodes for key, nodes in found.items() if nodes}
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def upsert(self, item: EphemeralResource) -> None:
+        """The watch says that it exists and looks like this."""
+        self._take(item, told=True)
+        self._keeper.settle()
+
+    def remove(self, item: EphemeralResource) -> None:
+        """The watch says that it is gone."""
+        self._end(identity(item.name), item.uid)
+        self._keeper.settle()
+
+    def replace(self, objects: Iterable[EphemeralResource]) -> None:
+        """A list: these exist. Others are gone, unless they are of our own writing and the watch never knew them."""
+        listed = set()
+        for item in objects:
+            listed.add(identity(item.name))
+            self._take(item, told=True)
+        for name in [name for name in self._entries if name not in listed]:
+            if self._entries[name].told:
+                self._end(name, self._entries[name].resource.uid)
+            else:
+                self.doubtful[name] = None
+        self._keeper.settle()
+
+    def learn(self, item: EphemeralResource) -> None:
+        """The store answered this to a write or a read of ours."""
+        self._take(item, told=False)
+        self._keeper.settle()
+
+    def end(self, name: EphemeralName | Identity, uid: str) -> None:
+        """The store says that the object with this uid is there no more."""
+        self._end(identity(name) if isinstance(name, EphemeralName) else name, uid)
+        self._keeper.settle()
+
+    def _take(self, item: EphemeralResource, *, told: bool) -> None:
+        name = identity(item.name)
+        known = self._entries.get(name)
+        if item.uid in self._ended:
+            return
+        if known is not None and known.resource.uid == item.uid:
+            known.told = known.told or told
+            if known.told:
+                self.doubtful.pop(name, None)
+            if known.resource.resource_version == item.resource_version:
+                return
+        if known is not None and older(item.resource_version, known.resource.resource_version):
+            return
+        entry = Entry(item, self._keeper.clock.now(), item.resource_version, told)
+        if known is not None and known.resource.uid == item.uid:
+            entry.since, entry.told = known.since, known.told
+            if known.resource.generation == item.generation:
+                entry.version = known.version
+        elif known is not None:
+            self._remember_ended(known.resource.uid)
+        self._enter(name, entry)
+
+    def _end(self, name: Identity, uid: str) -> None:
+        self._remember_ended(uid)
+        known = self._entries.get(name)
+        if known is not None and known.resource.uid == uid:
+            self._enter(name, None)
+
+    def _remember_ended(self, uid: str) -> None:
+        # Without an end to it this would grow for ever; writes are in flight for seconds, not for so many deletions.
+        self._ended[uid] = None
+        if len(self._ended) > _ENDED_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    # -- what is in force ----------------------------------------------------------------------------------------
+
+    def _enter(self, name: Identity, entry: Entry | None) -> None:
+        """The object is known as this, or known no more; the ledger follows."""
+        before = self._entries.pop(name, None)
+        keys: dict[ResourceKey, None] = {}
+        if before is not None:
+            keys[self._key(before.resource.name)] = None
+            self._unlink(self._by_key, self._key(before.resource.name), name)
+            if before.resource.owner is not None:
+                self._unlink(self._by_owner, before.resource.owner.uid, name)
+        if entry is not None:
+            self._entries[name] = entry
+            keys[self._key(entry.resource.name)] = None
+            self._by_key.setdefault(self._key(entry.resource.name), {})[name] = None
+            if entry.resource.owner is not None:
+                self._by_owner.setdefault(entry.resource.owner.uid, {})[name] = None
+        else:
+            self.doubtful.pop(name, None)
+        for key in keys:
+            self._enforce(key)
+        for hear in self.listeners:
+            hear(name)
+            for rival in [rival for key in keys for rival in self._by_key.get(key, ()) if rival != name]:
+                hear(rival)
+
+    @staticmethod
+    def _unlink(index: dict[K, dict[Identity, None]], key: K, name: Identity) -> None:
+        names = index[key]
+        del names[name]
+        if not names:
+            del index[key]
+
+    def _key(self, name: EphemeralName) -> ResourceKey:
+        return name.key(self._keeper.ledger.domain)
+
+    def _winner(self, key: ResourceKey) -> Identity | None:
+        claiming = [name for name in self._by_key.get(key, ()) if not self._entries[name].resource.problem]
+        return min(claiming, key=lambda name: (self._entries[name].resource.created, name), default=None)
+
+    def _desired(self, key: ResourceKey) -> dict[NodeName, int]:
+        winner = self._winner(key)
+        return {} if winner is None else self._entries[winner].resource.desired()
+
+    def _enforce(self, key: ResourceKey) -> None:
+        before, after = self._in_force.pop(key, {}), self._desired(key)
+        for node in before | after:
+            if before.get(node, 0) != after.get(node, 0):
+                self._keeper.set_capacity(node, key, after.get(node, 0))
+        if after:
+            self._in_force[key] = after

@@ -1,0 +1,261 @@
+"""Ephemeral resources: set, read, deleted; and kept in step with their objects in the API server.
+
+Durable first: a call writes the object, takes the store's answer into the catalog (and so into the ledger, whose
+effect is the write-back to nodes), and answers its caller. The watch's echo then finds nothing new. Writes to one name
+come one after another; names are independent. A call that is refused has changed nothing; after Unavailable the write
+may or may not have happened, and the watch will tell.
+
+What is decided (`steps.plan`) is apart from how it is written (here). Must not know HTTP, nor how objects are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from extender.app.catalog import Catalog, Entry, Identity, identity
+from extender.app.keeper import Keeper
+from extender.app.locks import NameLocks
+from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
+from extender.app.ports import EphemeralResource, Gone, Occupied, Refused, ResourceStore, Unavailable
+from extender.app.steps import Change, Create, Delete, Nothing, Step, plan
+from extender.core.names import EphemeralName, NodeName, ResourceKey
+
+_log = structlog.get_logger(__name__)
+
+ADVERTISE_WITHIN = 2.0
+"""For how many seconds an answer waits until its nodes say what was set. It comes then in any case."""
+_ATTEMPTS = 8
+
+
+class Advertising(Protocol):
+    """What of `write_back.WriteBack` is needed here."""
+
+    async def settled(self, nodes: Iterable[NodeName], within: float) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write that is done: the object before and after (None: not there), and the nodes that it was about."""
+
+    request: SetResource
+    before: EphemeralResource | None
+    after: EphemeralResource | None
+    nodes: Sequence[NodeName]
+    step: Step
+
+
+class Resources:
+    """`catalog` is the sink of the watch. `write_back`: what answers wait for; None where nodes are not written."""
+
+    def __init__(self, keeper: Keeper, store: ResourceStore, write_back: Advertising | None = None) -> None:
+        self.catalog = Catalog(keeper)
+        self.locks = NameLocks()
+        self._keeper = keeper
+        self._store = store
+        self._write_back = write_back
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def get_resource(self, name: EphemeralName) -> ResourceState:
+        """Raises NotFound."""
+        entry = self.catalog.get(name)
+        if entry is None or entry.resource.name != name:
+            raise NotFound("name", str(name), f"there is no {'shared ' if name.shared else ''}resource {name}")
+        return self.state(entry.resource, entry.version)
+
+    async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
+        return [
+            self.state(entry.resource, entry.version)
+            for entry in self.catalog.entries()
+            if entry.resource.name.namespace == namespace
+        ]
+
+    def state(self, resource: EphemeralResource, version: str) -> ResourceState:
+        """The object as callers see it. One that waits for its key has no nodes, and says so."""
+        holder = self.catalog.holder_of(self._key(resource.name))
+        problem = resource.problem
+        if not problem and holder is not None and identity(holder) != identity(resource.name):
+            problem = f"{self._key(resource.name)} belongs to namespace {holder.namespace}, which had it first"
+        return ResourceState(
+            name=resource.name,
+            key=self._key(resource.name),
+            nodes={} if problem else resource.desired(),
+            version=version,
+            owner=resource.owner,
+            expires_at=resource.expires_at,
+            problem=problem,
+        )
+
+    def _key(self, name: EphemeralName) -> ResourceKey:
+        return name.key(self._keeper.ledger.domain)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def set_resource(self, request: SetResource) -> ResourceState:
+        """Durable, in the ledger, and on the nodes' status unless that takes long (see ADVERTISE_WITHIN).
+
+        The answer does not say which of the two it was: `escher_write_back_pending` and node status do.
+        Raises Invalid, VersionConflict, NotFound, Unavailable.
+        """
+        async with self.locks.hold([identity(request.name)]):
+            written = await self.write(request)
+            answer = self.outcome(written)
+        if not request.dry_run:
+            await self.advertised(written.nodes)
+        return answer
+
+    def outcome(self, written: Written) -> ResourceState:
+        """What the caller of a write is told."""
+        after = written.after
+        if after is None or not (after.desired() or after.problem):
+            return ResourceState(name=written.request.name, key=self._key(written.request.name), nodes={})
+        entry = self.catalog.get(written.request.name)
+        known = entry is not None and entry.resource.resource_version == after.resource_version
+        return self.state(after, entry.version if entry is not None and known else after.resource_version)
+
+    async def advertised(self, nodes: Iterable[NodeName]) -> None:
+        """The nodes say what is desired, or ADVERTISE_WITHIN has passed."""
+        if self._write_back is not None:
+            await self._write_back.settled(nodes, ADVERTISE_WITHIN)
+
+    async def write(self, request: SetResource) -> Written:
+        """The object says what the request asks for. The caller holds the name's lock. Raises as `set_resource`."""
+        if request.capacity == 0 and self.catalog.get(request.name) is None:
+            await self.refresh(request.name)
+        for _ in range(_ATTEMPTS):
+            entry = self.catalog.get(request.name)
+            step, nodes = plan(request, entry, self.catalog, self._keeper)
+            try:
+                after = await self._carry_out(step, request)
+            except (Occupied, Gone) as error:
+                await self._make_sure(request, step, error)
+                continue
+            except Refused as error:
+                raise Invalid("name", str(request.name), f"the API server refuses it: {error}") from error
+            return Written(request, None if entry is None else entry.resource, after, nodes, step)
+        raise Unavailable(f"{request.name} is changed by others faster than it can be set", retry_after=1.0)
+
+    async def _carry_out(self, step: Step, request: SetResource) -> EphemeralResource | None:
+        name, dry = request.name, request.dry_run
+        match step:
+            case Nothing(stays):
+                return stays
+            case Create(resource):
+                stored = await self._store.create(resource, dry_run=dry)
+            case Change(nodes, owner, expires_at, version):
+                stored = await self._store.merge(
+                    name, nodes, owner=owner, expires_at=expires_at, if_version=version, dry_run=dry
+                )
+            case Delete(resource, version):
+                await self._store.delete(name, if_version=version, dry_run=dry)
+                if not dry:
+                    self.catalog.end(name, resource.uid)
+                return None
+        if not dry:
+            self.catalog.learn(stored)
+        return stored
+
+    async def _make_sure(self, request: SetResource, step: Step, error: Refused) -> None:
+        """The catalog knows what was in the way of the write, which may be tried again; or the caller is told."""
+        if isinstance(step, Create) and isinstance(error, Gone):
+            namespace = request.name.namespace
+            raise NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}") from error
+        now = await self.refresh(request.name)
+        if request.if_version is not None and (now is None or now.version != request.if_version):
+            raise version_conflict(request.name, request.if_version, now) from error
+
+    async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
+        """The catalog knows of the object what the store says now."""
+        entry = self.catalog.get(name)
+        asked = name if isinstance(name, EphemeralName) else EphemeralName(*name)
+        try:
+            self.catalog.learn(await self._store.get(asked))
+        except Gone:
+            if entry is not None:
+                self.catalog.end(name, entry.resource.uid)
+        return self.catalog.get(name)
+
+    async def delete_resource(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+    ) -> None:
+        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable."""
+        async with self.locks.hold([identity(name)]):
+            nodes = await self._delete(name, if_version, dry_run)
+        if not dry_run:
+            await self.advertised(nodes)
+
+    async def _delete(self, name: EphemeralName, if_version: str | None, dry_run: bool) -> Sequence[NodeName]:
+        entry = self.catalog.get(name) or await self.refresh(name)
+        for _ in range(_ATTEMPTS):
+            if entry is None or entry.resource.name.shared != name.shared:
+                return ()
+            version = entry.resource.resource_version if if_version == entry.version else if_version
+            try:
+                await self._store.delete(name, if_version=version, dry_run=dry_run)
+            except Occupied as error:
+                entry = await self.refresh(name)
+                if if_version is not None and (entry is None or entry.version != if_version):
+                    raise version_conflict(name, if_version, entry) from error
+                continue
+            except Refused as error:
+                raise Invalid("name", str(name), f"the API server refuses it: {error}") from error
+            if not dry_run:
+                self.catalog.end(name, entry.resource.uid)
+            return list(entry.resource.desired())
+        raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
+
+    async def collect(self, name: Identity, is_due: Callable[[Entry], bool], why: str) -> None:
+        """The object is gone if it is still due when its turn comes, and nobody has changed it since we looked.
+
+        Raises Unavailable, Refused.
+        """
+        async with self.locks.hold([name]):
+            entry = self.catalog.get(name)
+            if entry is None or not is_due(entry):
+                return
+            try:
+                await self._store.delete(entry.resource.name, if_version=entry.resource.resource_version)
+            except Occupied:
+                # Changed, perhaps renewed: looked at again with what it says now.
+                await self.refresh(name)
+                return
+            self.catalog.end(name, entry.resource.uid)
+            _log.info("an ephemeral resource is collected", name="/".join(name), why=why)
+
+    # -- making up for what failed -------------------------------------------------------------------------------
+
+    async def undo(self, written: Written) -> None:
+        """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
+        before, after, name = written.before, written.after, written.request.name
+        if isinstance(written.step, Nothing):
+            return
+        try:
+            if after is None:
+                assert before is not None
+                self.catalog.learn(await self._store.create(before))
+            elif before is None:
+                await self._store.delete(name, if_version=after.resource_version)
+                self.catalog.end(name, after.uid)
+            else:
+                former = {node: before.nodes.get(node) for node in written.nodes}
+                self.catalog.learn(
+                    await self._store.merge(
+                        name,
+                        former,
+                        owner=before.owner,
+                        expires_at=before.expires_at,
+                        if_version=after.resource_version,
+                    )
+                )
+        except (Occupied, Gone) as error:
+            _log.warning("a write is not taken back: the object has changed since", name=str(name), why=str(error))
+            await self.refresh(name)
+
+
+def version_conflict(name: EphemeralName, expected: str, now: Entry | None) -> VersionConflict:
+    said = f"{name} is not there" if now is None else f"{name} is at version {now.version} now"
+    return VersionConflict("If-Match", expected, f"{said}, not at {expected}")

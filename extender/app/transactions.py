@@ -1,0 +1,217 @@
+"""Transactions: several resources set, and units claimed and released, as one.
+
+Claims and releases are one commit on the ledger: atomic. Objects are several in the API server, which knows no
+transaction over them: everything is checked first, then they are written, then the claims are committed; in
+all-or-nothing mode a failure on the way takes back what was written. Others may see it for that moment; nobody is
+answered before the end. Modes and detections are those of `core.transaction`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from extender.app.catalog import Identity, identity
+from extender.app.claims import holder_of, to_holding
+from extender.app.keeper import Keeper
+from extender.app.management import Claim, ManagementError, Outcome, Refusal, Release, SetResource, Transact
+from extender.app.ports import Refused, Unavailable
+from extender.app.resources import Resources, Written
+from extender.app.steps import plan
+from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
+from extender.core.names import NodeName
+from extender.core.transaction import decide
+from extender.core.units import Short
+
+_log = structlog.get_logger(__name__)
+
+_UNDO_ATTEMPTS = 6
+_UNDO_PAUSE = 0.2
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far a transaction has come. Keys are indices of its operations."""
+
+    sets: Mapping[int, SetResource]
+    claims: Mapping[int, Holding]
+    releases: Mapping[int, Holder]
+    refused: dict[int, Refusal] = field(default_factory=dict)
+    written: dict[int, Written] = field(default_factory=dict)
+    unavailable: Unavailable | None = None
+
+    def refuse(self, index: int, error: ManagementError) -> None:
+        self.refused[index] = Refusal(index=index, field=error.field, detail=error.detail)
+
+    def outcome(self, committed: Sequence[int], resources: Resources) -> Outcome:
+        return Outcome(
+            committed=sorted(committed),
+            refused=[self.refused[index] for index in sorted(self.refused)],
+            resources={i: resources.outcome(done) for i, done in sorted(self.written.items()) if i in committed},
+        )
+
+
+class Transactions:
+    """`nudge` is called when claims have set deadlines."""
+
+    def __init__(self, keeper: Keeper, resources: Resources, nudge: Callable[[], None] = lambda: None) -> None:
+        self._keeper = keeper
+        self._resources = resources
+        self._nudge = nudge
+
+    async def transact(self, request: Transact) -> Outcome:
+        """Conflicts are an answer, not an error. Raises Unavailable, if then nothing is committed."""
+        now = self._keeper.clock.now()
+        numbered = list(enumerate(request.operations))
+        course = _Course(
+            {i: replace(each, dry_run=request.dry_run) for i, each in numbered if isinstance(each, SetResource)},
+            {i: to_holding(each, now) for i, each in numbered if isinstance(each, Claim)},
+            {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
+        )
+        async with self._resources.locks.hold(identity(each.name) for each in course.sets.values()):
+            outcome = await self._transact(request, course)
+        if not request.dry_run:
+            await self._resources.advertised(node for done in course.written.values() for node in done.nodes)
+        return outcome
+
+    async def _transact(self, request: Transact, course: _Course) -> Outcome:
+        all_or_nothing = request.mode is Mode.ALL_OR_NOTHING
+        self._check(request, course)
+        if all_or_nothing and course.refused:
+            return course.outcome((), self._resources)
+        await self._write(course, all_or_nothing)
+        if course.unavailable is not None and (all_or_nothing or not course.written):
+            await self._take_back(request, course)
+            raise course.unavailable
+        if not (all_or_nothing and course.refused):
+            self._claim(request, course)
+        if all_or_nothing and course.refused:
+            await self._take_back(request, course)
+            return course.outcome((), self._resources)
+        done = [index for index, _ in enumerate(request.operations) if index not in course.refused]
+        return course.outcome(done, self._resources)
+
+    # -- before anything is written ------------------------------------------------------------------------------
+
+    def _check(self, request: Transact, course: _Course) -> None:
+        """Every operation that would be refused now is; the others are judged as if those before them were done."""
+        rows = self._keeper.ledger.rows
+        changed: dict[NodeName, Row] = {}
+        for index, wish in course.sets.items():
+            try:
+                _, nodes = plan(wish, self._resources.catalog.get(wish.name), self._resources.catalog, self._keeper)
+            except ManagementError as error:
+                course.refuse(index, error)
+                continue
+            for node in nodes:
+                if node in rows:
+                    row = changed.setdefault(node, replace(rows[node], capacity=dict(rows[node].capacity)))
+                    row.capacity[wish.name.key(self._keeper.ledger.domain)] = wish.capacity
+        seen: dict[Holder, int] = {}
+        for index, claim in course.claims.items():
+            if claim.node not in self._keeper.nodes:
+                course.refused[index] = Refusal(index=index, field="node", detail=f"there is no node {claim.node}")
+            elif claim.holder in seen:
+                detail = f"operation {seen[claim.holder]} has a claim of the same holder; merge the two"
+                course.refused[index] = Refusal(index=index, field="holder", detail=detail)
+            else:
+                seen[claim.holder] = index
+        if request.mode is Mode.ALL_OR_NOTHING or request.dry_run:
+            self._note(course, self._decide(request, course, ChainMap(changed, rows)))
+
+    def _decide(self, request: Transact, course: _Course, rows: Mapping[NodeName, Row]) -> Commit:
+        """What would become of the claims on these rows."""
+        ledger = self._keeper.ledger
+        claims = [claim for index, claim in course.claims.items() if index not in course.refused]
+        releasing = [held for each in course.releases.values() if (held := ledger.holding(each)) is not None]
+        return decide(
+            rows,
+            claims,
+            {claim.holder: held for claim in claims if (held := ledger.holding(claim.holder)) is not None},
+            {held.holder: held for held in releasing},
+            request.mode,
+            request.detection,
+            request.read,
+        ).outcome
+
+    def _note(self, course: _Course, outcome: Commit) -> None:
+        index_of = {claim.holder: index for index, claim in course.claims.items() if index not in course.refused}
+        for claim, cause in outcome.conflicts:
+            course.refused[index_of[claim.holder]] = _refusal(index_of[claim.holder], cause)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def _write(self, course: _Course, all_or_nothing: bool) -> None:
+        """Objects of different names at the same time, those of one name in the order of the operations."""
+        names: dict[Identity, list[int]] = {}
+        for index, wish in course.sets.items():
+            if index not in course.refused:
+                names.setdefault(identity(wish.name), []).append(index)
+        await asyncio.gather(*(self._write_one_name(course, indices, all_or_nothing) for indices in names.values()))
+
+    async def _write_one_name(self, course: _Course, indices: Sequence[int], all_or_nothing: bool) -> None:
+        for index in indices:
+            if all_or_nothing and (course.refused or course.unavailable):
+                return
+            try:
+                course.written[index] = await self._resources.write(course.sets[index])
+            except ManagementError as error:
+                course.refuse(index, error)
+            except Unavailable as error:
+                course.unavailable = error
+                course.refused[index] = Refusal(index=index, detail=f"the API server cannot be reached: {error}")
+
+    def _claim(self, request: Transact, course: _Course) -> None:
+        """The claims and releases are committed, or refused with their numbers."""
+        if request.dry_run:
+            return
+        ledger = self._keeper.ledger
+        claims = [claim for index, claim in course.claims.items() if index not in course.refused]
+        releasing = list(course.releases.values())
+        if claims:
+            self._note(
+                course,
+                ledger.commit(
+                    claims, mode=request.mode, detection=request.detection, read=request.read, releasing=releasing
+                ),
+            )
+        if not (course.refused and request.mode is Mode.ALL_OR_NOTHING):
+            for holder in releasing:
+                if not any(claim.holder == holder for claim in claims):
+                    ledger.release(holder)
+        self._keeper.settle()
+        if claims:
+            self._nudge()
+
+    # -- taking back ---------------------------------------------------------------------------------------------
+
+    async def _take_back(self, request: Transact, course: _Course) -> None:
+        """The objects are as before, as far as the API server can be reached and nobody has changed them since."""
+        if request.dry_run:
+            return
+        for written in [done for _, done in sorted(course.written.items(), reverse=True)]:
+            await self._undo(written)
+
+    async def _undo(self, written: Written) -> None:
+        why = ""
+        for attempt in range(_UNDO_ATTEMPTS):
+            try:
+                await self._resources.undo(written)
+                return
+            except Unavailable as error:
+                why = str(error)
+                await asyncio.sleep(max(_UNDO_PAUSE * 2**attempt, error.retry_after or 0.0))
+            except Refused as error:
+                why = str(error)
+                break
+        _log.error("a transaction is not wholly taken back", name=str(written.request.name), why=why)
+
+
+def _refusal(index: int, cause: Cause) -> Refusal:
+    # A claim's holder has a prefix that no bound pod has: nothing it claims can be settled.
+    assert isinstance(cause, Short | Stale)
+    return Refusal(index=index, cause=cause)

@@ -1,0 +1,63 @@
+"""Wording: states and numbers in sentences for people. Must not decide anything."""
+
+from __future__ import annotations
+
+from extender.core.gang import Gang, Phase
+from extender.core.names import CPU, MEMORY, ResourceKey
+from extender.core.planning import Shortfall
+from extender.core.units import Short
+
+
+def why_gang_waits(gang: Gang) -> str:
+    """Why the gang is not placed, with numbers; empty if it waits for nothing."""
+    match gang.phase:
+        case Phase.BOUND | Phase.BINDING:
+            return ""
+        case Phase.PLANNED:
+            here = gang.placed + len(gang.arrived)
+            return f"room is held for all {gang.quorum}; {here} of them are ready to be bound"
+    existing = gang.placed + gang.unplaced_count
+    if existing < gang.quorum:
+        missing = gang.quorum - existing
+        return f"{missing} of the {gang.quorum} members that must be placed together {_do(missing)} not exist yet"
+    if gang.shortfall is not None:
+        return in_words(gang.shortfall)
+    return f"{gang.needed} of {gang.quorum} members have no place yet, and have not been tried since the last change"
+
+
+def in_words(shortfall: Shortfall) -> str:
+    """Why a plan was not found."""
+    found = f"room for {shortfall.placed} of {shortfall.asked} members"
+    if shortfall.cause is None:
+        return f"{found}; no other node may take one"
+    cause = shortfall.cause
+    return (
+        f"{found}; the next asks for {amount(cause.resource, cause.asked)},"
+        f" and a node has at most {amount(cause.resource, cause.free)} free"
+    )
+
+
+def short_of(short: Short) -> str:
+    """`asked 3 of escher.dev/team-a.data1, 1 free`."""
+    return f"asked {amount(short.resource, short.asked)}, {number(short.resource, short.free)} free"
+
+
+def amount(resource: ResourceKey, units: int) -> str:
+    """`1.5 cpu`, `16 GiB memory`, `3 of escher.dev/team-a.data1`."""
+    said = number(resource, units)
+    return f"{said} of {resource}" if "/" in resource else f"{said} {resource}"
+
+
+def number(resource: ResourceKey, units: int) -> str:
+    """Units as people write them: cores, and bytes in the largest unit that leaves no long fraction."""
+    if resource == CPU:
+        return f"{units / 1000:g}"
+    if resource == MEMORY:
+        for suffix, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+            if abs(units) >= size:
+                return f"{round(units / size, 2):g} {suffix}"
+    return str(units)
+
+
+def _do(count: int) -> str:
+    return "does" if count == 1 else "do"

@@ -1,0 +1,199 @@
+"""Write-back: node status says what the ledger has of our domain.
+
+    advertise(node) --> marked --> written --(changed meanwhile)--> marked again
+                          ^           |
+                          +-- pause --+ the API server cannot be reached
+
+The first change of a node is written at once. While its PATCH is under way further changes wait, however many, for one
+more PATCH with the state as it is then. What is desired is read from the keeper at the moment of writing, never carried
+along. A node's status as the watch last told it counts only if it is not older than our own last write: a late echo of
+that causes no write. Must not know why capacity changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from extender.app.keeper import Keeper
+from extender.app.ports import Gone, NodeStatusWriter, Refused, Unavailable
+from extender.app.versions import older
+from extender.core.cluster import Node
+from extender.core.names import NodeName, ResourceKey, in_domain
+
+_log = structlog.get_logger(__name__)
+
+AT_MOST = 32
+"""PATCHes under way at the same time."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
+_NEITHER = -1
+"""Stands for what a status says where capacity and allocatable differ."""
+
+Stated = dict[ResourceKey, int]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A node to be written. `marked`: what was or is being written may not be all."""
+
+    marked: bool = True
+    waiting: list[asyncio.Future[bool]] = field(default_factory=list)
+    """Told by the next write that begins whether it succeeded."""
+    served: list[asyncio.Future[bool]] = field(default_factory=list)
+    """Told by the write that is under way."""
+    unsure: dict[ResourceKey, None] = field(default_factory=dict)
+    """What a write that failed on the way may have changed, or not."""
+
+
+class WriteBack:
+    """`at_most`: PATCHes under way. `wrote` is told the seconds that each took; `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        writer: NodeStatusWriter,
+        *,
+        at_most: int = AT_MOST,
+        wrote: Callable[[float], None] = lambda seconds: None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._keeper = keeper
+        self._writer = writer
+        self._wrote = wrote
+        self._chance = chance
+        self._pending: dict[NodeName, _Pending] = {}
+        self._written: dict[NodeName, tuple[str, Stated]] = {}
+        """Of nodes whose watch may not have told of our last write: the version it made, and what it left."""
+        self._free = asyncio.Semaphore(at_most)
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many nodes are to be written, or being written."""
+        return len(self._pending)
+
+    def advertise(self, node: NodeName) -> None:
+        """The node's status will be written if it does not say what is desired. Returns at once."""
+        pending = self._pending.get(node)
+        if pending is not None:
+            pending.marked = True
+        elif self._difference(node):
+            self._pending[node] = _Pending()
+            self._start(node)
+
+    async def settled(self, nodes: Iterable[NodeName], within: float) -> bool:
+        """All of these nodes say what was desired when this was called; False if not within so many seconds.
+
+        False at once before `run`: there is nobody to write.
+        """
+        futures: list[asyncio.Future[bool]] = []
+        for node in nodes:
+            if (pending := self._pending.get(node)) is not None:
+                future = asyncio.get_running_loop().create_future()
+                (pending.waiting if pending.marked else pending.served).append(future)
+                futures.append(future)
+        if not futures:
+            return True
+        if self._group is None:
+            return False
+        done, late = await asyncio.wait(futures, timeout=within)
+        return not late and all(future.result() for future in done)
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """Writes until it is cancelled, once every event of `after` is set.
+
+        They are the first lists of nodes and of resources: before these, what nodes rightly say would be removed.
+        """
+        for event in after:
+            await event.wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for node, pending in list(self._pending.items()):
+                    pending.marked = True
+                    self._start(node)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    # -- one node ------------------------------------------------------------------------------------------------
+
+    def _start(self, node: NodeName) -> None:
+        if self._group is not None:
+            self._group.create_task(self._keep_writing(node, self._pending[node]))
+
+    async def _keep_writing(self, node: NodeName, pending: _Pending) -> None:
+        pause = _FIRST_PAUSE
+        while pending.marked:
+            try:
+                async with self._free:
+                    pending.marked = False
+                    pending.served, pending.waiting = pending.served + pending.waiting, []
+                    await self._write(node, pending)
+                written = True
+            except Unavailable as error:
+                pending.marked = True
+                wait = max(pause * (1 + self._chance()) / 2, error.retry_after or 0.0)
+                _log.warning("a node's status is written later", node=node, seconds=round(wait, 1), why=str(error))
+                await asyncio.sleep(wait)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            except Gone:
+                # It may come back under its name; its first event then shows the difference.
+                self._written.pop(node, None)
+                written = False
+            except Refused as error:
+                # Again at once would be refused again; the next event of the node and each full round do try.
+                _log.error("the API server refuses to write a node's status", node=node, why=str(error))
+                written = False
+            pause = _FIRST_PAUSE
+            pending.unsure = {}
+            for future in pending.served:
+                if not future.done():
+                    future.set_result(written)
+            pending.served = []
+        del self._pending[node]
+
+    async def _write(self, node: NodeName, pending: _Pending) -> None:
+        difference = dict.fromkeys([*self._difference(node), *pending.unsure])
+        if not difference or node not in self._keeper.nodes:
+            return
+        desired = self._desired(node)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        pending.unsure = difference
+        changed = {resource: desired[resource] for resource in difference if resource in desired}
+        version = await self._writer.advertise(node, changed, [r for r in difference if r not in desired])
+        self._written[node] = (version, desired)
+        self._wrote(loop.time() - began)
+
+    def _desired(self, node: NodeName) -> Stated:
+        row = self._keeper.ledger.rows.get(node)
+        return {} if row is None else dict(row.ephemeral)
+
+    def _difference(self, node: NodeName) -> list[ResourceKey]:
+        """Resources of ours of which the node says something else than is desired; none if it is away."""
+        seen = self._keeper.nodes.get(node)
+        if seen is None:
+            return []
+        desired, stated = self._desired(node), self._stated(seen)
+        return [r for r in desired | stated if desired.get(r) != stated.get(r)]
+
+    def _stated(self, seen: Node) -> Stated:
+        """What the node says of our domain: as the watch told it, or as we left it if that was later."""
+        written = self._written.get(seen.name)
+        if written is not None:
+            if older(seen.version, written[0]):
+                return written[1]
+            del self._written[seen.name]
+        domain = self._keeper.ledger.domain
+        ours = [r for r in {**seen.capacity, **seen.allocatable} if in_domain(r, domain)]
+        return {r: _agreed(seen.capacity.get(r), seen.allocatable.get(r)) for r in ours}
+
+
+def _agreed(capacity: int | None, allocatable: int | None) -> int:
+    return capacity if capacity is not None and capacity == allocatable else _NEITHER
