@@ -251,7 +251,8 @@ class Gang:
             if self._members:
                 self.deadline = None
             elif all(len(self._served[key]) >= places for key, places in self._places.items()):
-                return self._begin_end(News.ENDED, "all members have ended")
+                # Members can be faster than the news that the last resource is on its node.
+                return [*self._report_reserved(), *self._begin_end(News.ENDED, "all members have ended")]
             elif self.deadline is None:
                 self.deadline = now + self._times.idle
         return self._settle(now)
@@ -299,15 +300,18 @@ class Gang:
 
     def _settle(self, now: float) -> list[Effect]:
         """What is due because nothing of it is outstanding any more."""
-        if self.phase is Phase.HELD and not self._unconfirmed and not self._reported:
-            self._reported = True
-            return [Report(self.spec.gang, News.RESERVED)]
+        if self.phase is Phase.HELD and not self._unconfirmed:
+            return self._report_reserved()
         if self.phase is Phase.ROLLING_BACK and not self._ghosts:
             if self.attempt == self._times.attempts:
                 return self._begin_end(News.FAILED, self._why)
             self.phase, self.deadline = Phase.BACKING_OFF, now + self._pause()
             return [Report(self.spec.gang, News.ROLLED_BACK, self._why)]
         return self._settle_end() if self.phase is Phase.ENDING else []
+
+    def _report_reserved(self) -> list[Effect]:
+        first, self._reported = not self._reported, True
+        return [Report(self.spec.gang, News.RESERVED)] if first else []
 
     def _settle_end(self) -> list[Effect]:
         if self._unconfirmed:

@@ -1,0 +1,95 @@
+"""What the pods of a gang have to say, under either approach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.core.gang_ask import GangAsk, read_gang_ask
+from extender.core.names import DOMAIN, GangKey, InvalidName, in_domain
+from extender.core.units import InvalidQuantity
+from extender.esl import Approach, gang
+
+POD: dict[str, Any] = {
+    "metadata": {"name": "train-0", "labels": {"app": "train"}},
+    "spec": {
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "4", "memory": "1Gi"}}}]
+    },
+}
+
+
+def test_one_pod_serves_both_approaches_and_is_not_changed_itself() -> None:
+    ask = gang("train", 8, {"cpu": "4"})
+    extender = ask.requirement(3, Approach.EXTENDER).attach(POD)
+    assert extender["spec"]["schedulerName"] == "escher"
+    assert extender["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "4", "memory": "1Gi"}}
+    pure = ask.requirement(3, Approach.EXTENDED_RESOURCES).attach(POD)
+    assert pure["spec"]["schedulerName"] == "escher-resources"
+    # CPU is counted once: by the ghost.
+    assert pure["spec"]["containers"][0]["resources"] == {
+        "requests": {"memory": "1Gi", "app.escher.dev/default.train-3": "1"},
+        "limits": {"app.escher.dev/default.train-3": "1"},
+    }
+    for pod in (extender, pure):
+        metadata = pod["metadata"]
+        assert read_gang_ask("default", metadata["labels"], metadata["annotations"], None, longest_wait=60) == GangAsk(
+            GangKey("default", "train"), 8, 30
+        )
+        assert metadata["labels"]["app"] == "train"
+    assert "schedulerName" not in POD["spec"]
+
+
+def test_a_device_is_asked_for_as_request_and_limit() -> None:
+    ask = gang("train", 1, {"nvidia.com/gpu": "1", "cpu": "1"})
+    resources = ask.requirement(0, Approach.LEDGER).attach(POD)["spec"]["containers"][0]["resources"]
+    assert resources["limits"] == {"nvidia.com/gpu": "1"}
+    assert resources["requests"] == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+
+
+def test_what_the_ghost_holds_is_taken_out_of_every_container() -> None:
+    pod = {"spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "1"}}}]}}
+    made = gang("train", 1, {"cpu": "2"}).requirement(0, Approach.EXTENDED_RESOURCES).attach(pod)
+    assert made["spec"]["containers"][1]["resources"] == {"limits": {}}
+
+
+def test_keys_are_unique_per_gang_and_bundle_or_one_for_a_jobs_template() -> None:
+    ask = gang("train", 3, {"cpu": "1"}, namespace="team-a")
+    assert [ask.key(bundle) for bundle in range(3)] == [f"app.escher.dev/team-a.train-{n}" for n in range(3)]
+    shared = gang("train", 3, {"cpu": "1"}, one_key=True)
+    assert {shared.key(bundle) for bundle in range(3)} == {"app.escher.dev/default.train-all"}
+    own = gang("train", 2, [{"cpu": "1"}, {"cpu": "2"}])
+    assert [own.requirement(bundle, Approach.EXTENDER).resources for bundle in (0, 1)] == [{"cpu": "1"}, {"cpu": "2"}]
+
+
+def test_the_service_leaves_the_keys_alone_because_they_are_not_in_its_domain() -> None:
+    assert not in_domain(gang("train", 1, {"cpu": "1"}).key(0), DOMAIN)
+
+
+def test_a_name_that_is_too_long_is_refused_with_limit_and_length() -> None:
+    longest = "g" * (63 - len("default.") - len("-99"))
+    assert gang(longest, 100, {"cpu": "1"}).key(99)
+    with pytest.raises(InvalidName, match="has 64 characters; the limit for the part after '/' is 63"):
+        gang(longest, 101, {"cpu": "1"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"size": 0, "each": {"cpu": "1"}}, "write 1 to"),
+        ({"size": 2, "each": [{"cpu": "1"}]}, "size is 2 with 1 bundles"),
+        ({"size": 2, "each": {}}, "without resources"),
+        ({"size": 2, "each": {"app.escher.dev/default.x": "1"}}, "set, not held"),
+        ({"size": 2, "each": [{"cpu": "1"}, {"cpu": "2"}], "one_key": True}, "equal bundles"),
+        ({"size": 1, "each": {"cpu": "1"}, "name": "A"}, "not a DNS label"),
+        ({"size": 1, "each": {"cpu": "1"}, "namespace": "a.b"}, "not a DNS label"),
+    ],
+)
+def test_a_senseless_ask_is_refused(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        gang(**{"name": "train", **arguments})
+
+
+def test_a_quantity_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidQuantity):
+        gang("train", 1, {"cpu": "lots"})
