@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 from rich.table import Table
 
+from extender.cli.reported import Told, reported
 from extender.controlplane import binaries, supervision
-from extender.controlplane.cluster import Progress, Wishes, bring_up
+from extender.controlplane.cluster import Wishes, bring_up
 from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.nodes import NodeShape
 
@@ -25,7 +23,6 @@ app = typer.Typer(
 )
 # Results go to standard output, everything else beside it.
 _out = Console(highlight=False, soft_wrap=True)
-_beside = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -34,7 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 @app.command(epilog="Example: escher cluster build")
 def build() -> None:
     """Build the control plane from source into the cache (minutes the first time, then a second). Needs Go."""
-    with _reported(), _Told() as told:
+    with reported(), Told() as told:
         folder = binaries.build(told)
     _out.print(f"Kubernetes {binaries.kubernetes_version()} is in {escape(str(folder))}")
 
@@ -74,7 +71,7 @@ def up(
     ] = None,
 ) -> None:
     """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
-    with _reported():
+    with reported():
         if not real:
             raise WrongUse("the embedded cluster is not there yet; `escher cluster up --real` starts the real one")
         wishes = Wishes(
@@ -88,7 +85,7 @@ def up(
             scheduler_binaries={key: Path(path) for key, path in _pairs(scheduler_binary)},
             scheduler_configs={key: Path(path) for key, path in _pairs(scheduler_config)},
         )
-        with _Told() as told:
+        with Told() as told:
             started = bring_up(name, wishes, told)
     _out.print(f"cluster {name} is up: {started.api_url}", markup=False)
     _out.print(f"  export KUBECONFIG={kubeconfig.absolute() if kubeconfig else started.kubeconfig}", markup=False)
@@ -99,7 +96,7 @@ def up(
 @app.command(epilog="Example: escher cluster status --json")
 def status(name: Name = "default", as_json: Json = False) -> None:
     """Show what runs, where its kubeconfig is, and the address of the service. Exit code 1 if nothing runs."""
-    with _reported():
+    with reported():
         found = supervision.running(name)
         if as_json:
             empty: dict[str, Any] = {"kind": None, "kubeconfig": None, "service_url": None, "processes": []}
@@ -133,27 +130,9 @@ def status(name: Name = "default", as_json: Json = False) -> None:
 @app.command(epilog="Example: escher cluster down --name second")
 def down(name: Name = "default") -> None:
     """Stop exactly the processes that `status` shows. Nothing to stop is no failure."""
-    with _reported():
+    with reported():
         ended = supervision.take_down(name)
     _out.print(f"stopped {len(ended)} processes" if ended else f"no cluster called {name} runs here", markup=False)
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Failures end the command with their text and their exit code, without a traceback."""
-    try:
-        yield
-    except WrongUse as error:
-        _fail(str(error), code=2)
-    except ClusterError as error:
-        _fail(str(error), code=1)
-    except KeyboardInterrupt:
-        _fail("interrupted; nothing was left running", code=1)
-
-
-def _fail(message: str, *, code: int) -> NoReturn:
-    _beside.print(f"escher: {message}", markup=False)
-    raise typer.Exit(code)
 
 
 def _pairs(texts: list[str] | None) -> list[tuple[str, str]]:
@@ -171,49 +150,3 @@ def _on_or_off(gate: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise WrongUse(f"feature gate {gate} should be true or false, found {text!r}")
     return text.lower() == "true"
-
-
-class _Told(Progress):
-    """What happens, on standard error: one line that changes on a terminal, plain lines elsewhere."""
-
-    def __init__(self) -> None:
-        self._status = Status("", console=_beside) if _beside.is_terminal else None
-        self._pending: list[str] = []
-
-    def __enter__(self) -> _Told:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def waiting(self) -> None:
-        self._now("another process builds the same binaries; waiting for it", plain=True)
-
-    def begins(self, name: str, number: int, of: int) -> None:
-        self._now(f"building {name} ({number} of {of}); the first build takes minutes", plain=True)
-
-    def ends(self, name: str, seconds: float) -> None:
-        self._line(f"built {name} in {seconds:.0f} s")
-
-    def starting(self, component: str) -> None:
-        self._pending.append(component)
-        self._now(f"starting {', '.join(self._pending)}")
-
-    def usable(self, component: str, seconds: float) -> None:
-        self._pending.remove(component)
-        self._line(f"{component} is usable ({seconds:.1f} s)")
-        self._now(f"starting {', '.join(self._pending)}" if self._pending else "starting")
-
-    def nodes_created(self, count: int, seconds: float) -> None:
-        self._line(f"{count} nodes created in {seconds:.1f} s")
-
-    def _now(self, text: str, *, plain: bool = False) -> None:
-        if self._status is not None:
-            self._status.update(escape(text))
-            self._status.start()
-        elif plain:
-            self._line(text)
-
-    def _line(self, text: str) -> None:
-        _beside.print(text, markup=False)

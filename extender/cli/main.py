@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from extender.cli import cluster, serve
+from extender.cli import cluster, demo, serve
 
 app = typer.Typer(
     name="escher",
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo", help=demo.HELP)(demo.demo)
 app.command("serve", help=serve.HELP)(serve.serve)
 app.add_typer(cluster.app, name="cluster")
 

@@ -1,0 +1,81 @@
+"""What commands that start clusters say beside their result: progress, and failures in words with their exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from extender.controlplane.cluster import Progress
+from extender.controlplane.errors import ClusterError, WrongUse
+
+_beside = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Failures end the command with their text and their exit code, without a traceback."""
+    try:
+        yield
+    except WrongUse as error:
+        _fail(str(error), code=2)
+    except ClusterError as error:
+        _fail(str(error), code=1)
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was left running", code=1)
+
+
+def _fail(message: str, *, code: int) -> NoReturn:
+    _beside.print(f"escher: {message}", markup=False)
+    raise typer.Exit(code)
+
+
+class Told(Progress):
+    """What happens, on standard error: one line that changes on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._status = Status("", console=_beside) if _beside.is_terminal else None
+        self._pending: list[str] = []
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def waiting(self) -> None:
+        self._now("another process builds the same binaries; waiting for it", plain=True)
+
+    def begins(self, name: str, number: int, of: int) -> None:
+        self._now(f"building {name} ({number} of {of}); the first build takes minutes", plain=True)
+
+    def ends(self, name: str, seconds: float) -> None:
+        self._line(f"built {name} in {seconds:.0f} s")
+
+    def starting(self, component: str) -> None:
+        self._pending.append(component)
+        self._now(f"starting {', '.join(self._pending)}")
+
+    def usable(self, component: str, seconds: float) -> None:
+        self._pending.remove(component)
+        self._line(f"{component} is usable ({seconds:.1f} s)")
+        self._now(f"starting {', '.join(self._pending)}" if self._pending else "starting")
+
+    def nodes_created(self, count: int, seconds: float) -> None:
+        self._line(f"{count} nodes created in {seconds:.1f} s")
+
+    def _now(self, text: str, *, plain: bool = False) -> None:
+        if self._status is not None:
+            self._status.update(escape(text))
+            self._status.start()
+        elif plain:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        _beside.print(text, markup=False)
