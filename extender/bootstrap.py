@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import structlog
@@ -24,15 +24,19 @@ from extender.adapters.kube.connection import Connection
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.metrics import Metrics
-from extender.app.keeper import Keeper, Nodes, Pods, Rules
+from extender.app.desk import Desk
+from extender.app.keeper import Effect, Keeper, Nodes, Pods, Rules
+from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
+from extender.app.write_back import WriteBack
 from extender.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
-_WARM_CONNECTIONS = 32
+_WARM_CONNECTIONS = 64
+_DRAIN_SECONDS = 5.0
 
 
 class WallClock:
@@ -49,25 +53,36 @@ class Application:
         self.registry = CollectorRegistry()
         clock = WallClock()
         self.keeper = Keeper(clock, self._take, Rules(reserve_at_filter=settings.reserve_at_filter))
-        self.metrics = Metrics(self.registry, self.keeper)
-        self.store = ApiResourceStore(connection)
+        self.write_back = WriteBack(
+            self.keeper,
+            ApiNodeStatusWriter(connection),
+            wrote=lambda seconds: self.metrics.node_written(seconds),
+        )
+        self.metrics = Metrics(self.registry, self.keeper, self.write_back)
         self.scheduling = Scheduling(
             self.keeper,
             ApiBinder(connection),
             ApiWaker(connection),
             ApiRecorder(connection),
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
+            advertise=self.write_back.advertise,
             placed=self.metrics.gang_placed,
         )
+        self.resources = Resources(self.keeper, ApiResourceStore(connection), self.write_back)
+        self.management = Desk(self.keeper, self.resources, self.scheduling.set_alarm)
         self._connection = connection
-        longest_wait = settings.scheduler_http_timeout_seconds
         relisted = self.metrics.relisted
-        self._reflectors: list[Reflector[Any]] = [
-            Reflector(connection, kinds.nodes(), Nodes(self.keeper), on_relist=relisted),
-            Reflector(connection, kinds.pods(longest_wait), Pods(self.keeper), on_relist=relisted),
-        ]
+        self._nodes = Reflector(connection, kinds.nodes(), Nodes(self.keeper), on_relist=relisted)
+        self._pods = Reflector(
+            connection,
+            kinds.pods(settings.scheduler_http_timeout_seconds),
+            Pods(self.keeper),
+            on_relist=relisted,
+        )
+        self._objects = Reflector(connection, kinds.ephemeral_resources(), self.resources.catalog, on_relist=relisted)
+        self._reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
 
-    def _take(self, effects: Any) -> None:
+    def _take(self, effects: Sequence[Effect]) -> None:
         self.scheduling.take(effects)
 
     def ready(self) -> bool:
@@ -83,6 +98,7 @@ class Application:
     def _work(self) -> list[Coroutine[Any, Any, None]]:
         return [
             *(reflector.run() for reflector in self._reflectors),
+            self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._settle_memory(),
         ]
@@ -99,7 +115,7 @@ class Application:
     def asgi(self, settings: Settings) -> Service:
         return create_app(
             self.scheduling,
-            None,  # type: ignore
+            self.management,
             ready=self.ready,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,
@@ -116,10 +132,10 @@ async def serve(settings: Settings) -> None:
         credentials = await Credentials.load(default_loader(settings.kubeconfig, settings.context))
         connection = await stack.enter_async_context(Connection(credentials))
         application = Application(connection, settings)
-        stack.push_async_callback(application.close)
+        service = application.asgi(settings)
         server = uvicorn.Server(
             uvicorn.Config(
-                application.asgi(settings),
+                service,
                 host=settings.host,
                 port=settings.port,
                 loop="none",
@@ -143,6 +159,10 @@ async def serve(settings: Settings) -> None:
         if following in done:
             server.should_exit = True
             await serving
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await application.close()
+                await service.calls.drain()
         following.cancel()
         outcome = (await asyncio.gather(following, return_exceptions=True))[0]
         if isinstance(outcome, Exception):

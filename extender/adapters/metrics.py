@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from extender.app.keeper import Keeper
+from extender.app.write_back import WriteBack
 from extender.core.gang import Phase
 from extender.core.ledger import Kind
 from extender.core.names import CPU, MEMORY, PODS, in_domain
@@ -23,8 +24,9 @@ _WRITE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 class Metrics(Collector):
     """Counts what happens, and reads the rest from the keeper at each scrape: O(nodes x resources)."""
 
-    def __init__(self, registry: CollectorRegistry, keeper: Keeper) -> None:
+    def __init__(self, registry: CollectorRegistry, keeper: Keeper, write_back: WriteBack) -> None:
         self._keeper = keeper
+        self._write_back = write_back
         self._gang_wait = Histogram(
             "escher_gang_wait_seconds",
             "From the first member seen to the quorum bound",
@@ -37,14 +39,16 @@ class Metrics(Collector):
         self._violations = Counter(
             "escher_invariant_violations", "Invariants that did not hold", ["invariant"], registry=registry
         )
-        self.write_back = Histogram(
+        self._write_back_seconds = Histogram(
             "escher_write_back_seconds", "One PATCH of a node's status", registry=registry, buckets=_WRITE_BUCKETS
         )
-        self.write_back_pending = 0
         registry.register(self)
 
     def gang_placed(self, seconds: float) -> None:
         self._gang_wait.observe(seconds)
+
+    def node_written(self, seconds: float) -> None:
+        self._write_back_seconds.observe(seconds)
 
     def relisted(self, kind: str, reason: str) -> None:
         self._relists.labels(kind, reason).inc()
@@ -62,7 +66,7 @@ class Metrics(Collector):
         drift.add_metric([], sum(self._drift()))
         yield drift
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
-        pending.add_metric([], self.write_back_pending)
+        pending.add_metric([], self._write_back.pending)
         yield pending
 
     def _gangs(self) -> Metric:

@@ -80,7 +80,7 @@ class Scheduling:
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
         verdict = self._keeper.filter(pod, nodes)
-        self._set_alarm()
+        self.set_alarm()
         return verdict
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
@@ -109,11 +109,11 @@ class Scheduling:
             await self._write(pod, node)
         except Refused as error:
             self._keeper.not_bound(pod.uid, for_good=isinstance(error, Gone))
-            self._set_alarm()
+            self.set_alarm()
             return f"the API server refuses the binding: {error}"
         except Unavailable as error:
             self._keeper.not_bound(pod.uid, for_good=False)
-            self._set_alarm()
+            self.set_alarm()
             return f"the API server cannot be reached: {error}"
         self._keeper.bound(pod.uid, node)
         return ""
@@ -128,7 +128,7 @@ class Scheduling:
         if refusal:
             self._at_barrier.pop(pod.uid, None)
             return refusal
-        self._set_alarm()
+        self.set_alarm()
         return await gate
 
     async def _write(self, pod: PodRef, node: NodeName) -> None:
@@ -230,7 +230,7 @@ class Scheduling:
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def _set_alarm(self) -> None:
+    def set_alarm(self) -> None:
         """The keeper ticks at its next deadline."""
         deadline = self._keeper.next_deadline()
         if deadline is None or deadline >= self._alarm_at:
@@ -244,7 +244,7 @@ class Scheduling:
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, float("inf")
         self._keeper.tick()
-        self._set_alarm()
+        self.set_alarm()
 
     async def close(self) -> None:
         """No bind waits any more and nothing is under way: those at a barrier are told that the service stops."""
