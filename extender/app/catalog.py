@@ -79,6 +79,23 @@ class Catalog:
         found = {key: self._desired(key) for key in self._by_key}
         return {key: nodes for key, nodes in found.items() if nodes}
 
+    def repair(self) -> int:
+        """Nothing in the ledger differs from `expected`. How many resources did: none, unless there is a defect."""
+        expected, found = self.expected(), self._in_ledger()
+        keys = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
+        for key in keys:
+            self._in_force[key] = found.get(key, {})
+            self._enforce(key)
+        self._keeper.settle()
+        return len(keys)
+
+    def _in_ledger(self) -> dict[ResourceKey, dict[NodeName, int]]:
+        found: dict[ResourceKey, dict[NodeName, int]] = {}
+        for node, row in self._keeper.ledger.rows.items():
+            for key, units in row.ephemeral.items():
+                found.setdefault(key, {})[node] = units
+        return found
+
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def upsert(self, item: EphemeralResource) -> None:
@@ -102,10 +119,12 @@ class Catalog:
                 self._end(name, self._entries[name].resource.uid)
             else:
                 self.doubtful[name] = None
+                self._tell(name)
         self._keeper.settle()
 
     def learn(self, item: EphemeralResource) -> None:
-        """The store answered this to a write or a read of ours."""
+        """The store answered this to a write or a read of ours: it is there."""
+        self.doubtful.pop(identity(item.name), None)
         self._take(item, told=False)
         self._keeper.settle()
 
@@ -169,10 +188,13 @@ class Catalog:
             self.doubtful.pop(name, None)
         for key in keys:
             self._enforce(key)
+        rivals = [rival for key in keys for rival in self._by_key.get(key, ()) if rival != name]
+        for each in (name, *rivals):
+            self._tell(each)
+
+    def _tell(self, name: Identity) -> None:
         for hear in self.listeners:
             hear(name)
-            for rival in [rival for key in keys for rival in self._by_key.get(key, ()) if rival != name]:
-                hear(rival)
 
     @staticmethod
     def _unlink(index: dict[K, dict[Identity, None]], key: K, name: Identity) -> None:

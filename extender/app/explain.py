@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from extender.app.claims import is_claim
 from extender.app.keeper import Keeper
 from extender.app.management import Explanation, NodeGroup, NotFound
 from extender.app.wording import amount, number, why_gang_waits
@@ -264,4 +265,6 @@ class Explain:
         pod = self._keeper.pods.get(PodUid(holding.holder))
         if pod is not None:
             return f"pod {pod}"
+        if is_claim(holding):
+            return holding.holder.replace(":", " ", 1)
         return f"gang {holding.owner}" if holding.owner is not None else holding.holder

@@ -165,7 +165,7 @@ class Resources:
             namespace = request.name.namespace
             raise NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}") from error
         now = await self.refresh(request.name)
-        if request.if_version is not None and (now is None or now.version != request.if_version):
+        if request.if_version is not None and not _is_at(now, request.if_version):
             raise version_conflict(request.name, request.if_version, now) from error
 
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
@@ -198,7 +198,7 @@ class Resources:
                 await self._store.delete(name, if_version=version, dry_run=dry_run)
             except Occupied as error:
                 entry = await self.refresh(name)
-                if if_version is not None and (entry is None or entry.version != if_version):
+                if if_version is not None and not _is_at(entry, if_version):
                     raise version_conflict(name, if_version, entry) from error
                 continue
             except Refused as error:
@@ -254,6 +254,10 @@ class Resources:
         except (Occupied, Gone) as error:
             _log.warning("a write is not taken back: the object has changed since", name=str(name), why=str(error))
             await self.refresh(name)
+
+
+def _is_at(entry: Entry | None, version: str) -> bool:
+    return entry is not None and version in (entry.version, entry.resource.resource_version)
 
 
 def version_conflict(name: EphemeralName, expected: str, now: Entry | None) -> VersionConflict:

@@ -1,0 +1,182 @@
+"""Conditions: what an EphemeralResource's status says about it; and the nodes that its nodeSpec means, chosen there.
+
+A choice is made once for each generation of the object, and made durable (status.nodes) before it is in force. One that
+finds no node is made again in each full round. What is wrong with an object is written in its Ready condition and goes
+no further. An object of the management API that is well is reported a little later than others: most live shortly, and
+a second write for each would be wasted. What is to be said is decided in `judge`, apart from writing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from extender.app.catalog import Catalog, Entry, Identity, identity
+from extender.app.keeper import Keeper
+from extender.app.node_choice import choose, why_none
+from extender.app.ports import EphemeralResource, Gone, Refused, ResourceStore, Unavailable
+from extender.core.names import NodeName
+
+_log = structlog.get_logger(__name__)
+
+WELL_AFTER = 2.0
+"""Seconds after which an object that is well, and chooses nothing, is reported to be."""
+_AT_MOST = 8
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`chosen`: units by node as nodeSpec chose them; None for an object that has no nodeSpec."""
+
+    chosen: Mapping[NodeName, int] | None
+    ready: bool
+    reason: str
+    message: str
+
+
+def judge(resource: EphemeralResource, catalog: Catalog, keeper: Keeper) -> Status:
+    """What the object's status should say now."""
+    if resource.problem:
+        return Status(None, False, "Invalid", resource.problem)
+    key = resource.name.key(keeper.ledger.domain)
+    holder = catalog.holder_of(key)
+    if holder is not None and identity(holder) != identity(resource.name):
+        what = f"{key} belongs to the older {holder}; this one is in force when that is gone"
+        return Status(None, False, "NameTaken", what)
+    chosen = resource.chosen
+    if resource.choice is not None:
+        stale = resource.observed_generation != resource.generation or not chosen
+        if stale and resource.capacity:
+            having = resource.chosen or {}
+            nodes = choose(resource.choice, keeper.nodes, keeper.ledger, having)
+            if not nodes:
+                return Status({}, False, "NoNode", why_none(resource.choice, keeper.nodes, keeper.ledger))
+            chosen = dict.fromkeys(nodes, resource.capacity)
+        elif stale:
+            chosen = {}
+    units = {node: number for node, number in {**(chosen or {}), **resource.nodes}.items() if number}
+    return Status(chosen, True, "Set", f"{sum(units.values())} units on {len(units)} nodes")
+
+
+class Conditions:
+    """Hears of every change of the catalog. `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        catalog: Catalog,
+        store: ResourceStore,
+        *,
+        at_most: int = _AT_MOST,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._keeper = keeper
+        self._catalog = catalog
+        self._store = store
+        self._chance = chance
+        self._free = asyncio.Semaphore(at_most)
+        self._group: asyncio.TaskGroup | None = None
+        self._timers: dict[Identity, asyncio.TimerHandle] = {}
+        self._writing: set[Identity] = set()
+        self._said: dict[Identity, tuple[str, int, Status]] = {}
+        """What we said last: of which object (uid), of which generation."""
+        catalog.listeners.append(self.hear)
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """Reports until it is cancelled, once every event of `after` is set.
+
+        They are the first lists of nodes, pods and resources: a choice before these would be made among too few.
+        """
+        for event in after:
+            await event.wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for entry in list(self._catalog.entries()):
+                    self.hear(identity(entry.resource.name))
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+                for timer in self._timers.values():
+                    timer.cancel()
+                self._timers.clear()
+                self._writing.clear()
+
+    def look_again(self) -> None:
+        """Choices that have found no node are made again."""
+        for entry in list(self._catalog.entries()):
+            if entry.resource.choice is not None and not entry.resource.chosen:
+                self.hear(identity(entry.resource.name))
+
+    def hear(self, name: Identity) -> None:
+        """The object is new, changed or gone: its status will be written if it should say something else."""
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        entry = self._catalog.get(name)
+        if entry is None:
+            self._said.pop(name, None)
+        elif self._group is not None and name not in self._writing and (status := self._news(name, entry)) is not None:
+            can_wait = status.ready and entry.resource.choice is None and name not in self._said
+            loop = asyncio.get_running_loop()
+            self._timers[name] = loop.call_later(WELL_AFTER if can_wait else 0.0, self._start, name)
+
+    def _news(self, name: Identity, entry: Entry) -> Status | None:
+        """What the status should say, if it does not."""
+        resource = entry.resource
+        if resource.deleting:
+            return None
+        status = judge(resource, self._catalog, self._keeper)
+        said = self._said.get(name)
+        if said is not None:
+            return None if said == (resource.uid, resource.generation, status) else status
+        # Before our time, what is well was said to be. What is not is said again: the reason may be another.
+        told = resource.observed_generation == resource.generation and status.chosen == resource.chosen
+        return None if told and status.ready else status
+
+    def _start(self, name: Identity) -> None:
+        del self._timers[name]
+        if self._group is not None:
+            self._writing.add(name)
+            self._group.create_task(self._write(name))
+
+    async def _write(self, name: Identity) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with self._free:
+                    entry = self._catalog.get(name)
+                    status = None if entry is None else self._news(name, entry)
+                    if entry is None or status is None:
+                        break
+                    resource = entry.resource
+                    stored = await self._store.set_status(
+                        resource,
+                        chosen=status.chosen,
+                        ready=status.ready,
+                        reason=status.reason,
+                        message=status.message,
+                    )
+            except Unavailable as error:
+                await asyncio.sleep(max(pause * (1 + self._chance()) / 2, error.retry_after or 0.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            except Gone:
+                now = self._catalog.get(name)
+                if now is not None and now.resource.uid != resource.uid:
+                    continue
+                # The watch will tell of it. Should it not, somebody asks.
+                self._catalog.doubtful[name] = None
+                break
+            except Refused as error:
+                _log.error("the API server refuses a status", name="/".join(name), why=str(error))
+                self._said[name] = (resource.uid, resource.generation, status)
+                break
+            self._said[name] = (resource.uid, resource.generation, status)
+            self._catalog.learn(stored)
+        self._writing.discard(name)

@@ -1,0 +1,244 @@
+"""Reconcile: what should not be there any more is collected, and what differs is repaired, from full state.
+
+An ephemeral resource ends with its time to live, or with its owner: at once when the pod is seen to end, after a grace
+period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). Claims and
+other reservations end with their deadlines. Beside what events tell, a slow full round compares everything: nodes with
+the ledger, the ledger with the objects, and objects that only we know of with the API server.
+
+`Ends` decides, with time as an argument; `Reconcile` waits for the next deadline or a nudge, and does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import structlog
+
+from extender.app.catalog import Catalog, Entry, Identity, identity
+from extender.app.keeper import Keeper
+from extender.app.ports import Refused, Unavailable
+from extender.app.resources import Resources
+from extender.app.write_back import WriteBack
+from extender.core.cluster import Pod
+from extender.core.names import PodUid
+
+_log = structlog.get_logger(__name__)
+
+GRACE = 60.0
+"""Seconds for which an owner may be unknown."""
+ROUND = 60.0
+"""Seconds between full rounds."""
+_AT_MOST = 16
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+
+
+def drift_units(keeper: Keeper) -> int:
+    """By how many units the nodes' status differs from what is desired of our domain."""
+    return sum(
+        max(1, abs(desired - said)) for node in keeper.nodes.values() for desired, said in keeper.drift(node).values()
+    )
+
+
+class Ends:
+    """When objects end. `living`: the pods that have not. Times are seconds since the epoch."""
+
+    def __init__(self, living: Mapping[PodUid, Pod], grace: float = GRACE) -> None:
+        self._living = living
+        self._grace = grace
+        self._queue: list[tuple[float, Identity]] = []
+        """Moments at which an object may be due: those that have come to nothing are found out then."""
+        self._expiring: dict[Identity, float] = {}
+        """What of the queue is about times to live, so that nothing is queued twice."""
+        self._without_owner: dict[Identity, tuple[PodUid, float]] = {}
+        """Objects whose owner is not there: who that is, and when they end."""
+
+    def consider(self, entry: Entry, now: float) -> None:
+        """The object is new, changed or looked at again: its end is on the calendar."""
+        resource, name = entry.resource, identity(entry.resource.name)
+        if resource.expires_at is not None and self._expiring.get(name) != resource.expires_at:
+            self._expiring[name] = resource.expires_at
+            heappush(self._queue, (resource.expires_at, name))
+        owner = resource.owner
+        if owner is None or owner.uid in self._living:
+            self._without_owner.pop(name, None)
+        elif self._without_owner.get(name, ("", 0.0))[0] != owner.uid:
+            self._without_owner[name] = (owner.uid, now + self._grace)
+            heappush(self._queue, (now + self._grace, name))
+
+    def orphan(self, name: Identity, owner: PodUid, now: float) -> None:
+        """The object's owner is seen to have ended."""
+        self._without_owner[name] = (owner, now)
+        heappush(self._queue, (now, name))
+
+    def forget(self, name: Identity) -> None:
+        """The object is gone."""
+        self._without_owner.pop(name, None)
+        self._expiring.pop(name, None)
+
+    def again(self, name: Identity, now: float) -> None:
+        """The object is looked at once more, at the next `take`."""
+        heappush(self._queue, (now, name))
+
+    def next(self) -> float | None:
+        """When `take` may have something."""
+        return self._queue[0][0] if self._queue else None
+
+    def take(self, now: float) -> list[Identity]:
+        """The objects that may be due, each once."""
+        found: dict[Identity, None] = {}
+        while self._queue and self._queue[0][0] <= now:
+            found[heappop(self._queue)[1]] = None
+        return list(found)
+
+    def why(self, entry: Entry, now: float) -> str:
+        """Why the object is due, in words; empty if it is not."""
+        resource = entry.resource
+        if resource.expires_at is not None and resource.expires_at <= now:
+            return "its time to live is over"
+        owner = resource.owner
+        if owner is None or owner.uid in self._living:
+            return ""
+        gone, when = self._without_owner.get(identity(resource.name), ("", now))
+        return f"its owner, pod {owner.name}, is gone" if gone == owner.uid and when <= now else ""
+
+
+class Reconcile:
+    """`each_round`: what else is to be looked at again in each full round. `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        resources: Resources,
+        write_back: WriteBack,
+        *,
+        grace: float = GRACE,
+        every: float = ROUND,
+        each_round: Sequence[Callable[[], None]] = (),
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._keeper = keeper
+        self._resources = resources
+        self._catalog: Catalog = resources.catalog
+        self._write_back = write_back
+        self._every = every
+        self._each_round = each_round
+        self._chance = chance
+        self._ends = Ends(keeper.pods, grace)
+        self._nudged = asyncio.Event()
+        self._free = asyncio.Semaphore(_AT_MOST)
+        self._group: asyncio.TaskGroup | None = None
+        self._pauses: dict[Identity, float] = {}
+        self._busy: set[Identity] = set()
+        self._catalog.listeners.append(self._hear)
+
+    def nudge(self) -> None:
+        """A deadline may have been set: the loop looks."""
+        self._nudged.set()
+
+    def pod_ended(self, pod: Pod) -> None:
+        """What the pod owned ends."""
+        for name in self._catalog.owned_by(pod.uid):
+            self._ends.orphan(name, pod.uid, self._keeper.clock.now())
+            self.nudge()
+
+    def _hear(self, name: Identity) -> None:
+        entry = self._catalog.get(name)
+        if entry is None:
+            self._ends.forget(name)
+            self._pauses.pop(name, None)
+        elif self._group is not None:
+            self._ends.consider(entry, self._keeper.clock.now())
+            self.nudge()
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """Collects and repairs until it is cancelled, once every event of `after` is set.
+
+        They are the first lists of nodes, pods and resources: before, every owner would seem to be gone.
+        """
+        for event in after:
+            await event.wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await self._loop()
+            finally:
+                self._group = None
+                self._busy.clear()
+
+    async def _loop(self) -> None:
+        clock = self._keeper.clock
+        next_round = clock.now()
+        while True:
+            self._nudged.clear()
+            now = clock.now()
+            if next_round <= now:
+                self.full_round(now)
+                next_round = now + self._every
+            deadline = self._keeper.next_deadline()
+            if deadline is not None and deadline <= now:
+                self._keeper.tick()
+            for name in self._ends.take(now):
+                self._start(name, self._collect(name))
+            for name in list(self._catalog.doubtful):
+                self._start(name, self._make_sure(name))
+            moments = [next_round, self._ends.next(), self._keeper.next_deadline()]
+            wait = min(moment for moment in moments if moment is not None) - clock.now()
+            try:
+                async with asyncio.timeout(max(0.0, wait)):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+
+    def full_round(self, now: float) -> None:
+        """Everything is compared with everything once, and what differs is on its way to be mended."""
+        for node in self._keeper.nodes.values():
+            if self._keeper.drift(node):
+                self._write_back.advertise(node.name)
+        if repaired := self._catalog.repair():
+            _log.error("the ledger differed from the objects; repaired", resources=repaired)
+        for entry in list(self._catalog.entries()):
+            self._ends.consider(entry, now)
+            if not entry.told and now - entry.since >= self._every:
+                self._catalog.doubtful[identity(entry.resource.name)] = None
+        for look in self._each_round:
+            look()
+
+    # -- doing ---------------------------------------------------------------------------------------------------
+
+    def _start(self, name: Identity, work: Coroutine[Any, Any, None]) -> None:
+        if self._group is None or name in self._busy:
+            work.close()
+            return
+        self._busy.add(name)
+        self._group.create_task(self._one(name, work))
+
+    async def _one(self, name: Identity, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with self._free:
+                await work
+            self._pauses.pop(name, None)
+        except (Unavailable, Refused) as error:
+            pause = self._pauses.get(name, _FIRST_PAUSE)
+            self._pauses[name] = min(2 * pause, _LONGEST_PAUSE)
+            asked = error.retry_after if isinstance(error, Unavailable) else None
+            wait = max(pause * (1 + self._chance()) / 2, asked or 0.0)
+            _log.warning("tried again later", name="/".join(name), seconds=round(wait, 1), why=str(error))
+            await asyncio.sleep(wait)
+        self._busy.discard(name)
+        self._ends.again(name, self._keeper.clock.now())
+        self.nudge()
+
+    async def _collect(self, name: Identity) -> None:
+        entry = self._catalog.get(name)
+        why = "" if entry is None else self._ends.why(entry, self._keeper.clock.now())
+        if why:
+            await self._resources.collect(name, lambda now: bool(self._ends.why(now, self._keeper.clock.now())), why)
+
+    async def _make_sure(self, name: Identity) -> None:
+        async with self._resources.locks.hold([name]):
+            if name in self._catalog.doubtful:
+                await self._resources.refresh(name)
