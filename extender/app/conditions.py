@@ -139,6 +139,11 @@ class Conditions:
         told = resource.observed_generation == resource.generation and status.chosen == resource.chosen
         return None if told and status.ready else status
 
+    def _resource_with_news(self, name: Identity) -> tuple[EphemeralResource, Status] | None:
+        entry = self._catalog.get(name)
+        status = None if entry is None else self._news(name, entry)
+        return None if entry is None or status is None else (entry.resource, status)
+
     def _start(self, name: Identity) -> None:
         del self._timers[name]
         if self._group is not None:
@@ -147,14 +152,10 @@ class Conditions:
 
     async def _write(self, name: Identity) -> None:
         pause = _FIRST_PAUSE
-        while True:
+        while (news := self._resource_with_news(name)) is not None:
+            resource, status = news
             try:
                 async with self._free:
-                    entry = self._catalog.get(name)
-                    status = None if entry is None else self._news(name, entry)
-                    if entry is None or status is None:
-                        break
-                    resource = entry.resource
                     stored = await self._store.set_status(
                         resource,
                         chosen=status.chosen,

@@ -229,7 +229,9 @@ class Reconcile:
             _log.warning("tried again later", name="/".join(name), seconds=round(wait, 1), why=str(error))
             await asyncio.sleep(wait)
         self._busy.discard(name)
-        self._ends.again(name, self._keeper.clock.now())
+        entry, now = self._catalog.get(name), self._keeper.clock.now()
+        if entry is not None and self._ends.why(entry, now):
+            self._ends.again(name, now)
         self.nudge()
 
     async def _collect(self, name: Identity) -> None:
