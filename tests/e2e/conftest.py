@@ -1,0 +1,83 @@
+"""Clusters that tests share, and what holds after every test: the witness saw no wrong, the ledger is the cluster's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.controlplane.cluster import RealCluster
+from tests.e2e.workload import Arena, Field
+
+_TAIL = 40
+_fields: list[Field] = []
+_measured: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Clusters of the tests are kept apart from those of the user. The binaries' cache is everybody's."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def field(state_folder: Path) -> Iterator[Field]:
+    """32 nodes of 8 CPU with the service, for most tests."""
+    yield from shared_field(nodes=32)
+
+
+def shared_field(**wishes: Any) -> Iterator[Field]:
+    """A cluster for several tests, and at its end the proof that it was sound."""
+    with RealCluster.start(**wishes) as cluster:
+        made = Field(cluster)
+        _fields.append(made)
+        try:
+            yield made
+            made.assert_sound()
+        finally:
+            _fields.remove(made)
+            _measured.extend(made.measured)
+            made.close()
+
+
+@pytest.fixture
+def arena(field: Field, request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """A namespace of the test's own. After it: no gang partly bound, no node over-allocated, ledger = cluster."""
+    yield from fresh_arena(field, request.node.name)
+
+
+def fresh_arena(field: Field, test: str) -> Iterator[Arena]:
+    word = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))[:16].strip("-")
+    made = field.arena(word)
+    try:
+        yield made
+        made.assert_witnessed()
+        field.assert_sound()
+    finally:
+        made.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The end of the service's log stands in the report of a test that failed."""
+    report = yield
+    if report.failed:
+        for field in _fields:
+            lines = field.cluster.log("service").splitlines()[-_TAIL:]
+            report.sections.append((f"the service's log, last {_TAIL} lines", "\n".join(lines)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _measured:
+        terminalreporter.section("measured on the real control plane")
+        for line in _measured:
+            terminalreporter.write_line(line)

@@ -1,0 +1,502 @@
+"""An outside witness: a process of its own that watches pods and nodes, and says what could be seen at every moment.
+
+It asks the API server and nobody else, and imports nothing that decides: it reads gangs from labels and annotations,
+adds up requests with an arithmetic of its own, and so cannot share a mistake with the ledger. A *moment* is a
+resource version: both watches together are put in that order before anything is said.
+
+A gang cannot be bound in one write, for each Binding is a call. What is promised and judged is a *burst*: the time
+from the first Binding of a gang until its quorum is bound. A gang is *partly bound* if a burst took longer than a
+limit, or never came to its end. Once the quorum was there, members may leave; that is reported, and not judged here.
+
+Run as `python -m tests.e2e.observer KUBECONFIG`; commands come as lines on stdin (`begin`, `report`, `end`), answers
+are lines of JSON. `Observer` is the other side of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from extender.controlplane.api import Access, Api, ApiError
+
+GANG, MIN_MEMBER, WAKE = "escher.dev/gang", "escher.dev/gang-min-member", "escher.dev/wake"
+OURS = "escher.dev/"
+Json = dict[str, Any]
+Amounts = dict[str, Fraction]
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def quantity(text: str) -> Fraction:
+    """The value of a Kubernetes quantity."""
+    for suffix, factor in _BINARY.items():
+        if text.endswith(suffix):
+            return Fraction(text.removesuffix(suffix)) * factor
+    if text[-1] in _DECIMAL:
+        return Fraction(text[:-1]) * Fraction(10) ** _DECIMAL[text[-1]]
+    return Fraction(text)
+
+
+def amounts(said: dict[str, str] | None) -> Amounts:
+    return {name: quantity(text) for name, text in (said or {}).items()}
+
+
+def requests_of(pod: Json) -> Amounts:
+    """What a pod without init containers asks for: the sum of its containers, where a limit alone is a request."""
+    total: Amounts = defaultdict(Fraction, pods=Fraction(1))
+    for container in pod["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        for name, units in amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}).items():
+            total[name] += units
+    return dict(total)
+
+
+def gang_of(pod: Json) -> tuple[str, int] | None:
+    """Name and quorum of the gang that the pod says it belongs to, as a user reads interfaces.md."""
+    metadata = pod["metadata"]
+    quorum = (metadata.get("annotations") or {}).get(MIN_MEMBER)
+    name = (metadata.get("labels") or {}).get(GANG)
+    if name is None:
+        controllers = [each for each in metadata.get("ownerReferences") or [] if each.get("controller")]
+        name = f"{controllers[0]['kind']}:{controllers[0]['name']}" if controllers else None
+    if name is None or quorum is None or not quorum.isdigit():
+        return None
+    return f"{metadata['namespace']}/{name}", int(quorum)
+
+
+# -- what is said in the end -----------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class GangSeen:
+    """One gang. `bursts`: seconds of each burst that came to the quorum. Times are those of the observer's clock."""
+
+    quorum: int = 0
+    members: int = 0
+    peak: int = 0
+    """The most members that were bound or finished at any moment."""
+    bursts: list[float] = field(default_factory=list)
+    unfinished: float | None = None
+    """A burst that did not come to the quorum until now, or until all of it was gone: for how many seconds."""
+    left_below_quorum: int = 0
+    """How many members left a bound gang for another reason than their own end, so that it was below its quorum."""
+    first_seen: float = 0.0
+    bound_at: float | None = None
+    """When the quorum was bound first."""
+
+
+@dataclass(kw_only=True)
+class Excess:
+    """More was bound to a node than it said it had, from the Binding at `version` on, for `seconds`."""
+
+    node: str
+    resource: str
+    held: str
+    allocatable: str
+    version: int
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Report:
+    gangs: dict[str, GangSeen] = field(default_factory=dict)
+    excesses: list[Excess] = field(default_factory=list)
+    wakes: dict[str, int] = field(default_factory=dict)
+    """How often the service touched each pod to wake it."""
+    created: int = 0
+    bound: int = 0
+    finished: int = 0
+    deleted: int = 0
+    disrupted: list[str] = field(default_factory=list)
+    """Pods that were deleted or are being deleted because of a disruption: a preemption, an eviction."""
+    moments: int = 0
+    gaps: int = 0
+    """How often a watch had to be begun anew with a list: moments between are unknown."""
+
+    def partly_bound(self, *, longer_than: float = 1.0) -> dict[str, GangSeen]:
+        """The gangs that were."""
+        return {
+            name: gang
+            for name, gang in self.gangs.items()
+            if gang.unfinished is not None or any(burst > longer_than for burst in gang.bursts)
+        }
+
+    def over_allocated(self, *, write_back_within: float = 1.0) -> list[Excess]:
+        """Excesses that may not be: any of what a node has itself, and of ephemeral resources those that last.
+
+        With the ledger alone a pod may be bound a moment before its resource has been written to the node.
+        """
+        return [e for e in self.excesses if not e.resource.startswith(OURS) or e.seconds > write_back_within]
+
+    @property
+    def longest_burst(self) -> float:
+        return max((burst for gang in self.gangs.values() for burst in gang.bursts), default=0.0)
+
+
+# -- how it is found out ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """An object as it was from `version` on, seen at `time`; `gone` if it was deleted then."""
+
+    version: int
+    time: float
+    kind: str
+    gone: bool
+    seen: Json
+
+
+def reduced_pod(pod: Json) -> Json:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    conditions = status.get("conditions") or []
+    return {
+        "key": f"{metadata['namespace']}/{metadata['name']}",
+        "uid": metadata["uid"],
+        "node": pod["spec"].get("nodeName"),
+        "finished": status.get("phase") in ("Succeeded", "Failed"),
+        "requests": requests_of(pod),
+        "gang": gang_of(pod),
+        "woken": (metadata.get("annotations") or {}).get(WAKE),
+        "disrupted": any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions),
+    }
+
+
+def reduced_node(node: Json) -> Json:
+    return {"uid": node["metadata"]["name"], "allocatable": amounts(node["status"].get("allocatable"))}
+
+
+class Replay:
+    """Goes through sightings in the order of their versions, and notes what held at each moment."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Json] = {}
+        self.nodes: dict[str, Amounts] = {}
+        self.held: dict[str, Amounts] = defaultdict(lambda: defaultdict(Fraction))
+        self.report = Report()
+        self._members: dict[str, set[str]] = defaultdict(set)
+        self._placed: dict[str, set[str]] = defaultdict(set)
+        self._quorum_was_there: set[str] = set()
+        self._burst_began: dict[str, float] = {}
+        self._excess: dict[tuple[str, str], tuple[float, Excess]] = {}
+
+    def begin(self) -> None:
+        """From now on a new report; what is there stays."""
+        self.report = Report()
+        self._excess.clear()
+
+    def take(self, sightings: Iterable[Sighting]) -> None:
+        for each in sorted(sightings, key=lambda each: each.version):
+            self.report.moments += 1
+            if each.kind == "node":
+                self._take_node(each)
+            else:
+                self._take_pod(each)
+
+    def finish(self, now: float) -> Report:
+        """The report as of now; things that still last are reckoned up to now."""
+        for name, began in self._burst_began.items():
+            self._gang(name).unfinished = now - began
+        for key in list(self._excess):
+            began, excess = self._excess[key]
+            excess.seconds = now - began
+        return self.report
+
+    # -- nodes
+
+    def _take_node(self, sighting: Sighting) -> None:
+        name = sighting.seen["uid"]
+        if sighting.gone:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = sighting.seen["allocatable"]
+        self._look_for_the_end_of_excess(name, sighting.time)
+
+    def _look_for_the_end_of_excess(self, node: str, now: float) -> None:
+        for key in [key for key in self._excess if key[0] == node]:
+            if self.held[node][key[1]] <= self.nodes.get(node, {}).get(key[1], Fraction(0)):
+                began, excess = self._excess.pop(key)
+                excess.seconds = now - began
+
+    # -- pods
+
+    def _take_pod(self, sighting: Sighting) -> None:
+        pod = sighting.seen
+        before = self.pods.get(pod["uid"])
+        if before is None and not sighting.gone:
+            self.report.created += 1
+        if pod["woken"] and (before is None or before["woken"] != pod["woken"]):
+            self.report.wakes[pod["key"]] = self.report.wakes.get(pod["key"], 0) + 1
+        if pod["disrupted"] and pod["key"] not in self.report.disrupted:
+            self.report.disrupted.append(pod["key"])
+        held_before = before is not None and before["node"] is not None and not before["finished"]
+        holds = pod["node"] is not None and not pod["finished"] and not sighting.gone
+        if holds and not held_before:
+            self._hold(pod, sighting)
+        elif held_before and not holds:
+            assert before is not None
+            self._give_back(before, sighting.time)
+        if pod["finished"] and not (before and before["finished"]):
+            self.report.finished += 1
+        if pod["gang"] is not None:
+            self._take_member(pod, sighting)
+        if sighting.gone:
+            self.report.deleted += 1
+            self.pods.pop(pod["uid"], None)
+        else:
+            self.pods[pod["uid"]] = pod
+
+    def _hold(self, pod: Json, sighting: Sighting) -> None:
+        self.report.bound += 1
+        node = pod["node"]
+        held, has = self.held[node], self.nodes.get(node, {})
+        for resource, units in pod["requests"].items():
+            held[resource] += units
+            found = has.get(resource, Fraction(0))
+            if units > 0 and held[resource] > found and (node, resource) not in self._excess:
+                excess = Excess(
+                    node=node,
+                    resource=resource,
+                    held=str(held[resource]),
+                    allocatable=str(found),
+                    version=sighting.version,
+                    seconds=0.0,
+                )
+                self.report.excesses.append(excess)
+                self._excess[node, resource] = (sighting.time, excess)
+
+    def _give_back(self, pod: Json, now: float) -> None:
+        for resource, units in pod["requests"].items():
+            self.held[pod["node"]][resource] -= units
+        self._look_for_the_end_of_excess(pod["node"], now)
+
+    # -- gangs
+
+    def _gang(self, name: str) -> GangSeen:
+        return self.report.gangs.setdefault(name, GangSeen())
+
+    def _take_member(self, pod: Json, sighting: Sighting) -> None:
+        name, quorum = pod["gang"]
+        gang, members, placed = self._gang(name), self._members[name], self._placed[name]
+        gang.quorum = quorum
+        gang.first_seen = gang.first_seen or sighting.time
+        was_placed, has_quorum = len(placed), name in self._quorum_was_there
+        if sighting.gone:
+            members.discard(pod["uid"])
+            # Who ran to the end keeps counting: the gang's work is done so far.
+            if not pod["finished"]:
+                placed.discard(pod["uid"])
+        else:
+            members.add(pod["uid"])
+            if pod["node"] is not None:
+                placed.add(pod["uid"])
+        gang.members, gang.peak = max(gang.members, len(members)), max(gang.peak, len(placed))
+        if len(placed) >= quorum:
+            self._quorum_was_there.add(name)
+            gang.bound_at = gang.bound_at or sighting.time
+            if has_quorum:
+                return
+            gang.bursts.append(sighting.time - self._burst_began.pop(name, sighting.time))
+        elif has_quorum:
+            gang.left_below_quorum += len(placed) < was_placed
+        elif placed:
+            self._burst_began.setdefault(name, sighting.time)
+        elif name in self._burst_began:
+            gang.unfinished = sighting.time - self._burst_began.pop(name)
+        if not members:
+            self._forget(name, sighting.time)
+
+    def _forget(self, name: str, now: float) -> None:
+        """All of the gang is gone. One of that name that comes later is another one."""
+        if (began := self._burst_began.pop(name, None)) is not None:
+            self._gang(name).unfinished = now - began
+        self._members.pop(name, None)
+        self._placed.pop(name, None)
+        self._quorum_was_there.discard(name)
+
+
+# -- the process that watches ----------------------------------------------------------------------------------------
+
+
+class Watching:
+    """One kind, listed once and followed for ever; what is seen is appended to `log`."""
+
+    def __init__(self, kubeconfig: Path, kind: str, log: list[Sighting]) -> None:
+        self.gaps = 0
+        self.versions: dict[str, int] = {}
+        self.last = 0
+        self._api = Api(Access(kubeconfig))
+        self._kind = kind
+        self._log = log
+        self._reduce = reduced_pod if kind == "pod" else reduced_node
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/{self._kind}s"
+
+    def _uid(self, each: Json) -> str:
+        # A node that is made again under its name is the same to pods that were bound to it.
+        return str(each["metadata"]["uid" if self._kind == "pod" else "name"])
+
+    def list(self) -> None:
+        answer = self._api.get(self.path)
+        self.last = int(answer["metadata"]["resourceVersion"])
+        present = set()
+        for each in answer["items"]:
+            present.add(self._uid(each))
+            self._see(each, gone=False)
+        for uid in self.versions.keys() - present:
+            del self.versions[uid]
+
+    def follow(self) -> None:
+        while True:
+            try:
+                for event in self._api.watch(self.path, resourceVersion=self.last, allowWatchBookmarks=True):
+                    if event["type"] == "ERROR":
+                        raise ApiError(int(event["object"].get("code", 0)), "", "")
+                    self.last = int(event["object"]["metadata"]["resourceVersion"])
+                    if event["type"] != "BOOKMARK":
+                        self._see(event["object"], gone=event["type"] == "DELETED")
+            except ApiError as error:
+                if error.status != 410:
+                    raise
+                self.gaps += 1
+                self.list()
+            except httpx.TransportError:
+                # The API server is away, or the cluster is gone and the parent will end us.
+                threading.Event().wait(0.2)
+
+    def _see(self, each: Json, *, gone: bool) -> None:
+        uid, version = self._uid(each), int(each["metadata"]["resourceVersion"])
+        if gone:
+            self.versions.pop(uid, None)
+        else:
+            self.versions[uid] = version
+        self._log.append(Sighting(version, time.monotonic(), self._kind, gone, self._reduce(each)))
+
+    def catch_up(self, *, within: float = 10.0) -> int:
+        """The version up to which all has been seen: at least what the API server knew when this was called.
+
+        Raises TimeoutError.
+        """
+        answer = self._api.get(self.path)
+        known = {self._uid(each): int(each["metadata"]["resourceVersion"]) for each in answer["items"]}
+        version, deadline = int(answer["metadata"]["resourceVersion"]), time.monotonic() + within
+        while self.last < version:
+            seen = dict(self.versions)
+            # The list's own version may be that of a change in another kind, which this watch never tells.
+            if all(seen.get(uid, 0) >= each for uid, each in known.items()) and seen.keys() <= known.keys():
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the watch of {self._kind}s did not catch up with {version} in {within:g} s")
+            threading.Event().wait(0.01)
+        return version
+
+
+def say(answer: Json) -> None:
+    sys.stdout.write(f"{json.dumps(answer)}\n")
+    sys.stdout.flush()
+
+
+def main(kubeconfig: Path) -> None:
+    log: list[Sighting] = []
+    watching = [Watching(kubeconfig, kind, log) for kind in ("node", "pod")]
+    for each in watching:
+        each.list()
+        threading.Thread(target=each.follow, daemon=True).start()
+    replay = Replay()
+    say({"ready": True})
+    for line in sys.stdin:
+        command = line.strip()
+        if command == "end":
+            return
+        try:
+            until = min(each.catch_up() for each in watching)
+        except TimeoutError as error:
+            say({"error": str(error)})
+            continue
+        # What one watch has told beyond that must wait for what the other will tell before it.
+        seen = len(log)
+        fresh, log[:seen] = log[:seen], [each for each in log[:seen] if each.version > until]
+        replay.take(each for each in fresh if each.version <= until)
+        if command == "begin":
+            replay.begin()
+            say({"begun": True})
+        else:
+            report = replay.finish(time.monotonic())
+            report.gaps = sum(each.gaps for each in watching)
+            say(dataclasses.asdict(report))
+
+
+class Observer:
+    """The process, as tests talk to it."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.observer", str(kubeconfig)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).resolve().parents[2],
+        )
+        self._answer()
+
+    def begin(self) -> None:
+        """What was seen so far is forgotten, but for what is there now."""
+        self._ask("begin")
+
+    def report(self) -> Report:
+        """Everything up to now, and at least up to what the API server knew when this was called."""
+        said = self._ask("report")
+        gangs = {name: GangSeen(**gang) for name, gang in said.pop("gangs").items()}
+        excesses = [Excess(**excess) for excess in said.pop("excesses")]
+        return Report(gangs=gangs, excesses=excesses, **said)
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write("end\n")
+            self._process.stdin.close()
+            self._process.wait(10)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def _ask(self, command: str) -> Json:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Json:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the observer has ended with exit code {self._process.wait()}"
+        said: Json = json.loads(line)
+        assert "error" not in said, said["error"]
+        return said
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

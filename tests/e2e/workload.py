@@ -1,0 +1,452 @@
+"""Workload for the end-to-end tests: nodes, pods, gangs and Jobs in a namespace of the test's own, and what becomes of
+them.
+
+`Arena` belongs to one test. Its nodes carry a label that its pods select, so that tests share a cluster without sharing
+room. Time is waited for until something holds (`eventually`), or watched for as long as something must go on to hold
+(`stays`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from extender.controlplane import nodes as node_objects
+from extender.controlplane.api import Api, ApiError
+from extender.controlplane.cluster import RealCluster
+from tests.controlplane.deadline import eventually
+from tests.e2e.observer import Observer, Report, quantity, requests_of
+
+EXTENDER, LEDGER, PURE = "escher", "escher-ledger", "escher-resources"
+GANG_APPROACHES = (EXTENDER, LEDGER)
+"""In the pure approach a gang is an ESL's work and not a pod's annotation: tests/esl and adapters/kube have that."""
+APPROACHES = (EXTENDER, LEDGER, PURE)
+
+DOMAIN = "escher.dev"
+POOL = "e2e.test/pool"
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+def stays(look: Callable[[], T], *, during: float = 1.5, what: str = "it") -> T:
+    """`look` answered the same all the time; that answer."""
+    first, deadline = look(), time.monotonic() + during
+    while time.monotonic() < deadline:
+        threading.Event().wait(0.05)
+        now = look()
+        assert now == first, f"{what} was {first} and became {now}"
+    return first
+
+
+def quiet(look: Callable[[], T], *, during: float = 1.0, within: float = 20.0) -> T:
+    """`look` has answered the same for so long; that answer. Fails the test if it never does."""
+    last, since, deadline = look(), time.monotonic(), time.monotonic() + within
+    while time.monotonic() - since < during:
+        assert time.monotonic() < deadline, f"it still changes after {within} s: {last}"
+        threading.Event().wait(0.05)
+        if (now := look()) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def pod(
+    name: str,
+    scheduler: str = EXTENDER,
+    *,
+    gang: str | None = None,
+    quorum: int | str | None = None,
+    run_seconds: float | None = None,
+    timeout: int | None = None,
+    selector: Mapping[str, str] | None = None,
+    priority_class: str | None = None,
+    **asks: str | int,
+) -> Json:
+    """A pod of one container. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
+    annotations = {
+        "escher.dev/gang-min-member": quorum,
+        "escher.dev/run-seconds": run_seconds,
+        "escher.dev/gang-timeout-seconds": timeout,
+    }
+    resources = {key: str(units) for key, units in {"cpu": "1", **asks}.items()}
+    extended = {key: units for key, units in resources.items() if "/" in key}
+    spec: Json = {
+        "schedulerName": scheduler,
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": dict(selector or {}),
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": resources, "limits": extended}}],
+    }
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {} if gang is None else {"escher.dev/gang": gang},
+            "annotations": {key: str(value) for key, value in annotations.items() if value is not None},
+        },
+        "spec": spec,
+    }
+
+
+class Service:
+    """The service's HTTP side: management API and metrics."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+
+    def call(self, method: str, path: str, body: object = None, *, expect: int = 200, **headers: str) -> Json:
+        """The answer's JSON, empty if there is none. Fails the test if the status is another."""
+        answer = self.raw(method, path, body, **headers)
+        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
+        said: Json = answer.json() if answer.content else {}
+        return said
+
+    def raw(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
+        """The answer, whatever its status. `headers`: `if_match`, `escher_node`."""
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._client.request(method, path, json=body, headers=said)
+
+    def cluster_state(self, **query: str) -> dict[str, Json]:
+        """get_cluster_state, all pages, by node."""
+        found: dict[str, Json] = {}
+        token: str | None = None
+        while True:
+            more = {"continue": token} if token else {}
+            answer = self._client.get("/v1/cluster-state", params={"limit": 5000, **query, **more})
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            found |= {each["node"]: each for each in page["items"]}
+            token = page["continue"]
+            if token is None:
+                return found
+
+    def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        text = self._client.get("/metrics").text
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all samples of that name that have these labels."""
+        return sum(
+            value
+            for (found, with_labels), value in self.metrics().items()
+            if found == name and labels.items() <= dict(with_labels).items()
+        )
+
+    def calls(self, verb: str) -> int:
+        """How often kube-scheduler has called."""
+        return int(self.metric("escher_extender_duration_seconds_count", verb=verb))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Field:
+    """A cluster with its service and its witness, for as long as the tests that share it."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self.cluster = cluster
+        self.api: Api = cluster.admin
+        self.service = Service(cluster.service_url)
+        self.observer = Observer(cluster.kubeconfig)
+        self.measured: list[str] = []
+        """What tests measured here, shown at the end of the run."""
+        self._count = 0
+
+    def arena(self, name: str) -> Arena:
+        self._count += 1
+        return Arena(self, f"{name}-{self._count}")
+
+    def differences(self) -> list[str]:
+        """Where the ledger, as the service tells it, is not what the API server says; empty: they are the same.
+
+        Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available
+        is that without what unfinished pods on the node ask for, and holders are those pods and nobody else.
+        """
+        pods = [each for each in self.api.list_all("/api/v1/pods") if each["spec"].get("nodeName")]
+        pods = [each for each in pods if each["status"].get("phase") not in ("Succeeded", "Failed")]
+        told, wrong = self.service.cluster_state(), []
+        present = {each["metadata"]["name"]: each for each in self.api.list_all("/api/v1/nodes")}
+        if told.keys() != present.keys():
+            wrong.append(f"nodes: {sorted(told.keys() ^ present.keys())[:5]} are known to one side only")
+        holders: dict[str, dict[str, Json]] = {name: {} for name in present}
+        for each in pods:
+            holders.setdefault(each["spec"]["nodeName"], {})[each["metadata"]["uid"]] = each
+        for name in told.keys() & present.keys():
+            wrong += _node_differences(name, present[name], list(holders[name].values()), told[name])
+        return wrong
+
+    def unfinished(self) -> list[str]:
+        """What should come to an end when nothing is asked of the service any more, and has not."""
+        left = []
+        metrics = self.service.metrics()
+        for (name, labels), value in metrics.items():
+            said = dict(labels)
+            pending = name in ("escher_drift_units", "escher_write_back_pending", "escher_bind_barrier_waiting")
+            held = name == "escher_ledger_units" and said.get("state") in ("reserved", "assumed")
+            if (pending or held) and value:
+                left.append(f"{name}{said} = {value:g}")
+        return left
+
+    def assert_sound(self) -> None:
+        """The ledger equals the cluster, nothing is left half done, and no invariant was ever violated."""
+        seen: list[str] = []
+
+        def sound() -> bool:
+            seen[:] = [*self.differences(), *self.unfinished()]
+            return not seen
+
+        try:
+            eventually(sound, within=15, what="the ledger being the cluster's")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {'; '.join(seen[:8])}") from None
+        assert self.service.metric("escher_invariant_violations_total") == 0
+
+    def close(self) -> None:
+        self.observer.end()
+        self.service.close()
+
+
+def _node_differences(name: str, node: Json, pods: list[Json], told: Json) -> list[str]:
+    wrong = []
+    allocatable = {key: quantity(text) for key, text in node["status"]["allocatable"].items()}
+    capacity = {key: quantity(str(Decimal(str(units)))) for key, units in told["capacity"].items()}
+    if {k: v for k, v in capacity.items() if v} != {k: v for k, v in allocatable.items() if v}:
+        wrong.append(f"{name}: capacity {told['capacity']}, the node says {node['status']['allocatable']}")
+    available = {key: Decimal(str(units)) for key, units in told["available"].items()}
+    held: Counter[str] = Counter()
+    for each in pods:
+        for key, units in requests_of(each).items():
+            held[key] += units  # type: ignore[assignment]
+    for key in allocatable.keys() | held.keys():
+        free = allocatable.get(key, 0) - held[key]
+        if quantity(str(available.get(key, Decimal(0)))) != free:
+            wrong.append(f"{name}: {available.get(key)} {key} available, by its pods it is {free}")
+    if {each["holder"] for each in told["holders"]} != {each["metadata"]["uid"] for each in pods}:
+        named = [each["pod"] or each["holder"] for each in told["holders"]]
+        wrong.append(f"{name}: held by {named}, bound are {[each['metadata']['name'] for each in pods]}")
+    wrong += [f"{name}: {each['holder']} is {each['kind']}" for each in told["holders"] if each["kind"] != "bound"]
+    return wrong
+
+
+class Arena:
+    """One test's namespace, nodes and pods."""
+
+    def __init__(self, field: Field, namespace: str) -> None:
+        self.field = field
+        self.api, self.service, self.observer = field.api, field.service, field.observer
+        self.namespace = namespace
+        self.pool = {POOL: namespace}
+        self._nodes: list[str] = []
+        self._cluster_wide: list[str] = []
+        self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self.observer.begin()
+
+    # -- nodes
+
+    def nodes(self, count: int, *, cpu: str | int = 8, pods: int = 110, **extra: str | int) -> list[str]:
+        """So many more nodes of this test's own."""
+        offered = {"cpu": str(cpu), "memory": "32Gi", "pods": str(pods)} | {k: str(v) for k, v in extra.items()}
+        names = [f"{self.namespace}-n{len(self._nodes) + index}" for index in range(count)]
+        self._nodes += names
+        self.field.cluster.create_nodes([node_objects.node(name, offered, labels=self.pool) for name in names])
+        self.known(names)
+        return names
+
+    def known(self, nodes: Iterable[str]) -> None:
+        """The service has seen the nodes."""
+        wanted = set(nodes)
+        eventually(lambda: wanted <= self.service.cluster_state().keys(), what="the service seeing the nodes")
+
+    def status(self, node: str) -> Json:
+        found: Json = self.api.get(f"/api/v1/nodes/{node}")["status"]
+        return found
+
+    def says(self, node: str, key: str) -> tuple[str | None, str | None]:
+        """The node's capacity and allocatable of a resource."""
+        status = self.status(node)
+        return status["capacity"].get(key), status["allocatable"].get(key)
+
+    def patch_status(
+        self, node: str, capacity: Mapping[str, str | None], allocatable: Mapping[str, str | None]
+    ) -> None:
+        """Somebody edits the node's status by hand."""
+        body = {"status": {"capacity": dict(capacity), "allocatable": dict(allocatable)}}
+        self.api.patch(f"/api/v1/nodes/{node}/status", body)
+
+    # -- pods
+
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def pod(self, name: str, scheduler: str = EXTENDER, **more: Any) -> Json:
+        """A pod that goes to this test's nodes, if it has made any."""
+        more.setdefault("selector", self.pool if self._nodes else {})
+        return pod(name, scheduler, **more)
+
+    def gang(
+        self, name: str, size: int, scheduler: str = EXTENDER, *, quorum: int | None = None, **more: Any
+    ) -> list[Json]:
+        """The members `<name>-0` ... of a gang; its quorum is its size unless told otherwise."""
+        wanted = size if quorum is None else quorum
+        return [self.pod(f"{name}-{index}", scheduler, gang=name, quorum=wanted, **more) for index in range(size)]
+
+    def create(self, *pods: Json) -> list[str]:
+        """The pods exist, created eight at a time in this order. Their names."""
+        with ThreadPoolExecutor(8) as workers:
+            list(workers.map(lambda each: self.api.post(self.pods_path, each), pods))
+        return [each["metadata"]["name"] for each in pods]
+
+    def pods(self) -> dict[str, Json]:
+        return {each["metadata"]["name"]: each for each in self.api.list_all(self.pods_path)}
+
+    def bound(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """Node by name of the pods that are bound, of these or of all."""
+        wanted = None if names is None else set(names)
+        return {
+            name: each["spec"]["nodeName"]
+            for name, each in self.pods().items()
+            if each["spec"].get("nodeName") and (wanted is None or name in wanted)
+        }
+
+    def until_bound(self, names: Iterable[str], *, within: float = 20) -> dict[str, str]:
+        """Node by name, once all are bound."""
+        wanted, found = set(names), dict[str, str]()
+
+        def all_bound() -> bool:
+            found.update(self.bound(wanted))
+            return found.keys() == wanted
+
+        try:
+            eventually(all_bound, within=within)
+        except AssertionError:
+            raise AssertionError(f"not bound within {within} s: {sorted(wanted - found.keys())}") from None
+        return found
+
+    def until_rejected(self, names: Iterable[str], *, within: float = 20) -> dict[str, str]:
+        """kube-scheduler says of each pod that it cannot be placed now. Its words, by name."""
+        wanted = set(names)
+
+        def said() -> dict[str, str] | None:
+            found = {}
+            for name, each in self.pods().items():
+                for condition in each["status"].get("conditions") or []:
+                    if name in wanted and condition["type"] == "PodScheduled" and condition["status"] == "False":
+                        found[name] = condition["message"]
+            return found if found.keys() == wanted else None
+
+        return eventually(said, within=within, what=f"the rejection of {sorted(wanted)}") or {}
+
+    def phases(self, names: Iterable[str]) -> dict[str, str]:
+        found = self.pods()
+        return {name: found[name]["status"].get("phase", "") for name in names if name in found}
+
+    def delete(self, *names: str) -> None:
+        """The pods are gone."""
+        for name in names:
+            self.api.delete(f"{self.pods_path}/{name}", gracePeriodSeconds=0)
+        eventually(lambda: not set(names) & self.pods().keys(), what=f"the end of {names}")
+
+    def annotate(self, name: str, **annotations: str | None) -> None:
+        said = {f"escher.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        self.api.patch(f"{self.pods_path}/{name}", {"metadata": {"annotations": said}})
+
+    def events(self, reason: str) -> list[Json]:
+        """What the service told about this namespace's pods for that reason."""
+        found = self.api.list_all(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        return [each for each in found if each.get("reason") == reason]
+
+    def gang_state(self, name: str) -> Json:
+        return self.service.call("GET", f"/v1/namespaces/{self.namespace}/gangs/{name}")
+
+    # -- ephemeral resources
+
+    def key(self, resource: str) -> str:
+        return f"{DOMAIN}/{self.namespace}.{resource}"
+
+    def resource_path(self, resource: str) -> str:
+        return f"/v1/namespaces/{self.namespace}/resources/{resource}"
+
+    def set_resource(self, resource: str, capacity: object, node_spec: object = None, **more: object) -> Json:
+        body = {"capacity": capacity, "node_spec": node_spec, **more}
+        return self.service.call("PUT", self.resource_path(resource), body)
+
+    # -- the whole cluster
+
+    def cluster_wide(self, collection: str, body: Json) -> None:
+        """An object without a namespace, removed at the end of the test."""
+        self.api.post(collection, body)
+        self._cluster_wide.append(f"{collection}/{body['metadata']['name']}")
+
+    # -- the end
+
+    def report(self) -> Report:
+        return self.observer.report()
+
+    def assert_witnessed(self) -> Report:
+        """No gang was partly bound, no node over-allocated, and the witness saw everything."""
+        report = self.report()
+        assert report.gaps == 0
+        assert not report.partly_bound(), report.partly_bound()
+        assert not report.over_allocated(), report.over_allocated()
+        return report
+
+    def clear(self) -> None:
+        """Nothing of this test is left, in the cluster or in the ledger."""
+        jobs = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
+        resources = f"/apis/escher.dev/v1alpha1/namespaces/{self.namespace}/ephemeralresources"
+        self.api.delete(jobs, propagationPolicy="Background")
+        self._delete_all(resources)
+        eventually(self._no_pods, what="the end of the test's pods")
+        keys = f"{DOMAIN}/{self.namespace}."
+        for name in self._nodes:
+            self._delete_if_there(f"/api/v1/nodes/{name}")
+        for path in self._cluster_wide:
+            self._delete_if_there(path)
+
+        def forgotten() -> bool:
+            told = self.service.cluster_state()
+            return not set(self._nodes) & told.keys() and not any(
+                key.startswith(keys) for each in told.values() for key in each["capacity"]
+            )
+
+        eventually(forgotten, what="the service forgetting the test's nodes and resources")
+        self._delete_if_there(f"/api/v1/namespaces/{self.namespace}")
+
+    def _no_pods(self) -> bool:
+        self.api.delete(self.pods_path, gracePeriodSeconds=0)
+        return not self.pods()
+
+    def _delete_all(self, collection: str) -> None:
+        try:
+            self.api.delete(collection)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def _delete_if_there(self, path: str) -> None:
+        try:
+            self.api.delete(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def together(calls: Sequence[Callable[[], T]], *, threads: int = 16) -> list[T]:
+    """All calls are done, many at the same time; their answers in order."""
+    with ThreadPoolExecutor(threads) as workers:
+        return list(workers.map(lambda call: call(), calls))
