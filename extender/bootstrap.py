@@ -26,8 +26,10 @@ from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.metrics import Metrics
+from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.keeper import Effect, Keeper, Nodes, Pods, Rules
+from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
 from extender.app.write_back import WriteBack
@@ -67,10 +69,16 @@ class Application:
             ApiRecorder(connection),
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             advertise=self.write_back.advertise,
+            ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
         )
-        self.resources = Resources(self.keeper, ApiResourceStore(connection), self.write_back)
-        self.management = Desk(self.keeper, self.resources, self.scheduling.set_alarm)
+        store = ApiResourceStore(connection)
+        self.resources = Resources(self.keeper, store, self.write_back)
+        self.conditions = Conditions(self.keeper, self.resources.catalog, store)
+        self.reconcile = Reconcile(
+            self.keeper, self.resources, self.write_back, each_round=[self.conditions.look_again]
+        )
+        self.management = Desk(self.keeper, self.resources, self.reconcile.nudge)
         self._connection = connection
         relisted = self.metrics.relisted
         self._nodes = Reflector(connection, kinds.nodes(), Nodes(self.keeper), on_relist=relisted)
@@ -97,9 +105,12 @@ class Application:
                 group.create_task(work)
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
+        synced = [reflector.synced for reflector in self._reflectors]
         return [
             *(reflector.run() for reflector in self._reflectors),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
+            self.conditions.run(after=synced),
+            self.reconcile.run(after=synced),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._settle_memory(),
             self._audit(),
