@@ -1,0 +1,288 @@
+"""An API server in memory that implements the ports: objects and nodes with one counter of versions, and watches whose
+events a test may hold back, repeat or lose.
+
+Each call takes `latency` seconds on its way there and as long back; `faults` are met by the next calls, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from extender.app.ports import (
+    EphemeralResource,
+    Gone,
+    NodeChoice,
+    Occupied,
+    PodOwner,
+    Refused,
+    Sink,
+    Unavailable,
+)
+from extender.core.cluster import Node
+from extender.core.names import EphemeralName, NodeName, ResourceKey
+from tests.builders import NOW
+
+
+class LoopClock:
+    """`ports.Clock`: the event loop's time, which is virtual; `ahead` moves it by hand outside of a loop."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> float:
+        try:
+            passed = asyncio.get_running_loop().time()
+        except RuntimeError:
+            passed = 0.0
+        return NOW + self.ahead + passed
+
+
+@dataclass
+class Fault:
+    """What happens to one call: `error` is raised, before the server hears of it or (`after`) once it is done."""
+
+    error: Exception
+    after: bool = False
+
+
+@dataclass
+class Watch:
+    """One kind's events on their way to its sink, in order. `held`: they wait for `deliver`."""
+
+    sink: Sink[Any] | None = None
+    held: bool = False
+    delay: float = 0.0
+    events: deque[tuple[str, Any]] = field(default_factory=deque)
+
+    def add(self, what: str, item: Any) -> None:
+        self.events.append((what, item))
+        if not self.held:
+            try:
+                asyncio.get_running_loop().call_later(self.delay, self.deliver, 1)
+            except RuntimeError:
+                self.deliver()
+
+    def deliver(self, count: int | None = None) -> int:
+        """The sink has so many more of the events, or all. Answers how many there were."""
+        done = 0
+        while self.events and (count is None or done < count):
+            what, item = self.events.popleft()
+            if self.sink is not None:
+                (self.sink.remove if what == "DELETED" else self.sink.upsert)(item)
+            done += 1
+        return done
+
+
+class ApiServer:
+    """The cluster's state. `store` and `writer` are its ports."""
+
+    def __init__(self, clock: LoopClock, latency: float = 0.0) -> None:
+        self.clock = clock
+        self.latency = latency
+        self.faults: deque[Fault | None] = deque()
+        self.calls: list[str] = []
+        self.revision = 100
+        self.namespaces: set[str] | None = None
+        """Those that exist; None: all do."""
+        self.objects: dict[tuple[str, str], EphemeralResource] = {}
+        self.nodes: dict[NodeName, Node] = {}
+        self.resources_watch = Watch()
+        self.nodes_watch = Watch()
+        self.store = Store(self)
+        self.writer = Writer(self)
+
+    async def call(self, what: str) -> Fault | None:
+        """The call has arrived; what will happen to its answer. Raises what happens to it on the way."""
+        self.calls.append(what)
+        fault = self.faults.popleft() if self.faults else None
+        await asyncio.sleep(self.latency)
+        if fault is not None and not fault.after:
+            raise fault.error
+        return fault
+
+    async def answer(self, fault: Fault | None) -> None:
+        await asyncio.sleep(self.latency)
+        if fault is not None:
+            raise fault.error
+
+    def next_version(self) -> str:
+        self.revision += 1
+        return str(self.revision)
+
+    # -- what others do: kubectl, kubelets, administrators -------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        node = replace(node, version=self.next_version())
+        self.nodes[node.name] = node
+        self.nodes_watch.add("MODIFIED", node)
+
+    def drop_node(self, name: NodeName) -> None:
+        self.nodes_watch.add("DELETED", self.nodes.pop(name))
+
+    def edit_node(self, name: str, both: Mapping[ResourceKey, int | None], *, allocatable_only: bool = False) -> None:
+        """Somebody patches the node's status."""
+        node = self.nodes[NodeName(name)]
+        capacity, allocatable = dict(node.capacity), dict(node.allocatable)
+        for told in (allocatable,) if allocatable_only else (capacity, allocatable):
+            for key, units in both.items():
+                if units is None:
+                    told.pop(key, None)
+                else:
+                    told[key] = units
+        if (capacity, allocatable) != (node.capacity, node.allocatable):
+            self.put_node(replace(node, capacity=capacity, allocatable=allocatable))
+
+    def put(self, resource: EphemeralResource) -> EphemeralResource:
+        """Somebody creates the object, or changes its spec."""
+        where = (resource.name.namespace, resource.name.name)
+        known = self.objects.get(where)
+        resource = replace(
+            resource,
+            uid=known.uid if known else f"uid-{self.revision + 1}",
+            created=known.created if known else float(int(self.clock.now())),
+            generation=known.generation + 1 if known else 1,
+            observed_generation=known.observed_generation if known else 0,
+            chosen=known.chosen if known else None,
+            resource_version=self.next_version(),
+        )
+        self.objects[where] = resource
+        self.resources_watch.add("MODIFIED", resource)
+        return resource
+
+    def keep(self, resource: EphemeralResource, *, spec: bool) -> EphemeralResource:
+        where = (resource.name.namespace, resource.name.name)
+        known = self.objects[where]
+        if resource == known:
+            return known
+        resource = replace(resource, generation=known.generation + spec, resource_version=self.next_version())
+        self.objects[where] = resource
+        self.resources_watch.add("MODIFIED", resource)
+        return resource
+
+    def drop(self, namespace: str, name: str) -> None:
+        known = self.objects.pop((namespace, name))
+        self.resources_watch.add("DELETED", replace(known, resource_version=self.next_version()))
+
+
+class Store:
+    """`ports.ResourceStore`."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self.statuses: list[tuple[str, bool, str, str]] = []
+        """(object, ready, reason, message) of every set_status."""
+
+    def _known(self, name: EphemeralName, version: str | None = None) -> EphemeralResource:
+        known = self._server.objects.get((name.namespace, name.name))
+        if known is None:
+            raise Gone(404, f"{name} not found")
+        if version is not None and known.resource_version != version:
+            raise Occupied(409, f"{name} is at {known.resource_version}, not {version}")
+        return known
+
+    async def get(self, name: EphemeralName) -> EphemeralResource:
+        fault = await self._server.call(f"get {name}")
+        known = self._known(name)
+        await self._server.answer(fault)
+        return known
+
+    async def create(self, resource: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource:
+        name = resource.name
+        fault = await self._server.call(f"create {name}")
+        if self._server.namespaces is not None and name.namespace not in self._server.namespaces:
+            raise Gone(404, f"namespaces {name.namespace!r} not found")
+        if (name.namespace, name.name) in self._server.objects:
+            raise Occupied(409, f"{name} exists already")
+        stored = resource if dry_run else self._server.put(replace(resource, chosen=None))
+        await self._server.answer(fault)
+        return stored
+
+    async def merge(
+        self,
+        name: EphemeralName,
+        nodes: Mapping[NodeName, int | None],
+        *,
+        owner: PodOwner | None = None,
+        expires_at: float | None = None,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> EphemeralResource:
+        fault = await self._server.call(f"merge {name}")
+        known = self._known(name, if_version)
+        merged = {node: units for node, units in {**known.nodes, **nodes}.items() if units is not None}
+        stored = replace(known, nodes=merged, owner=owner, expires_at=expires_at)
+        if not dry_run:
+            stored = self._server.keep(stored, spec=True)
+        await self._server.answer(fault)
+        return stored
+
+    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
+        fault = await self._server.call(f"delete {name}")
+        if (name.namespace, name.name) in self._server.objects:
+            self._known(name, if_version)
+            if not dry_run:
+                self._server.drop(name.namespace, name.name)
+        await self._server.answer(fault)
+
+    async def set_status(
+        self,
+        resource: EphemeralResource,
+        *,
+        chosen: Mapping[NodeName, int] | None,
+        ready: bool,
+        reason: str,
+        message: str,
+    ) -> EphemeralResource:
+        fault = await self._server.call(f"status {resource.name}")
+        known = self._known(resource.name)
+        if known.uid != resource.uid:
+            raise Gone(409, f"{resource.name} has another UID")
+        self.statuses.append((str(resource.name), ready, reason, message))
+        stored = self._server.keep(replace(known, chosen=chosen, observed_generation=resource.generation), spec=False)
+        await self._server.answer(fault)
+        return stored
+
+
+class Writer:
+    """`ports.NodeStatusWriter`. `under_way` and `most` count the calls that overlap."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self.written: list[tuple[str, dict[ResourceKey, int | None]]] = []
+        self.under_way = 0
+        self.most = 0
+        self.refuse: Refused | None = None
+
+    async def advertise(self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> str:
+        patch: dict[ResourceKey, int | None] = {**dict.fromkeys(absent), **desired}
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            fault = await self._server.call(f"advertise {node}")
+            if self.refuse is not None:
+                raise self.refuse
+            if node not in self._server.nodes:
+                raise Gone(404, f"nodes {node!r} not found")
+            self.written.append((node, patch))
+            self._server.edit_node(node, patch)
+            version = self._server.nodes[node].version
+            await self._server.answer(fault)
+            return version
+        finally:
+            self.under_way -= 1
+
+
+def unavailable(retry_after: float | None = None, *, after: bool = False) -> Fault:
+    return Fault(Unavailable("connection refused", retry_after), after)
+
+
+def every_node(limit: int | None = None) -> NodeChoice:
+    return NodeChoice(available={}, limit=limit)
+
+
+def on_node(name: str) -> NodeChoice:
+    return NodeChoice(node=NodeName(name))

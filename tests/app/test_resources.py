@@ -1,0 +1,403 @@
+"""set_resource: scenarios 1 to 6 and 17 of mission.md at the application's level, and what else is promised."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from extender.app.management import Invalid, NotFound, SetResource, VersionConflict
+from extender.app.ports import NodeChoice, Occupied, PodOwner, Refused, Unavailable
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from tests.app.fakes import Fault, every_node, on_node, unavailable
+from tests.app.world import World
+from tests.builders import units
+
+pytestmark = pytest.mark.anyio
+R = "escher.dev/team.r"
+NODES = [NodeName(name) for name in ("n1", "n2", "n3")]
+
+
+# -- the acceptance scenarios
+
+
+async def test_a_pod_waits_for_a_resource_that_nobody_has_created_yet(world: World) -> None:
+    waiting = world.start_pod("p", {R: 1})
+    assert world.keeper.filter(waiting, NODES).passed == []
+    await world.set("r", 1, "n2")
+    assert world.woken == ["p"]
+    assert world.keeper.filter(waiting, NODES).passed == ["n2"]
+    world.keeper.lose_pod(waiting.uid)
+
+
+async def test_raising_the_capacity_in_use_adds_what_is_new(world: World) -> None:
+    await world.set("r", 5, "n1")
+    holder = world.start_pod("p", {R: 4}, on="n1")
+    await world.set("r", 10, "n1")
+    assert world.free("r", "n1") == 6
+    world.keeper.lose_pod(holder.uid)
+    assert world.free("r", "n1") == 10
+    assert world.keeper.filter(world.start_pod("large", {R: 11}), NODES).passed == []
+
+
+async def test_lowering_the_capacity_in_use_leaves_the_holder_and_admits_nobody(world: World) -> None:
+    await world.set("r", 5, "n1")
+    holder = world.start_pod("p", {R: 4}, on="n1")
+    await world.set("r", 2, "n1")
+    assert world.stated("n1") == {"r": 2}
+    assert world.free("r", "n1") == -2
+    assert world.keeper.filter(world.start_pod("q", {R: 1}), NODES).passed == []
+    world.keeper.lose_pod(holder.uid)
+    assert world.free("r", "n1") == 2
+    assert world.woken == ["q"]
+
+
+async def test_deleting_in_use_leaves_the_holder_and_what_it_frees_is_gone(world: World) -> None:
+    await world.set("r", 5, "n1")
+    holder = world.start_pod("p", {R: 4}, on="n1")
+    state = await world.set("r", 0, "n1")
+    assert (state.nodes, state.version) == ({}, "")
+    assert world.api.objects == {}
+    assert world.stated("n1") == {}
+    assert world.keeper.ledger.holding(holder.uid) is not None
+    again = await world.set("r", 0, "n1")
+    assert again.nodes == {}
+    world.keeper.lose_pod(holder.uid)
+    assert world.free("r", "n1") == 0
+    assert world.capacity("r") == {}
+
+
+async def test_a_node_spec_chooses_by_what_is_available_by_name_and_everywhere(world: World) -> None:
+    world.add_nodes("g1", "g2", "g3", has={"cpu": 8000, "nvidia.com/gpu": 4})
+    world.start_pod("busy", {"nvidia.com/gpu": 4}, on="g3")
+    gpus = NodeChoice(available=units({"nvidia.com/gpu": 2}))
+    assert (await world.set("two", 1, gpus)).nodes == {"g1": 1, "g2": 1}
+    one = await world.set("one", 1, NodeChoice(available=units({"nvidia.com/gpu": 2}), limit=1))
+    assert len(one.nodes) == 1
+    assert (await world.set("all", 1, every_node())).nodes.keys() == {"n1", "n2", "n3", "g1", "g2", "g3"}
+    assert (await world.set("mine", 1, None, caller_node=NodeName("n2"))).nodes == {"n2": 1}
+
+
+async def test_the_callers_own_node_is_that_of_the_pod_that_owns_the_resource(world: World) -> None:
+    owner = world.start_pod("worker", {}, on="n3")
+    state = await world.set("mine", 1, None, owner=PodOwner("worker", owner.uid))
+    assert state.nodes == {"n3": 1}
+    assert state.owner == PodOwner("worker", owner.uid)
+
+
+async def test_500_resources_created_at_once_on_one_node_are_all_there_after_a_few_writes_of_it() -> None:
+    world = World(latency=0.01)
+    world.add_nodes("n1")
+    async with world.running():
+        await asyncio.gather(*(world.set(f"r{number}", number + 1, "n1") for number in range(500)))
+        assert len(world.stated("n1")) == 500
+        assert len(world.api.objects) == 500
+        # The first, and one for all that came while it was under way.
+        assert len(world.api.writer.written) <= 3
+        world.agree()
+
+
+async def test_50_changes_of_one_name_come_one_after_another_while_other_names_go_on(world: World) -> None:
+    world.api.latency = 0.01
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    states = await asyncio.gather(
+        *(world.set("r", number, "n1") for number in range(1, 51)), world.set("other", 1, "n2")
+    )
+    # Each waited for the one before it: their own order is the order of the versions.
+    versions = [int(state.version) for state in states[:50]]
+    assert versions == sorted(versions)
+    assert world.capacity("r") == {"n1": 50}
+    creating = [call for call in world.api.calls if call.startswith("create")]
+    assert creating == ["create team/r", "create team/other"]
+    assert loop.time() - began >= 50 * 0.02
+    world.agree()
+
+
+async def test_two_namespaces_use_one_name_without_meeting(world: World) -> None:
+    await world.set("r", 1, "n1", namespace="team-x")
+    await world.set("r", 2, "n1", namespace="team-y")
+    assert world.capacity("r", "team-x") == {"n1": 1}
+    assert world.capacity("r", "team-y") == {"n1": 2}
+
+
+async def test_a_crashed_tenants_resources_are_collected_within_their_time_to_live(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=30)
+    await world.quiet(29)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(2)
+    assert world.capacity("r") == {}
+    assert world.api.objects == {}
+    assert world.stated("n1") == {}
+
+
+# -- absolute, node by node
+
+
+async def test_what_is_set_on_one_node_leaves_the_others_as_they_are(world: World) -> None:
+    await world.set("r", 4, "n1")
+    state = await world.set("r", 2, "n2")
+    assert state.nodes == {"n1": 4, "n2": 2}
+    assert (await world.set("r", 0, "n1")).nodes == {"n2": 2}
+    assert world.stated("n1") == {}
+    world.agree()
+
+
+async def test_removing_it_from_one_node_keeps_owner_and_expiry_for_the_others(world: World) -> None:
+    owner = world.start_pod("worker", {}, on="n3")
+    await world.set("r", 4, every_node(), ttl_seconds=60, owner=PodOwner("worker", owner.uid))
+    state = await world.set("r", 0, "n1")
+    assert state.owner == PodOwner("worker", owner.uid)
+    assert state.expires_at == pytest.approx(world.clock.now() + 60, abs=1)
+
+
+async def test_removing_it_everywhere_reaches_a_node_that_is_away(world: World) -> None:
+    await world.set("r", 4, every_node())
+    world.api.drop_node(NodeName("n2"))
+    await world.quiet(1)
+    assert (await world.set("r", 5, "n2")).nodes == {"n1": 4, "n2": 5, "n3": 4}
+    assert (await world.set("r", 0, every_node())).nodes == {}
+    assert world.api.objects == {}
+
+
+async def test_a_repeated_call_with_num_nodes_chooses_the_same_node_again(world: World) -> None:
+    first = await world.set("r", 1, every_node(limit=1))
+    world.start_pod("busy", {"cpu": 7000}, on=next(iter(first.nodes)))
+    assert (await world.set("r", 2, every_node(limit=1))).nodes == dict.fromkeys(first.nodes, 2)
+
+
+@pytest.mark.parametrize(
+    ("choice", "detail"),
+    [
+        (on_node("n9"), "there is no node n9"),
+        (NodeChoice(labels={"zone": "x"}), "none of the 3 nodes has the labels zone=x"),
+        (NodeChoice(available=units(cpu=9000)), "no node has 9000 of cpu available; the most is 8000, on n3"),
+        (NodeChoice(available=units({"a/b": 1})), "no node has 1 of a/b available; the most is 0, on n3"),
+    ],
+)
+async def test_a_node_spec_that_matches_nothing_is_refused_with_numbers(
+    world: World, choice: NodeChoice, detail: str
+) -> None:
+    with pytest.raises(Invalid) as told:
+        await world.set("r", 1, choice)
+    assert (told.value.field, told.value.detail) == ("node_spec", detail)
+    assert world.api.calls == []
+
+
+async def test_where_nothing_tells_the_callers_node_the_call_is_refused(world: World) -> None:
+    unbound = world.start_pod("early", {})
+    for owner, detail in [
+        (None, "names no node"),
+        (PodOwner("ghost", PodUid("u")), "there is no running pod ghost"),
+        (PodOwner("early", unbound.uid), "not bound to a node yet"),
+    ]:
+        with pytest.raises(Invalid, match=detail):
+            await world.set("r", 1, None, owner=owner)
+
+
+# -- reading
+
+
+async def test_what_was_set_can_be_read_listed_and_deleted(world: World) -> None:
+    state = await world.set("r", 4, "n1", ttl_seconds=60)
+    name = EphemeralName("team", "r")
+    assert await world.desk.get_resource(name) == state
+    assert await world.desk.list_resources("team") == [state]
+    assert await world.desk.list_resources("other") == []
+    await world.desk.delete_resource(name)
+    await world.desk.delete_resource(name)
+    with pytest.raises(NotFound, match="there is no resource team/r"):
+        await world.desk.get_resource(name)
+    assert world.stated("n1") == {}
+
+
+async def test_a_shared_resource_and_one_that_is_not_are_not_mistaken_for_each_other(world: World) -> None:
+    await world.set("r", 4, "n1", shared=True)
+    assert world.keeper.ledger.free(NodeName("n1"), ResourceKey("escher.dev/r")) == 4
+    with pytest.raises(Invalid, match="exists and is shared"):
+        await world.set("r", 4, "n1")
+    with pytest.raises(NotFound):
+        await world.desk.get_resource(EphemeralName("team", "r"))
+    await world.desk.delete_resource(EphemeralName("team", "r"))
+    assert world.api.objects
+    with pytest.raises(Invalid, match="belongs to namespace team"):
+        await world.set("r", 4, "n1", shared=True, namespace="other")
+
+
+# -- versions and dry runs
+
+
+async def test_a_call_that_expects_another_version_changes_nothing(world: World) -> None:
+    state = await world.set("r", 4, "n1")
+    with pytest.raises(VersionConflict, match=f"at version {state.version} now, not at 7"):
+        await world.set("r", 5, "n1", if_version="7")
+    with pytest.raises(VersionConflict):
+        await world.desk.delete_resource(EphemeralName("team", "r"), if_version="7")
+    with pytest.raises(VersionConflict):
+        await world.set("r", 0, "n1", if_version="7")
+    for absent in (0, 5):
+        with pytest.raises(VersionConflict, match="is not there, not at 7"):
+            await world.set("absent", absent, "n1", if_version="7")
+    assert world.capacity("r") == {"n1": 4}
+    assert (await world.set("r", 6, "n1", if_version=state.version)).nodes == {"n1": 6}
+
+
+async def test_the_version_that_a_caller_was_told_holds_until_the_spec_changes(world: World) -> None:
+    state = await world.set("r", 4, "n1")
+    await world.quiet()
+    assert world.api.objects["team", "r"].resource_version != state.version, "its status was written"
+    assert (await world.desk.get_resource(state.name)).version == state.version
+    state = await world.set("r", 5, "n1", if_version=state.version)
+    # One that was read elsewhere holds too.
+    await world.quiet()
+    await world.set("r", 6, "n1", if_version=world.api.objects["team", "r"].resource_version)
+    world.api.resources_watch.held = True
+    state = await world.set("r", 7, "n1")
+    world.api.keep(world.api.objects["team", "r"], spec=False)
+    await world.desk.delete_resource(state.name, if_version=state.version)
+    assert world.api.objects == {}
+
+
+async def test_an_update_behind_our_back_is_noticed_by_the_version(world: World) -> None:
+    state = await world.set("r", 4, "n1")
+    world.api.resources_watch.held = True
+    world.api.put(world.api.objects["team", "r"])
+    with pytest.raises(VersionConflict):
+        await world.set("r", 5, "n1", if_version=state.version)
+    with pytest.raises(VersionConflict):
+        await world.desk.delete_resource(state.name, if_version=state.version)
+
+
+async def test_a_dry_run_is_checked_by_the_api_server_and_changes_nothing(world: World) -> None:
+    assert (await world.set("r", 4, "n1", dry_run=True)).nodes == {"n1": 4}
+    assert world.api.objects == {}
+    await world.set("r", 4, "n1")
+    assert (await world.set("r", 9, "n2", dry_run=True)).nodes == {"n1": 4, "n2": 9}
+    assert (await world.set("r", 0, "n1", dry_run=True)).nodes == {}
+    await world.desk.delete_resource(EphemeralName("team", "r"), dry_run=True)
+    assert world.capacity("r") == {"n1": 4}
+    world.agree()
+
+
+# -- others write too, and the API server fails
+
+
+async def test_an_object_that_was_created_behind_our_back_is_updated(world: World) -> None:
+    world.api.resources_watch.held = True
+    await world.api.store.create(_object(n1=3))
+    assert (await world.set("r", 4, "n2")).nodes == {"n1": 3, "n2": 4}
+    world.api.resources_watch.deliver()
+    world.agree()
+
+
+async def test_an_object_that_was_created_behind_our_back_is_removed(world: World) -> None:
+    world.api.resources_watch.held = True
+    await world.api.store.create(_object(n1=3))
+    await world.set("r", 0, "n1")
+    assert world.api.objects == {}
+    await world.api.store.create(_object(n1=3))
+    await world.desk.delete_resource(EphemeralName("team", "r"))
+    assert world.api.objects == {}
+    world.api.resources_watch.deliver()
+    world.agree()
+
+
+async def test_an_object_that_was_deleted_behind_our_back_is_created_anew(world: World) -> None:
+    await world.set("r", 4, "n1")
+    world.api.resources_watch.held = True
+    world.api.drop("team", "r")
+    assert (await world.set("r", 5, "n2")).nodes == {"n2": 5}
+    world.api.resources_watch.deliver()
+    world.agree()
+
+
+async def test_removing_the_last_node_spares_one_that_somebody_adds_meanwhile(world: World) -> None:
+    await world.set("r", 4, "n1")
+    world.api.resources_watch.held = True
+    await world.api.store.merge(EphemeralName("team", "r"), {NodeName("n2"): 1})
+    assert (await world.set("r", 0, "n1")).nodes == {"n2": 1}
+    world.api.resources_watch.deliver()
+    world.agree()
+
+
+async def test_an_api_server_that_cannot_be_reached_leaves_everything_as_it_was(world: World) -> None:
+    world.api.faults.append(unavailable())
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    assert world.capacity("r") == {}
+    await world.set("r", 4, "n1")
+    world.agree()
+
+
+async def test_an_answer_that_is_lost_is_made_up_for_by_the_watch(world: World) -> None:
+    world.api.faults.append(unavailable(after=True))
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    await world.quiet(1)
+    assert world.capacity("r") == {"n1": 4}
+    world.agree()
+
+
+async def test_a_refusal_of_the_api_server_is_passed_on_in_its_words(world: World) -> None:
+    world.api.faults.append(Fault(Refused(422, "spec.nodes: too many")))
+    with pytest.raises(Invalid, match="too many"):
+        await world.set("r", 4, "n1")
+    await world.set("r", 4, "n1")
+    world.api.faults.append(Fault(Refused(403, "forbidden")))
+    with pytest.raises(Invalid, match="forbidden"):
+        await world.desk.delete_resource(EphemeralName("team", "r"))
+    world.api.namespaces = {"team"}
+    with pytest.raises(NotFound, match="there is no namespace other"):
+        await world.set("r", 1, "n1", namespace="other")
+
+
+async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(world: World) -> None:
+    await world.set("r", 4, "n1")
+    world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
+    with pytest.raises(Unavailable, match="faster than it can be set"):
+        await world.set("r", 5, "n1")
+    world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
+    with pytest.raises(Unavailable, match="faster than it can be deleted"):
+        await world.desk.delete_resource(EphemeralName("team", "r"))
+
+
+async def test_an_object_that_finalizers_hold_up_cannot_be_set(world: World) -> None:
+    from dataclasses import replace
+
+    await world.set("r", 4, "n1")
+    world.api.keep(replace(world.api.objects["team", "r"], deleting=True), spec=False)
+    await world.quiet(1)
+    assert world.capacity("r") == {}
+    with pytest.raises(Invalid, match="being deleted"):
+        await world.set("r", 5, "n1")
+    world.api.drop("team", "r")
+    await world.quiet(1)
+
+
+async def test_the_answer_comes_when_nodes_are_slow() -> None:
+    world = World()
+    world.add_nodes("n1")
+    began = asyncio.get_running_loop().time()
+    async with world.running():
+        world.api.faults += [None, unavailable(30.0)]
+        await world.set("r", 4, "n1")
+        assert asyncio.get_running_loop().time() - began == pytest.approx(2.0)
+        assert world.write_back.pending == 1
+        await world.quiet(60)
+        world.agree()
+
+
+async def test_without_write_back_the_answer_waits_for_nothing(world: World) -> None:
+    from extender.app.resources import Resources
+
+    alone = Resources(world.keeper, world.api.store)
+    state = await alone.set_resource(SetResource(name=EphemeralName("team", "alone"), capacity=1, choice=on_node("n1")))
+    assert state.nodes == {"n1": 1}
+    await alone.delete_resource(state.name)
+    await world.quiet(1)
+
+
+def _object(**nodes: int):  # type: ignore[no-untyped-def]
+    from extender.app.ports import EphemeralResource
+
+    return EphemeralResource(EphemeralName("team", "r"), {NodeName(node): n for node, n in nodes.items()})

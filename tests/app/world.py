@@ -1,0 +1,142 @@
+"""A world: everything behind the management API on an API server in memory, wired as bootstrap wires the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from extender.app.conditions import Conditions
+from extender.app.desk import Desk
+from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, Nodes, PodEnded
+from extender.app.management import ResourceState, SetResource
+from extender.app.ports import NodeChoice
+from extender.app.reconcile import Reconcile, drift_units
+from extender.app.resources import Resources
+from extender.app.write_back import WriteBack
+from extender.core.cluster import Pod
+from extender.core.gang import WakePod
+from extender.core.names import EphemeralName, NodeName, ResourceKey
+from tests.app.fakes import ApiServer, LoopClock
+from tests.builders import Amounts, node, pod
+
+
+class World:
+    def __init__(self, *, latency: float = 0.0, **write_back: Any) -> None:
+        self.clock = LoopClock()
+        self.api = ApiServer(self.clock, latency)
+        self.keeper = Keeper(self.clock, self._take)
+        self.write_back = WriteBack(self.keeper, self.api.writer, chance=lambda: 1.0, **write_back)
+        self.resources = Resources(self.keeper, self.api.store, self.write_back)
+        self.conditions = Conditions(self.keeper, self.resources.catalog, self.api.store, chance=lambda: 1.0)
+        self.reconcile = Reconcile(
+            self.keeper,
+            self.resources,
+            self.write_back,
+            each_round=[self.conditions.look_again],
+            chance=lambda: 1.0,
+        )
+        self.desk = Desk(self.keeper, self.resources, self.reconcile.nudge)
+        self.api.nodes_watch.sink = Nodes(self.keeper)
+        self.api.resources_watch.sink = self.resources.catalog
+        self.woken: list[str] = []
+        self.effects: list[Effect] = []
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        self.effects += effects
+        for effect in effects:
+            match effect:
+                case AdvertiseCapacity(name):
+                    self.write_back.advertise(name)
+                case PodEnded(ended):
+                    self.reconcile.pod_ended(ended)
+                case WakePod(waiting):
+                    self.woken.append(waiting.name)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[World]:
+        """Write-back, conditions and reconcile run while the block lasts."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run()) for each in (self.write_back, self.conditions, self.reconcile)]
+            yield self
+            for task in tasks:
+                task.cancel()
+
+    # -- what happens in it --------------------------------------------------------------------------------------
+
+    def add_nodes(self, *names: str, has: Amounts | None = None, **facts: Any) -> None:
+        for name in names:
+            self.api.put_node(node(name, has, **facts))
+        if not self.api.nodes_watch.held:
+            self.api.nodes_watch.deliver()
+
+    async def set(
+        self,
+        name: str,
+        capacity: int,
+        where: NodeChoice | str | None = None,
+        *,
+        namespace: str = "team",
+        shared: bool = False,
+        **more: Any,
+    ) -> ResourceState:
+        """set_resource, as a caller would put it."""
+        choice = NodeChoice(node=NodeName(where)) if isinstance(where, str) else where
+        resource = EphemeralName(namespace, name, shared)
+        return await self.desk.set_resource(SetResource(name=resource, capacity=capacity, choice=choice, **more))
+
+    def start_pod(self, name: str, asks: Amounts, on: str | None = None) -> Pod:
+        """A pod that is there; bound, if `on` says where."""
+        made = pod(name, asks, namespace="team", node=None if on is None else NodeName(on))
+        self.keeper.see_pod(made)
+        return made
+
+    async def quiet(self, seconds: float = 10.0) -> None:
+        """So much time has passed."""
+        await asyncio.sleep(seconds)
+
+    # -- what it looks like --------------------------------------------------------------------------------------
+
+    def capacity(self, name: str, namespace: str = "team") -> dict[str, int]:
+        """Units of the resource by node, in the ledger."""
+        key = f"escher.dev/{namespace}.{name}"
+        rows = self.keeper.ledger.rows
+        return {name: row.ephemeral[ResourceKey(key)] for name, row in rows.items() if key in row.ephemeral}
+
+    def free(self, name: str, on: str) -> int:
+        return self.keeper.ledger.free(NodeName(on), ResourceKey(f"escher.dev/team.{name}"))
+
+    def stated(self, on: str) -> Mapping[str, int]:
+        """What the node's status says of our domain; capacity and allocatable agree."""
+        there = self.api.nodes[NodeName(on)]
+        assert _ours(there.capacity) == _ours(there.allocatable)
+        return {key.removeprefix("escher.dev/team."): units for key, units in _ours(there.capacity).items()}
+
+    def audit(self) -> None:
+        """The invariants hold; what is known of objects is what the ledger has."""
+        assert self.keeper.ledger.violations() == []
+        assert self.resources.catalog.repair() == 0
+        assert len(self.resources.locks) == 0
+
+    def agree(self) -> None:
+        """Store, ledger and node status say the same, and nothing is on its way."""
+        self.audit()
+        wanted: dict[ResourceKey, dict[NodeName, int]] = {}
+        taken: dict[ResourceKey, tuple[float, str]] = {}
+        for stored in self.api.objects.values():
+            key, age = stored.name.key(), (stored.created, stored.name.namespace)
+            if key in taken and taken[key] < age:
+                continue
+            taken[key], wanted[key] = age, stored.desired()
+        assert self.resources.catalog.expected() == {key: nodes for key, nodes in wanted.items() if nodes}
+        assert drift_units(self.keeper) == 0
+        for name, there in self.api.nodes.items():
+            expected = {key: nodes[name] for key, nodes in wanted.items() if name in nodes}
+            assert _ours(there.capacity) == expected
+            assert _ours(there.allocatable) == expected
+        assert self.write_back.pending == 0
+
+
+def _ours(said: Mapping[ResourceKey, int]) -> dict[ResourceKey, int]:
+    return {key: units for key, units in said.items() if key.startswith("escher.dev/")}
