@@ -8,6 +8,8 @@ ghosts     pure extended resources: ghost pods hold the room, then the members a
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -44,7 +46,12 @@ class Plain:
         self._connection, self._outside = connection, outside
 
     async def submit(self, job: Job, cpu: str) -> None:
-        made = [manifest(job, number) for number in range(job.size)]
+        await self.submit_in_turns([job], cpu)
+
+    async def submit_in_turns(self, jobs: Sequence[Job], cpu: str) -> None:
+        """The jobs are asked for at the same time, a pod of each in turn."""
+        turns = zip(*([manifest(job, number) for number in range(job.size)] for job in jobs), strict=True)
+        made = list(itertools.chain.from_iterable(turns))
         for pod in made:
             pod["spec"]["schedulerName"] = Approach.EXTENDED_RESOURCES.value
             pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}

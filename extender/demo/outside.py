@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from extender.adapters.kube.cluster_port import GHOST_LABEL
 from extender.adapters.kube.connection import Connection, address
+from extender.adapters.kube.kinds import Kind
+from extender.adapters.kube.reflector import Reflector
 
 NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
@@ -36,7 +38,9 @@ class Late(Exception):
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
     labels: dict[str, str] = {}
 
 
@@ -58,14 +62,6 @@ class _Pod(msgspec.Struct):
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Pod
-
-
-_events = msgspec.json.Decoder(_Event)
 
 
 @dataclass
@@ -152,17 +148,19 @@ class Outside:
 
     def by_node(self) -> dict[str, list[str]]:
         """The jobs that hold room on each node, once a place; in parentheses where only a ghost does."""
-        found: dict[str, list[str]] = defaultdict(list)
-        bound = [pod for pod in self._pods.values() if pod.spec.node_name]
-        for pod in bound:
-            ghost = pod.metadata.labels.get(GHOST_LABEL)
-            found[pod.spec.node_name or ""].append(f"({ghost})" if ghost else _job(pod))
-        for jobs in found.values():
-            # A member that was let in by a ghost takes that ghost's place.
-            for ghost in [job for job in jobs if job.startswith("(") and job.strip("()") in jobs]:
-                if jobs.count(ghost) and jobs.count(ghost.strip("()")):
-                    jobs.remove(ghost)
-        return {node: sorted(jobs, key=lambda job: job.strip("()")) for node, jobs in found.items()}
+        members: dict[str, Counter[str]] = defaultdict(Counter)
+        ghosts: dict[str, Counter[str]] = defaultdict(Counter)
+        for pod in self._pods.values():
+            if pod.spec.node_name:
+                ghost = pod.metadata.labels.get(GHOST_LABEL)
+                (ghosts if ghost else members)[pod.spec.node_name][ghost or _job(pod)] += 1
+        found = {}
+        for node in members.keys() | ghosts.keys():
+            # A member that a ghost has let in takes that ghost's place.
+            alone = ghosts[node] - members[node]
+            jobs = [*members[node].elements(), *(f"({job})" for job in alone.elements())]
+            found[node] = sorted(jobs, key=lambda job: job.strip("()"))
+        return found
 
     def ghosts(self, job: str) -> int:
         """How many ghosts of the job hold room."""
@@ -177,31 +175,35 @@ class Outside:
         except TimeoutError:
             raise Late(f"{what}: not within {within:g} s") from None
 
-    # -- the watch
+    # -- the watch: this is its sink
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._follow())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        """While the block lasts, pods are watched."""
+        reflector = Reflector(self._connection, Kind("pods", PODS, _Pod, lambda pod: pod), self)
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(reflector.run())
+            await reflector.synced.wait()
+            try:
+                yield
+            finally:
+                watching.cancel()
 
-    async def _follow(self) -> None:
-        async with aclosing(self._connection.lines(f"{PODS}?watch=true", silence=3600.0)) as lines:
-            async for line in lines:
-                self._take(_events.decode(line))
+    def replace(self, objects: Iterable[_Pod]) -> None:
+        self._pods = {}
+        for pod in objects:
+            self.upsert(pod)
+        self._changed.set()
 
-    def _take(self, event: _Event) -> None:
-        pod = event.object
-        if event.type == "DELETED":
-            self._pods.pop(pod.metadata.name, None)
-        else:
-            self._pods[pod.metadata.name] = pod
-            job = self._open.get(_job(pod))
-            if job is not None and pod.spec.node_name and GHOST_LABEL not in pod.metadata.labels:
-                job.sees(pod.metadata.name, time.monotonic())
+    def upsert(self, item: _Pod) -> None:
+        self._pods[item.metadata.name] = item
+        job = self._open.get(_job(item))
+        if job is not None and item.spec.node_name and GHOST_LABEL not in item.metadata.labels:
+            job.sees(item.metadata.name, time.monotonic())
+        self._changed.set()
+
+    def remove(self, item: _Pod) -> None:
+        self._pods.pop(item.metadata.name, None)
         self._changed.set()
 
     # -- the price

@@ -24,7 +24,7 @@ from extender.esl import Approach
 
 CPU, SLOTS = "4", 2
 """What each member asks for, and how many fit on a node."""
-_SETTLE = 0.15
+_SETTLE = 0.2
 """Seconds for everybody's watches to catch up with an empty cluster, the same for every approach."""
 
 
@@ -73,6 +73,7 @@ class Show:
             result |= {"passed": False, "problem": str(error)}
             self.stage.bad(str(error))
             await self._clear()
+        await asyncio.sleep(_SETTLE)
         self.results.append(result | {"seconds": round(time.monotonic() - began, 3)})
 
     async def _clear(self) -> None:
@@ -139,10 +140,10 @@ async def contention(show: Show, way: Way) -> dict[str, Any]:
     size = show.places * 3 // 4
     jobs = [outside.expect(f"{way.name}-{letter}", way.name, size) for letter in "ab"]
     letters = {job.name: letter for job, letter in zip(jobs, "AB", strict=True)}
-    # At the same time, so that their pods come in turns.
-    await asyncio.gather(*(way.submit(job, CPU) for job in jobs))
     if isinstance(way, Plain):
+        await way.submit_in_turns(jobs, CPU)
         return await _stuck(show, way, jobs, letters)
+    await asyncio.gather(*(way.submit(job, CPU) for job in jobs))
     with stage.waiting("one of the two is placed"):
         await outside.until(lambda: any(job.complete for job in jobs), "one of the two gangs being placed")
     first, second = sorted(jobs, key=lambda job: job.bound, reverse=True)

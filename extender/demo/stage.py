@@ -79,6 +79,8 @@ class Stage:
         """What the service says about something that waits."""
         self._indented(view["summary"], "yellow")
         for group in view.get("groups", []):
+            if group["detail"] in view["summary"]:
+                continue
             examples = ", ".join(group.get("examples", [])[:3])
             nodes = f"{group['count']} node{'s' if group['count'] != 1 else ''}"
             self._indented(f"{nodes}: {group['detail']}" + (f" (such as {examples})" if examples else ""), "yellow")
