@@ -128,12 +128,12 @@ async def _story(show: Show, plain: Plain, extender: Extender, ghosts: Ghosts) -
     )
     await show.play(
         "never-fits",
-        "A gang that never fits: 4 pods of 64 CPUs each",
+        f"A gang that never fits: {places + 4} pods, all or none",
         lambda: scenes.never_fits(show, extender),
     )
     await show.play(
         "contention-ghosts",
-        "The same two gangs in extended resources alone: ghosts hold the room, no extender is called",
+        "The same two gangs without any extender: ghost pods hold the room",
         lambda: scenes.contention(show, ghosts),
     )
 

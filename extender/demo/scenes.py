@@ -202,19 +202,17 @@ async def _stuck(show: Show, way: Way, jobs: list[Job], letters: dict[str, str])
 
 
 async def never_fits(show: Show, way: Way) -> dict[str, Any]:
-    """A gang whose members are larger than any node."""
+    """A gang that is larger than the cluster."""
     stage, outside = show.stage, show.outside
-    job = outside.expect("too-large", way.name, 4)
-    await way.submit(job, "64")
+    job = outside.expect("too-large", way.name, show.places + 4)
+    await way.submit(job, CPU)
     with stage.waiting("it is turned away"):
         await outside.until(lambda: all(map(outside.turned_away, members(job))), "all members being turned away")
     stage.command(f"curl {show.service.explain_url('gangs', job.name)}")
     stage.explanation(await show.service.explain("gangs", job.name))
     if job.bound:
         raise NotAsPromised(f"{job.bound} of its members are bound")
-    stage.good(
-        "Nothing is bound and nothing is held; it disturbs nobody, and is woken if a node comes that it fits on."
-    )
+    stage.good("Nothing is bound and nothing is held; it disturbs nobody, and would be woken by new nodes.")
     await way.end(job)
     return {"approach": way.name, "gang_size": job.size, "bound": job.bound}
 
