@@ -209,12 +209,13 @@ class Outside:
     # -- the price
 
     async def writes(self) -> int:
-        """Requests that changed something, as the API server has counted them; leases and events are left out."""
+        """Writes that succeeded, as the API server has counted them; leases and events are left out."""
         text = (await self._connection.request("GET", "/metrics", accept="text/plain")).decode()
         total = 0.0
         for labels, value in _REQUESTS.findall(text):
             said = dict(_LABEL.findall(labels))
-            if said.get("verb") in _MUTATING and said.get("resource") not in _NOT_COUNTED:
+            counts = said.get("verb") in _MUTATING and said.get("resource") not in _NOT_COUNTED
+            if counts and said.get("code", "").startswith("2"):
                 total += float(value)
         return int(total)
 
