@@ -9,7 +9,7 @@ against an API server. An ESL must not know clocks, networks, logs, chance (a se
 from __future__ import annotations
 
 from extender.esl.base import Esl, PodRequirement
-from extender.esl.gang import Phase, Times
+from extender.esl.gang_life import Phase, Times
 from extender.esl.gang_spec import Approach, GangSpec, gang
 from extender.esl.gang_turns import GangEsl, Space
 

@@ -3,7 +3,7 @@
 AppSpace: each application runs its own and knows no other. A gang's turn is always now; two that hold half each are
 freed by time-out and back-off. LibSpace: one is shared by all applications, and has one gang's ghosts half bound at a
 time, by priority, then age; one that could not be satisfied steps back, and is let in again as soon as another gang
-has ended, or after its pause. The gangs themselves (`gang`) are the same in both.
+has ended, or after its pause. The gangs themselves (`gang_life`) are the same in both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from extender.esl.base import (
     RemoveCapacity,
     SetCapacity,
 )
-from extender.esl.gang import USUAL_TIMES, Gang, Phase, Times
+from extender.esl.gang_life import USUAL_TIMES, Gang, Phase, Times
 from extender.esl.gang_spec import GangSpec
 
 

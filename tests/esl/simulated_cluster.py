@@ -55,7 +55,6 @@ class SimulatedCluster:
         self.now = 100.0
         self.cpus = {NodeName(name): cpu * MILLI for name, cpu in cpus.items()}
         self.pods: dict[str, Pod] = {}
-        self.ghost_keys: dict[str, ResourceKey] = {}
         self.keys: dict[NodeName, dict[ResourceKey, int]] = {node: {} for node in self.cpus}
         self.applications = [Application(esl) for esl in applications]
         self.specs: list[GangSpec] = []
@@ -64,7 +63,8 @@ class SimulatedCluster:
         self.order: list[tuple[str, str]] = []
         """(gang, exported or withdrawn), as the nodes show it."""
         self.refuse: Callable[[Effect], bool] = lambda effect: False
-        self.strangers_strike = False
+        self.strangers_strike = self.struck = False
+        self.strangers_delete = True
         self.finishing = True
         self._serial = 0
 
@@ -149,13 +149,17 @@ class SimulatedCluster:
                         yield lambda p=pod, n=node: self._bind(p, n)  # type: ignore[misc]
             elif self.finishing and not pod.finished and self._gang_of(pod) is not None:
                 yield lambda p=pod: self.finish(p.name)  # type: ignore[misc]
-            if self.strangers_strike and pod.name in self.ghost_keys:
+            if self.strangers_strike and "-ghost-" in pod.name:
                 yield lambda p=pod: self.strike(p.name)  # type: ignore[misc]
 
     def strike(self, ghost: str) -> None:
-        """Somebody else deletes a ghost; once is enough."""
+        """Somebody else deletes a ghost, or it fails; once is enough."""
         self.strangers_strike = False
-        self.delete(ghost)
+        self.struck = True
+        if self.strangers_delete:
+            self.delete(ghost)
+        else:
+            self._store(replace(self.pods[ghost], finished=True))
 
     def _fits(self, pod: Pod, node: NodeName) -> bool:
         return all(units <= self.free(node, resource) for resource, units in pod.requests.items())
@@ -248,7 +252,7 @@ class SimulatedCluster:
     def nothing_left(self, spec: GangSpec) -> bool:
         return not self.ghosts(spec) and not self.exported(spec)
 
-    def check(self, *, whole: bool = True) -> None:
+    def check(self) -> None:
         for node, keys in self.keys.items():
             assert 0 not in keys.values(), f"{node} has a key with 0 units"
             assert self.free(node, CPU) >= 0
@@ -257,7 +261,7 @@ class SimulatedCluster:
             placed: Counter[NodeName] = Counter(pod.node for pod in bound if pod.node is not None)
             for node, held in self.exported(spec).items():
                 assert sum(held.values()) <= placed[node], f"{node} offers more of {spec.gang} than ghosts hold"
-            if whole and not self.ever[spec.gang.name] and self.exported(spec) and not self._ending(spec):
+            if not self.ever[spec.gang.name] and self.exported(spec) and not self._ending(spec):
                 assert len(bound) == spec.size, "resources appear before all ghosts are bound"
             running = Counter(
                 pod.node for pod in self.pods.values()

@@ -24,7 +24,7 @@ from extender.adapters.kube.writers import ApiNodeStatusWriter
 from extender.app.ports import Gone, PodOwner
 from extender.core.names import GangKey, NodeName
 from extender.esl.base import News, PodSeen, Report
-from extender.esl.gang import USUAL_TIMES, Phase, Times
+from extender.esl.gang_life import USUAL_TIMES, Phase, Times
 from extender.esl.gang_spec import GangSpec
 from extender.esl.gang_turns import GangEsl, Space
 
@@ -154,7 +154,7 @@ class ExtendedResourceGangs:
         found = await self._requests.request("GET", f"{pods}?labelSelector={GHOST_LABEL}%3D{spec.gang.name}")
         keys = {spec.key(bundle) for bundle in range(spec.size)}
         writer = ApiNodeStatusWriter(self._requests)
-        # The resources first: see `extender.esl.gang`.
+        # The resources first: see `extender.esl.gang_life`.
         nodes = _list.decode(await self._requests.request("GET", "/api/v1/nodes"))
         for node in nodes.items:
             stale = keys & ((node.status.capacity or {}).keys() | (node.status.allocatable or {}).keys())

@@ -1,0 +1,250 @@
+"""The driver: effects in order within a lane, one PATCH for what waits for a node, failures tried again or told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from extender.adapters.kube.cluster_port import EslDriver, PodFacts, ghost_manifest
+from extender.adapters.kube.connection import JSON, TIMEOUT
+from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.app.ports import Gone, Occupied, PodOwner, Refused, Unavailable
+from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.esl import gang
+from extender.esl.base import (
+    CapacityConfirmed,
+    CreateGhost,
+    DeleteGhost,
+    Effect,
+    EffectRefused,
+    Event,
+    Ghost,
+    News,
+    PodGone,
+    PodSeen,
+    RemoveCapacity,
+    Report,
+    SetCapacity,
+    TimePassed,
+)
+from tests import builders
+
+pytestmark = pytest.mark.anyio
+
+N1 = NodeName("n1")
+A, B = ResourceKey("app.escher.dev/default.a-0"), ResourceKey("app.escher.dev/default.b-0")
+GHOST = Ghost("default", "train-ghost-1", "train", {"cpu": "4", "nvidia.com/gpu": "1"}, {"nodeSelector": {"zone": "a"}})
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Api:
+    """An API server of which only failures are scripted; its watch says nothing. `hold` makes writes wait."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, str, Any]] = []
+        self.fail: dict[str, list[Exception]] = {}
+        self.answers: dict[str, bytes] = {}
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        if method == "GET":
+            return self.answers.get(path.partition("?")[0], b'{"metadata":{"resourceVersion":"1"},"items":[]}')
+        self.log.append((method, path, None if body is None else json.loads(body)))
+        await self.hold.wait()
+        failures = self.fail.get(method)
+        if failures:
+            raise failures.pop(0)
+        return b"{}"
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+class Noted:
+    """An ESL that notes what it is told, and wants what `wants` says."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+        self.heard = asyncio.Event()
+        self.due: float | None = None
+        self.wants: Callable[[Event], list[Effect]] = lambda event: []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.told.append(event)
+        self.heard.set()
+        if isinstance(event, TimePassed):
+            self.due = None
+        return self.wants(event)
+
+    def next_deadline(self) -> float | None:
+        return self.due
+
+    async def until(self, count: int) -> list[Event]:
+        while len(self.told) < count:
+            self.heard.clear()
+            await self.heard.wait()
+        return self.told
+
+
+async def no_wait(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+def driver(api: Api, esl: Noted, reports: list[Report] | None = None) -> EslDriver:
+    taken: list[Report] = [] if reports is None else reports
+    return EslDriver(api, esl, taken.append, namespace="default", sleep=no_wait)
+
+
+async def test_what_waits_for_a_node_goes_there_in_one_patch_and_the_last_word_counts() -> None:
+    api, esl = Api(), Noted()
+    async with driver(api, esl) as driving:
+        driving.perform([SetCapacity(N1, A, 1)])
+        await asyncio.sleep(0)
+        api.hold.clear()
+        driving.perform([SetCapacity(N1, A, 2), SetCapacity(N1, B, 1), RemoveCapacity(N1, B)])
+        driving.perform([SetCapacity(N1, A, 3)])
+        api.hold.set()
+        await esl.until(2)
+    patches = [body["status"]["allocatable"] for method, _, body in api.log if method == "PATCH"]
+    assert patches[-1] == {str(A): "3", str(B): None}
+    assert len(patches) <= 2
+    assert [CapacityConfirmed(N1, A, 3), CapacityConfirmed(N1, B, 0)] == esl.told[-2:]
+
+
+async def test_a_node_that_is_gone_has_nothing() -> None:
+    api, esl = Api(), Noted()
+    api.fail["PATCH"] = [Gone(404, "no such node")]
+    async with driver(api, esl) as driving:
+        driving.perform([SetCapacity(N1, A, 2)])
+        assert await esl.until(1) == [CapacityConfirmed(N1, A, 0)]
+
+
+async def test_what_is_refused_is_told_and_what_got_no_answer_is_tried_again() -> None:
+    api, esl = Api(), Noted()
+    api.fail["PATCH"] = [Unavailable("busy"), Unavailable("busy", 3.0), Refused(403, "forbidden")]
+    api.fail["POST"] = [Unavailable("busy"), Refused(403, "exceeded quota")]
+    async with driver(api, esl) as driving:
+        driving.perform([SetCapacity(N1, A, 1), CreateGhost(GHOST)])
+        told = await esl.until(2)
+    assert EffectRefused(SetCapacity(N1, A, 1), "forbidden") in told
+    assert EffectRefused(CreateGhost(GHOST), "exceeded quota") in told
+    assert [method for method, _, _ in api.log].count("PATCH") == 3
+
+
+@pytest.mark.parametrize(("labels", "refused"), [({"escher.dev/ghost": "train"}, False), ({}, True), (None, True)])
+async def test_a_ghost_that_exists_already_is_ours_only_by_its_label(
+    labels: dict[str, str] | None, refused: bool
+) -> None:
+    api, esl = Api(), Noted()
+    api.fail["POST"] = [Occupied(409, "already exists")]
+    api.fail["DELETE"] = [Gone(404, "not found")]
+    path = "/api/v1/namespaces/default/pods/train-ghost-1"
+    api.answers[path] = json.dumps({"metadata": {"labels": labels}}).encode()
+    async with driver(api, esl) as driving:
+        driving.perform([CreateGhost(GHOST), DeleteGhost("default", "train-ghost-1", "train")])
+        told = await esl.until(2 if refused else 1)
+    # One lane: the deletion comes after the creation.
+    assert [method for method, _, _ in api.log] == ["POST", "DELETE"]
+    assert told[-1] == PodGone("default", "train-ghost-1")
+    assert [isinstance(event, EffectRefused) for event in told[:-1]] == [True] * refused
+
+
+async def test_time_that_is_due_is_told_and_reports_come_at_once() -> None:
+    api, esl, reports = Api(), Noted(), list[Report]()
+    done = Report(GangKey("default", "train"), News.ENDED)
+    esl.wants = lambda event: [done] if isinstance(event, TimePassed) else []
+    async with driver(api, esl, reports) as driving:
+        esl.due = driving.now() - 1
+        driving.perform([])
+        await esl.until(1)
+    assert reports == [done]
+
+
+async def test_a_defect_of_the_esl_is_not_swallowed() -> None:
+    api, esl = Api(), Noted()
+
+    def defect(event: Event) -> list[Effect]:
+        raise KeyError("defect")
+
+    esl.wants = defect
+
+    async def drive() -> None:
+        async with driver(api, esl) as driving:
+            driving.perform([SetCapacity(N1, A, 1)])
+            await esl.until(1)
+            await asyncio.sleep(0)
+
+    with pytest.raises(KeyError, match="defect"):
+        await drive()
+
+
+def test_what_a_new_list_no_longer_has_is_gone_and_a_namesake_is_another_pod() -> None:
+    told: list[Event] = []
+    facts = PodFacts(told.append)
+    one, two = builders.pod("one"), builders.pod("two")
+    facts.replace([one, two])
+    again = builders.pod("one", uid=PodUid("another"))
+    facts.replace([again])
+    assert told == [PodSeen(one), PodSeen(two), PodGone("default", "one"), PodGone("default", "two"), PodSeen(again)]
+    facts.remove(one)
+    facts.remove(again)
+    assert told[5:] == [PodGone("default", "one")]
+    assert facts.known == {}
+
+
+def test_a_ghost_asks_for_what_it_holds_where_the_members_may_be_and_dies_with_its_owner() -> None:
+    made = ghost_manifest(GHOST, PodOwner("app-0", PodUid("u1")))
+    assert made["metadata"]["labels"] == {"escher.dev/ghost": "train"}
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u1"
+    assert made["spec"]["schedulerName"] == "escher-resources"
+    assert made["spec"]["terminationGracePeriodSeconds"] == 0
+    assert made["spec"]["nodeSelector"] == {"zone": "a"}
+    assert made["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "4", "nvidia.com/gpu": "1"},
+        "limits": {"nvidia.com/gpu": "1"},
+    }
+
+
+async def test_a_run_that_is_given_up_cancels_its_gang_and_says_so_to_whoever_waits() -> None:
+    api = Api()
+    api.fail["DELETE"] = [Gone(404, "not found") for _ in range(3)]
+    async with ExtendedResourceGangs(api, seed=1) as gangs:
+        waiting = asyncio.create_task(gangs.run(gang("train", 2, {"cpu": "1"})))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        other = gangs.start(gang("other", 1, {"cpu": "1"}))
+        other.cancel()
+        assert (await other.ended()).news is News.ENDED
+        with pytest.raises(GangFailed, match="gang default/other: cancelled"):
+            await other.reserved()
+        with pytest.raises(ValueError, match="not in namespace 'default'"):
+            gangs.start(gang("train", 1, {"cpu": "1"}, namespace="elsewhere"))
+
+
+async def test_leaving_the_block_waits_no_longer_than_allowed() -> None:
+    api = Api()
+    async with ExtendedResourceGangs(api, seed=1, end_within=0.01) as gangs:
+        gangs.start(gang("train", 1, {"cpu": "1"}))
+        api.fail["DELETE"] = [Unavailable("away") for _ in range(1000)]
+    assert any(method == "DELETE" for method, _, _ in api.log)
