@@ -207,6 +207,34 @@ async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(space: Spa
     assert spans[0][1] < spans[1][0]
 
 
+async def test_two_that_hold_half_each_are_freed_by_time_out_and_back_off() -> None:
+    # Its ghosts go first wherever there is room, and take nothing from others.
+    first_in_queue = {
+        "metadata": {"name": "first-in-queue"}, "value": 10, "preemptionPolicy": "Never", "globalDefault": False,
+    }  # fmt: skip
+    left = gang("left", 12, {"cpu": "1"})
+    right = gang("right", 12, {"cpu": "1"}, placement={"priorityClassName": "first-in-queue"})
+    with cluster_of(2, "8") as (cluster, _):
+        cluster.admin.post("/apis/scheduling.k8s.io/v1/priorityclasses", first_in_queue)
+        create(cluster, [plain_pod("busy", "8")])
+        await until(lambda: all_bound(cluster, ["busy"]), what="the busy pod")
+        times = Times(reserve_within=5, first_pause=2)
+        async with gangs_on(cluster, times=times, seed=1) as one, gangs_on(cluster, times=times, seed=2) as other:
+            runs = [one.start(left)]
+            await until(lambda: len(places_of_ghosts(cluster)) == 8, what="eight ghosts of the one")
+            runs.append(other.start(right))
+            await until(lambda: len(ghosts(cluster)) == 24, what="all ghosts of the other")
+            cluster.admin.delete(f"{PODS}/busy", gracePeriodSeconds=0)
+            await until(lambda: len(places_of_ghosts(cluster)) == 16, what="eight ghosts of the other")
+            assert keys_on_nodes(cluster) == set()
+            create(cluster, [*members(left, seconds="0.5"), *members(right, seconds="0.5")])
+            async with asyncio.timeout(100):
+                reports = [await run.ended() for run in runs]
+        assert [report.news for report in reports] == [News.ENDED, News.ENDED]
+        assert any(run.roll_backs for run in runs)
+        assert nothing_left(cluster)
+
+
 async def test_what_a_process_that_died_left_behind_is_swept() -> None:
     train = gang("train", 3, {"cpu": "1"})
     with cluster_of(2, "8") as (cluster, _):
