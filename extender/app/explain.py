@@ -72,7 +72,7 @@ class Explain:
         held = self._keeper.ledger.holding(pod.uid)
         if held is not None:
             return Explanation(
-                subject=subject, waits=True, summary=f"its room is held on {held.node}: it is being bound"
+                subject=subject, waits=True, summary=f"its room is held on {held.node} until it is bound"
             )
         groups, fitting = self._judge(pod)
         return Explanation(
@@ -107,7 +107,7 @@ class Explain:
         reason = why_gang_waits(gang)
         missing = gang.quorum - gang.placed - gang.unplaced_count
         if missing > 0:
-            remedy = f"create {missing} more members, or lower the annotation escher.dev/gang-min-member"
+            remedy = f"create members ({missing} more), or lower the annotation escher.dev/gang-min-member"
             return Explanation(subject=subject, waits=True, summary=f"waits: {reason}", remedies=[remedy])
         if gang.phase is Phase.PLANNED:
             remedy = "wait: kube-scheduler is on its way with the others; if it is not, look at those that are pending"
@@ -133,7 +133,7 @@ class Explain:
             for other in self._keeper.gangs.by_key.values()
         )
         if ahead:
-            reason = f"{reason}; {ahead} gangs wait before it"
+            reason = f"{reason}; gangs that wait before it: {ahead}"
         return Explanation(
             subject=subject,
             waits=True,

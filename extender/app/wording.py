@@ -5,7 +5,6 @@ from __future__ import annotations
 from extender.core.gang import Gang, Phase
 from extender.core.names import CPU, MEMORY, ResourceKey
 from extender.core.planning import Shortfall
-from extender.core.units import Short
 
 
 def why_gang_waits(gang: Gang) -> str:
@@ -33,13 +32,8 @@ def in_words(shortfall: Shortfall) -> str:
     cause = shortfall.cause
     return (
         f"{found}; the next asks for {amount(cause.resource, cause.asked)},"
-        f" and a node has at most {amount(cause.resource, cause.free)} free"
+        f" and a node has at most {number(cause.resource, cause.free)} free"
     )
-
-
-def short_of(short: Short) -> str:
-    """`asked 3 of escher.dev/team-a.data1, 1 free`."""
-    return f"asked {amount(short.resource, short.asked)}, {number(short.resource, short.free)} free"
 
 
 def amount(resource: ResourceKey, units: int) -> str:

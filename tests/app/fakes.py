@@ -43,10 +43,14 @@ class LoopClock:
 
 @dataclass
 class Fault:
-    """What happens to one call: `error` is raised, before the server hears of it or (`after`) once it is done."""
+    """What happens to one call: `error` is raised, before the server hears of it or (`after`) once it is done.
+
+    `of`: how the call begins; others go by.
+    """
 
     error: Exception
     after: bool = False
+    of: str = ""
 
 
 @dataclass
@@ -98,7 +102,9 @@ class ApiServer:
     async def call(self, what: str) -> Fault | None:
         """The call has arrived; what will happen to its answer. Raises what happens to it on the way."""
         self.calls.append(what)
-        fault = self.faults.popleft() if self.faults else None
+        fault = None
+        if self.faults and ((head := self.faults[0]) is None or what.startswith(head.of)):
+            fault = self.faults.popleft()
         await asyncio.sleep(self.latency)
         if fault is not None and not fault.after:
             raise fault.error
@@ -276,8 +282,8 @@ class Writer:
             self.under_way -= 1
 
 
-def unavailable(retry_after: float | None = None, *, after: bool = False) -> Fault:
-    return Fault(Unavailable("connection refused", retry_after), after)
+def unavailable(retry_after: float | None = None, *, after: bool = False, of: str = "") -> Fault:
+    return Fault(Unavailable("connection refused", retry_after), after, of)
 
 
 def every_node(limit: int | None = None) -> NodeChoice:

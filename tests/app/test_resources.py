@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from extender.app.management import Invalid, NotFound, SetResource, VersionConflict
-from extender.app.ports import NodeChoice, Occupied, PodOwner, Refused, Unavailable
+from extender.app.ports import EphemeralResource, NodeChoice, Occupied, PodOwner, Refused, Unavailable
+from extender.app.resources import Resources
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, on_node, unavailable
 from tests.app.world import World
@@ -362,8 +364,6 @@ async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(wo
 
 
 async def test_an_object_that_finalizers_hold_up_cannot_be_set(world: World) -> None:
-    from dataclasses import replace
-
     await world.set("r", 4, "n1")
     world.api.keep(replace(world.api.objects["team", "r"], deleting=True), spec=False)
     await world.quiet(1)
@@ -388,8 +388,6 @@ async def test_the_answer_comes_when_nodes_are_slow() -> None:
 
 
 async def test_without_write_back_the_answer_waits_for_nothing(world: World) -> None:
-    from extender.app.resources import Resources
-
     alone = Resources(world.keeper, world.api.store)
     state = await alone.set_resource(SetResource(name=EphemeralName("team", "alone"), capacity=1, choice=on_node("n1")))
     assert state.nodes == {"n1": 1}
@@ -397,7 +395,5 @@ async def test_without_write_back_the_answer_waits_for_nothing(world: World) -> 
     await world.quiet(1)
 
 
-def _object(**nodes: int):  # type: ignore[no-untyped-def]
-    from extender.app.ports import EphemeralResource
-
+def _object(**nodes: int) -> EphemeralResource:
     return EphemeralResource(EphemeralName("team", "r"), {NodeName(node): n for node, n in nodes.items()})

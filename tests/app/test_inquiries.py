@@ -1,0 +1,295 @@
+"""What people are told of nodes and gangs, and why pods and gangs wait: with numbers, and with what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
+from extender.core.cluster import Pod
+from extender.core.gang import Phase
+from extender.core.gang_ask import MalformedAsk
+from extender.core.ledger import Kind
+from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.core.units import Short
+from tests.app.world import World
+from tests.builders import gang_pods, labels_term, pod, taint, units
+
+pytestmark = pytest.mark.anyio
+N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
+NODES = [N1, N2, N3]
+R = ResourceKey("escher.dev/team.r")
+TRAIN = GangKey("default", "train")
+
+
+# -- cluster state
+
+
+async def test_the_cluster_state_has_capacity_what_is_available_and_who_holds_it(world: World) -> None:
+    await world.set("r", 4, "n1")
+    running = world.start_pod("p", {"cpu": 1000, R: 3}, on="n1")
+    (state,) = world.desk.cluster_state(node=N1)
+    assert state.capacity == {"cpu": 8000, "memory": 32 * 2**30, "pods": 110, R: 4}
+    assert state.available == {"cpu": 7000, "memory": 32 * 2**30, "pods": 109, R: 1}
+    (holder,) = state.holders
+    assert (holder.holder, holder.kind, str(holder.pod), holder.gang) == (running.uid, Kind.BOUND, "team/p", None)
+    assert holder.units == {"cpu": 1000, "pods": 1, R: 3}
+    assert len(world.desk.cluster_state()) == 3
+    with pytest.raises(NotFound, match="there is no node n9"):
+        world.desk.cluster_state(node=NodeName("n9"))
+
+
+async def test_the_cluster_state_is_reduced_to_what_was_asked(world: World) -> None:
+    await world.set("r", 4, "n1")
+    await world.set("s", 4, "n2", namespace="other")
+    await world.set("everybodys", 4, "n3", shared=True)
+    world.start_pod("p", {"cpu": 1000, R: 3}, on="n1")
+    world.keeper.see_pod(pod("q", namespace="other", node=N1))
+    (one,) = world.desk.cluster_state(resource=R)
+    assert (one.node, one.capacity, one.available) == (N1, {R: 4}, {R: 1})
+    assert [(holder.units, str(holder.pod)) for holder in one.holders] == [({R: 3}, "team/p")]
+    states = {state.node: state for state in world.desk.cluster_state(namespace="team")}
+    assert [states[name].capacity for name in NODES] == [{R: 4}, {}, {"escher.dev/everybodys": 4}]
+    assert [str(holder.pod) for holder in states[N1].holders] == ["team/p"]
+    await world.set("r", 0, "n1")
+    (one,) = world.desk.cluster_state(resource=R)
+    assert (one.capacity, one.available) == ({}, {R: -3})
+
+
+async def test_a_claim_is_shown_as_nobodys_gang(world: World) -> None:
+    claim = Claim(namespace="team", holder="agent", node=N1, units=units(cpu=1000), ttl_seconds=20)
+    await world.desk.transact(Transact(operations=[claim]))
+    (state,) = world.desk.cluster_state(node=N1, namespace="team")
+    (holder,) = state.holders
+    assert (holder.holder, holder.kind, holder.gang) == ("claim:team/agent", Kind.RESERVATION, None)
+    assert holder.until == pytest.approx(world.clock.now() + 20)
+    (elsewhere,) = world.desk.cluster_state(node=N1, namespace="other")
+    assert elsewhere.holders == []
+    waiting = world.start_pod("p", {"cpu": 7500})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert "none of" not in told.summary
+    world.keeper.see_node(replace(world.keeper.nodes[N2], unschedulable=True))
+    world.keeper.see_node(replace(world.keeper.nodes[N3], unschedulable=True))
+    told = world.desk.explain_pod("team", waiting.name)
+    assert told.groups[1].rule == "reservation-guard"
+    assert "held there by claim team/agent" in told.remedies[1]
+    await world.desk.transact(Transact(operations=[Release(namespace="team", holder="agent")]))
+
+
+# -- gangs
+
+
+async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: World) -> None:
+    members = gang_pods("train", 3, {"cpu": 8000})
+    phases: list[tuple[Phase, list[MemberPhase]]] = []
+
+    def look() -> None:
+        (state,) = world.desk.gangs("default")
+        assert state == world.desk.gang(TRAIN)
+        phases.append((state.phase, [member.phase for member in state.members]))
+
+    world.keeper.see_pod(members[0])
+    look()
+    for member in members[1:]:
+        world.keeper.see_pod(member)
+    chosen = [world.keeper.filter(member, NODES).passed[0] for member in members]
+    look()
+    world.keeper.arrive(members[0].uid, chosen[0])
+    look()
+    for member, node in zip(members[1:], chosen[1:], strict=True):
+        world.keeper.arrive(member.uid, node)
+    look()
+    assert world.desk.explain_gang(TRAIN).summary == "is being bound: 3 Bindings are under way"
+    for member, node in zip(members, chosen, strict=True):
+        world.keeper.bound(member.uid, node)
+    look()
+    p, r, b = MemberPhase.PENDING, MemberPhase.RESERVED, MemberPhase.AT_BARRIER
+    assert phases == [
+        (Phase.GATHERING, [p]),
+        (Phase.PLANNED, [r, r, r]),
+        (Phase.PLANNED, [b, r, r]),
+        (Phase.BINDING, [MemberPhase.BINDING] * 3),
+        (Phase.BOUND, [MemberPhase.BOUND] * 3),
+    ]
+    state = world.desk.gang(TRAIN)
+    assert [member.node for member in state.members] == chosen
+    assert (state.quorum, state.reason) == (3, "")
+    told = world.desk.explain_gang(TRAIN)
+    assert (told.waits, told.summary) == (False, "is placed: 3 members are bound")
+    assert world.desk.gangs("other") == []
+    with pytest.raises(NotFound, match="there is no gang absent"):
+        world.desk.gang(GangKey("default", "absent"))
+    with pytest.raises(NotFound, match="there is no gang absent"):
+        world.desk.explain_gang(GangKey("default", "absent"))
+
+
+async def test_a_gang_without_all_its_members_is_told_how_many_are_missing(world: World) -> None:
+    for member in gang_pods("train", 2, quorum=3):
+        world.keeper.see_pod(member)
+    told = world.desk.explain_gang(TRAIN)
+    assert told.waits
+    assert told.summary == "waits: 1 of the 3 members that must be placed together does not exist yet"
+    assert told.remedies == ["create members (1 more), or lower the annotation escher.dev/gang-min-member"]
+
+
+async def test_a_gang_without_room_is_told_how_far_it_would_get(world: World) -> None:
+    for member in gang_pods("train", 5, {"cpu": 6000}):
+        world.keeper.see_pod(member)
+        world.keeper.filter(member, NODES)
+    await world.quiet(1)
+    for member in gang_pods("later", 4, {"cpu": 6000}):
+        world.keeper.see_pod(member)
+        world.keeper.filter(member, NODES)
+    told = world.desk.explain_gang(TRAIN)
+    assert "room for 3 of 5 members; the next asks for 6 cpu, and a node has at most 2 free" in told.summary
+    assert "3 of 3 nodes have room for one member" in told.summary
+    assert told.remedies[0] == "free or add 6 cpu for each of 2 more members, or lower the quorum"
+    assert "gangs that wait before it: 1" in world.desk.explain_gang(GangKey("default", "later")).summary
+    member_told = world.desk.explain_pod("default", "train-0")
+    assert member_told.subject == "pod default/train-0"
+    assert "gang default/train waits: room for 3 of 5 members" in member_told.summary
+
+
+async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -> None:
+    for member in gang_pods("train", 2, {"cpu": 1000, R: 1}):
+        world.keeper.see_pod(member)
+        world.keeper.filter(member, NODES)
+    told = world.desk.explain_gang(TRAIN)
+    assert [(group.rule, group.count, group.short) for group in told.groups] == [("absent", 3, Short(R, 1, 0))]
+    assert told.remedies == [f"create {R} where the pod may run: escher resource set --namespace team r 1 --node NODE"]
+    assert world.desk.gang(TRAIN).reason.startswith("room for 0 of 2 members")
+
+
+async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:
+    members = gang_pods("train", 2)
+    for member in members:
+        world.keeper.see_pod(member)
+    node = world.keeper.filter(members[0], NODES).passed[0]
+    world.keeper.arrive(members[0].uid, node)
+    told = world.desk.explain_gang(TRAIN)
+    assert told.summary == "waits: room is held for all 2; 1 of them are ready to be bound"
+    for member in members:
+        world.keeper.lose_pod(member.uid)
+
+
+async def test_a_gang_that_was_not_tried_yet_says_so(world: World) -> None:
+    for member in gang_pods("train", 2):
+        world.keeper.see_pod(member)
+    assert "have not been tried since the last change" in world.desk.explain_gang(TRAIN).summary
+
+
+async def test_a_gang_whose_members_are_all_leaving_has_nothing_to_be_tried_with(world: World) -> None:
+    members = gang_pods("train", 2)
+    for member in members:
+        world.keeper.see_pod(member)
+    for member in members:
+        world.keeper.see_pod(replace(member, deleting=True))
+    assert world.desk.explain_gang(TRAIN).waits
+
+
+# -- pods
+
+
+async def test_each_rule_that_excludes_nodes_is_a_group_with_its_best_numbers(world: World) -> None:
+    await world.set("r", 1, "n1")
+    await world.set("r", 2, "n2")
+    world.start_pod("holder", {R: 1}, on="n1")
+    world.add_nodes("cordoned", unschedulable=True)
+    world.add_nodes("tainted", taints=(taint("gpu"),))
+    world.add_nodes("small", has={"cpu": 100})
+    waiting = world.start_pod("p", {"cpu": 1000, R: 3})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert told.waits
+    assert told.summary.startswith("waits: none of 6 nodes can have it. ")
+    assert [(group.rule, group.count, list(group.examples)) for group in told.groups] == [
+        ("absent", 2, ["n3", "small"]),
+        ("ephemeral-fit", 2, ["n1", "n2"]),
+        ("cordoned", 1, ["cordoned"]),
+        ("tainted", 1, ["tainted"]),
+    ]
+    assert told.groups[1].short == Short(R, 3, 2)
+    assert told.groups[1].detail.endswith(f"asked 3 of {R}, at most 2 free (on n2)")
+    assert told.remedies == [
+        f"create {R} where the pod may run: escher resource set --namespace team r 3 --node NODE"
+        " (it exists on 2 other nodes)",
+        f"raise its capacity: 1 of {R} more on n2, where least is missing",
+        "uncordon a node, such as cordoned",
+        "tolerate the taints of a node, or remove them, such as those of tainted",
+    ]
+
+
+async def test_a_pod_that_is_too_large_is_told_what_is_missing_and_who_holds_it(world: World) -> None:
+    for number in range(5):
+        world.start_pod(f"h{number}", {"cpu": 1000, "memory": 8 * 2**30}, on="n1")
+    for name in ("n2", "n3"):
+        world.keeper.lose_node(NodeName(name))
+    waiting = world.start_pod("p", {"memory": 16 * 2**30})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert [group.rule for group in told.groups] == ["no-room"]
+    assert told.groups[0].detail == "they have too little room: asked 16 GiB memory, at most -8 GiB free (on n1)"
+    assert told.remedies == [
+        "a larger node, or room: 24 GiB memory more on n1, where least is missing;"
+        " held there by pod team/h0, pod team/h1, pod team/h2 and 2 more"
+    ]
+    world.keeper.lose_node(N1)
+    assert world.desk.explain_pod("team", "p").summary == "waits: the cluster has no nodes"
+
+
+async def test_a_selector_that_matches_no_node_is_named(world: World) -> None:
+    picky = replace(pod("p", namespace="team"), affinity=(labels_term(("zone", "In", ["x"])),))
+    world.keeper.see_pod(picky)
+    told = world.desk.explain_pod("team", "p")
+    assert [group.rule for group in told.groups] == ["not-selected"]
+    assert told.remedies == ["loosen the pod's node selector or affinity, or label a node to match it"]
+
+
+async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: World) -> None:
+    members = gang_pods("train", 3, {"cpu": 8000})
+    for member in members:
+        world.keeper.see_pod(member)
+    world.keeper.filter(members[0], NODES)
+    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+    assert [group.rule for group in told.groups] == ["reservation-guard"]
+    assert "held there by" in told.remedies[0]
+    for member in members:
+        world.keeper.lose_pod(member.uid)
+
+
+async def test_a_shared_resource_that_is_missing_is_created_as_such(world: World) -> None:
+    waiting = world.start_pod("p", {"escher.dev/everybodys": 1})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert "escher resource set --shared everybodys 1 --node NODE" in told.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "waits", "summary"),
+    [
+        (lambda p: replace(p, node=N1), False, "is bound to n1"),
+        (lambda p: replace(p, deleting=True), False, "is being deleted"),
+        (lambda p: p, True, "waits for kube-scheduler: 3 of 3 nodes have room, such as n1"),
+        (lambda p: replace(p, gang=MalformedAsk("k", "v", "k is wrong", "mend k")), True, "k is wrong"),
+    ],
+)
+async def test_a_pod_is_told_where_it_stands(
+    world: World, change: Callable[[Pod], Pod], waits: bool, summary: str
+) -> None:
+    world.keeper.see_pod(change(pod("p", namespace="team")))
+    told = world.desk.explain_pod("team", "p")
+    assert (told.subject, told.waits, told.summary) == ("pod team/p", waits, summary)
+
+
+async def test_a_pod_for_which_room_is_held_is_told_where(world: World) -> None:
+    await world.set("r", 1, "n2")
+    waiting = world.start_pod("p", {R: 1})
+    world.keeper.filter(waiting, NODES)
+    assert world.desk.explain_pod("team", "p").summary == "its room is held on n2 until it is bound"
+    with pytest.raises(NotFound, match="there is no unfinished pod absent in namespace team"):
+        world.desk.explain_pod("team", "absent")
+
+
+async def test_of_two_pods_of_one_name_the_living_is_meant(world: World) -> None:
+    world.keeper.see_pod(pod("p", namespace="team", uid=PodUid("old"), deleting=True, created=5.0))
+    world.keeper.see_pod(pod("p", namespace="team", uid=PodUid("new"), node=N3, created=1.0))
+    assert world.desk.explain_pod("team", "p").summary == "is bound to n3"

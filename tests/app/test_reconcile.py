@@ -1,0 +1,148 @@
+"""What has no living owner and what has outlived its time is collected; the rest stays."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from extender.app.management import Claim, Transact
+from extender.app.ports import EphemeralResource, PodOwner
+from extender.app.reconcile import drift_units
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from tests.app.fakes import Fault, every_node, unavailable
+from tests.app.world import World
+from tests.builders import units
+
+pytestmark = pytest.mark.anyio
+NAME = EphemeralName("team", "r")
+N1 = NodeName("n1")
+
+
+async def test_what_is_set_again_lives_on(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=30)
+    for _ in range(5):
+        await world.quiet(20)
+        await world.set("r", 1, "n1", ttl_seconds=30)
+    assert world.capacity("r") == {"n1": 1}
+    await world.set("r", 1, "n1")
+    await world.quiet(300)
+    assert world.capacity("r") == {"n1": 1}, "it has no time to live any more"
+
+
+async def test_a_renewal_that_we_have_not_seen_yet_is_respected(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=30)
+    world.api.resources_watch.held = True
+    await world.quiet(20)
+    await world.api.store.merge(NAME, {}, expires_at=world.clock.now() + 100)
+    await world.quiet(50)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(60)
+    assert world.capacity("r") == {}
+    assert world.api.objects == {}
+
+
+async def test_what_a_pod_owns_ends_with_it_at_once(world: World) -> None:
+    owner = world.start_pod("worker", {}, on="n1")
+    await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
+    await world.set("s", 1, every_node(), owner=PodOwner("worker", owner.uid))
+    await world.set("other", 1, "n1")
+    await world.quiet(300)
+    world.keeper.see_pod(replace(owner, finished=True))
+    await world.quiet(1)
+    assert world.api.objects.keys() == {("team", "other")}
+    world.agree()
+
+
+async def test_an_owner_that_is_not_known_yet_has_a_while_to_appear(world: World) -> None:
+    await world.set("r", 1, "n1", owner=PodOwner("late", PodUid("uid-late")))
+    await world.set("s", 1, "n1", owner=PodOwner("never", PodUid("uid-never")))
+    await world.quiet(50)
+    world.start_pod("late", {}, on="n2")
+    assert world.capacity("s") == {"n1": 1}
+    await world.quiet(100)
+    assert (world.capacity("r"), world.capacity("s")) == ({"n1": 1}, {})
+
+
+async def test_a_new_owner_takes_over_from_one_that_is_gone(world: World) -> None:
+    owner = world.start_pod("next", {}, on="n1")
+    await world.set("r", 1, "n1", owner=PodOwner("gone", PodUid("uid-gone")))
+    await world.set("s", 1, "n1", owner=PodOwner("gone", PodUid("uid-gone")))
+    await world.quiet(50)
+    await world.set("r", 1, "n1", owner=PodOwner("next", owner.uid))
+    await world.set("s", 1, "n1")
+    await world.quiet(100)
+    assert (world.capacity("r"), world.capacity("s")) == ({"n1": 1}, {"n1": 1})
+
+
+async def test_an_owner_that_ended_unnoticed_is_noticed_in_a_full_round(world: World) -> None:
+    owner = world.start_pod("worker", {}, on="n1")
+    await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
+    world.keeper.pods.pop(owner.uid)
+    world.keeper.ledger.forget(owner.uid)
+    await world.quiet(130)
+    assert world.capacity("r") == {}
+
+
+async def test_owners_count_only_from_the_first_lists_on() -> None:
+    world = World()
+    world.add_nodes("n1")
+    world.api.put(EphemeralResource(NAME, {N1: 1}, owner=PodOwner("worker", PodUid("uid-worker"))))
+    listed = asyncio.Event()
+    task = asyncio.create_task(world.reconcile.run([listed]))
+    await world.quiet(500)
+    assert world.capacity("r") == {"n1": 1}
+    listed.set()
+    await world.quiet(50)
+    world.start_pod("worker", {}, on="n1")
+    await world.quiet(500)
+    assert world.capacity("r") == {"n1": 1}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    world.audit()
+
+
+async def test_collecting_waits_for_the_api_server(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=10)
+    await world.quiet(9)
+    world.api.faults += [unavailable(), unavailable(20.0), Fault(unavailable(after=True).error, after=True)]
+    await world.quiet(2)
+    assert world.capacity("r") == {"n1": 1}, "what is not durable is not in the ledger"
+    await world.quiet(40)
+    assert world.capacity("r") == {}
+    world.agree()
+
+
+async def test_a_claim_ends_with_its_deadline(world: World) -> None:
+    claim = Claim(namespace="team", holder="agent", node=N1, units=units(cpu=8000), ttl_seconds=20)
+    await world.desk.transact(Transact(operations=[claim]))
+    waiting = world.start_pod("p", {"cpu": 1000})
+    assert world.keeper.filter(waiting, [N1]).passed == []
+    await world.quiet(21)
+    assert world.woken == ["p"]
+    assert world.keeper.filter(waiting, [N1]).passed == [N1]
+
+
+async def test_drift_is_measured_in_units(world: World) -> None:
+    await world.set("r", 5, every_node())
+    assert drift_units(world.keeper) == 0
+    world.api.writer.refuse = Fault(unavailable().error).error  # type: ignore[assignment]
+    world.api.edit_node("n1", {ResourceKey("escher.dev/team.r"): 2})
+    world.api.edit_node("n2", {ResourceKey("escher.dev/team.x"): 0})
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert drift_units(world.keeper) == 4
+    world.api.writer.refuse = None
+    await world.quiet(60)
+    world.agree()
+
+
+async def test_drift_that_no_event_brought_to_light_is_found_in_a_full_round(world: World) -> None:
+    await world.set("r", 5, "n1")
+    await world.quiet(1)
+    there = world.keeper.nodes[N1]
+    world.keeper.nodes[N1] = replace(there, capacity={}, version="999")
+    world.api.nodes[N1] = replace(there, capacity={})
+    await world.quiet(61)
+    assert world.stated("n1") == {"r": 5}

@@ -1,0 +1,267 @@
+"""Transactions: scenario 18 of mission.md, several objects as one, and nothing left behind of what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
+from extender.app.ports import Occupied, Refused, Unavailable
+from extender.core.holdings import Detection, Mode, Stale
+from extender.core.ledger import Holder
+from extender.core.names import EphemeralName, NodeName
+from extender.core.units import Short
+from tests.app.fakes import Fault, every_node, on_node, unavailable
+from tests.app.world import World
+from tests.builders import units
+
+pytestmark = pytest.mark.anyio
+N1 = NodeName("n1")
+R = "escher.dev/team.r"
+GB = 10**9
+
+
+def claim(holder: str, *, on: str = "n1", **asks: int) -> Claim:
+    return Claim(namespace="team", holder=holder, node=NodeName(on), units=units(asks), ttl_seconds=60)
+
+
+def claim_r(holder: str, number: int, *, on: str = "n1", namespace: str = "team") -> Claim:
+    return Claim(namespace=namespace, holder=holder, node=NodeName(on), units=units({R: number}), ttl_seconds=60)
+
+
+def setting(name: str, capacity: int, on: str = "n1", *, if_version: str | None = None) -> SetResource:
+    return SetResource(name=EphemeralName("team", name), capacity=capacity, choice=on_node(on), if_version=if_version)
+
+
+async def run(world: World, *operations: Operation, mode: Mode = Mode.ALL_OR_NOTHING, dry_run: bool = False) -> Outcome:
+    return await world.desk.transact(Transact(operations=operations, mode=mode, dry_run=dry_run))
+
+
+def held(world: World) -> list[str]:
+    return sorted(holding.holder for holding in world.keeper.ledger.holdings())
+
+
+@pytest.fixture
+def small(world: World) -> World:
+    """A node of 1 CPU and 2 GB, as in the thesis."""
+    world.add_nodes("small", has={"cpu": 1000, "memory": 2 * GB})
+    return world
+
+
+async def _claim_as_read(world: World, detection: Detection) -> list[Outcome]:
+    """Two agents claim what they decided on the same private copy."""
+    read = {state.node: state.sequence for state in world.desk.cluster_state()}
+    return [
+        await world.desk.transact(
+            Transact(operations=[claim(agent, on="small", cpu=250, memory=3 * GB // 4)], detection=detection, read=read)
+        )
+        for agent in ("one", "two")
+    ]
+
+
+async def test_by_resource_fit_both_agents_commit(small: World) -> None:
+    outcomes = await _claim_as_read(small, Detection.RESOURCE_FIT)
+    assert [outcome.committed for outcome in outcomes] == [[0], [0]]
+    assert held(small) == ["claim:team/one", "claim:team/two"]
+
+
+async def test_by_sequence_number_the_second_agent_conflicts(small: World) -> None:
+    first, second = await _claim_as_read(small, Detection.SEQUENCE_NUMBER)
+    assert (first.committed, second.committed) == ([0], [])
+    assert isinstance(second.refused[0].cause, Stale)
+    assert held(small) == ["claim:team/one"]
+
+
+async def test_of_three_claims_of_which_one_is_too_many_two_commit_or_none(small: World) -> None:
+    three = [claim(f"agent-{number}", on="small", cpu=400) for number in range(3)]
+    before = small.desk.cluster_state(node=NodeName("small"))
+    outcome = await run(small, *three)
+    assert outcome.committed == []
+    assert [(refusal.index, refusal.cause) for refusal in outcome.refused] == [(2, Short("cpu", 400, 200))]  # type: ignore[arg-type]
+    assert small.desk.cluster_state(node=NodeName("small")) == before
+    assert not small.woken
+    outcome = await run(small, *three, mode=Mode.INCREMENTAL)
+    assert outcome.committed == [0, 1]
+    assert held(small) == ["claim:team/agent-0", "claim:team/agent-1"]
+
+
+async def test_several_objects_are_set_as_one(world: World) -> None:
+    outcome = await run(world, setting("r", 4), setting("r", 2, "n2"), setting("s", 1, "n3"))
+    assert outcome.committed == [0, 1, 2]
+    assert outcome.resources[1].nodes == {"n1": 4, "n2": 2}
+    assert (world.stated("n1"), world.stated("n2"), world.stated("n3")) == ({"r": 4}, {"r": 2}, {"s": 1})
+    world.agree()
+
+
+async def test_one_wish_that_cannot_be_met_refuses_all_before_anything_is_written(world: World) -> None:
+    outcome = await run(world, setting("r", 4), setting("s", 1, "n9"))
+    assert (outcome.committed, outcome.resources) == ([], {})
+    assert [(each.index, each.field, each.detail) for each in outcome.refused] == [
+        (1, "node_spec", "there is no node n9")
+    ]
+    assert world.api.calls == []
+    outcome = await run(world, setting("r", 4), setting("s", 1, "n9"), mode=Mode.INCREMENTAL)
+    assert outcome.committed == [0]
+    assert world.capacity("r") == {"n1": 4}
+
+
+async def test_what_is_set_can_be_claimed_in_the_same_transaction(world: World) -> None:
+    outcome = await run(world, setting("r", 4), claim_r("a", 3), claim_r("b", 2))
+    assert [(each.index, each.cause) for each in outcome.refused] == [(2, Short(R, 2, 1))]  # type: ignore[arg-type]
+    assert world.api.calls == []
+    outcome = await run(world, setting("r", 4), claim_r("a", 3), claim_r("b", 1))
+    assert outcome.committed == [0, 1, 2]
+    assert world.free("r", "n1") == 0
+    outcome = await run(world, setting("r", 1), claim_r("c", 1))
+    assert [each.index for each in outcome.refused] == [1]
+
+
+async def test_a_claim_replaces_what_its_holder_had_and_a_release_makes_room_for_others(world: World) -> None:
+    await world.set("r", 4, "n1")
+    await run(world, claim_r("a", 4))
+    assert (await run(world, claim_r("a", 2))).committed == [0]
+    assert world.free("r", "n1") == 2
+    outcome = await run(world, Release(namespace="team", holder="a"), claim_r("b", 4))
+    assert outcome.committed == [0, 1]
+    assert held(world) == ["claim:team/b"]
+    # Giving up one's own claim and making it anew is one step too.
+    assert (await run(world, Release(namespace="team", holder="b"), claim_r("b", 3))).committed == [0, 1]
+    assert world.free("r", "n1") == 1
+    waiting = world.start_pod("p", {R: 4})
+    world.keeper.filter(waiting, [N1])
+    await run(world, Release(namespace="team", holder="b"), Release(namespace="team", holder="nobody"))
+    assert world.woken == ["p"]
+    assert held(world) == []
+
+
+async def test_nobody_touches_what_another_namespace_a_pod_or_a_gang_holds(world: World) -> None:
+    await world.set("r", 4, "n1")
+    running = world.start_pod("p", {R: 1}, on="n1")
+    await run(world, claim_r("a", 1))
+    await run(world, Release(namespace="other", holder="a"), Release(namespace="team", holder=running.uid))
+    assert held(world) == ["claim:team/a", running.uid]
+    await run(world, claim_r("a", 1, namespace="other"))
+    assert held(world) == ["claim:other/a", "claim:team/a", running.uid]
+
+
+async def test_claims_that_make_no_sense_are_refused_by_their_field(world: World) -> None:
+    outcome = await run(world, claim("a", cpu=1), claim("a", cpu=2), claim("b", on="n9", cpu=1), mode=Mode.INCREMENTAL)
+    assert outcome.committed == [0]
+    assert [(each.index, each.field) for each in outcome.refused] == [(1, "holder"), (2, "node")]
+
+
+async def test_a_dry_run_says_what_would_happen(world: World) -> None:
+    outcome = await run(world, setting("r", 4), claim_r("a", 3), dry_run=True)
+    assert outcome.committed == [0, 1]
+    assert outcome.resources[0].nodes == {"n1": 4}
+    outcome = await run(world, setting("r", 4), claim_r("a", 5), mode=Mode.INCREMENTAL, dry_run=True)
+    assert (outcome.committed, outcome.refused[0].cause) == ([0], Short(R, 5, 4))  # type: ignore[arg-type]
+    world.api.faults.append(Fault(Refused(422, "no")))
+    outcome = await run(world, setting("r", 4), setting("s", 4), dry_run=True)
+    assert outcome.committed == []
+    assert (world.api.objects, held(world)) == ({}, [])
+
+
+async def test_an_object_that_cannot_be_written_has_the_others_taken_back(world: World) -> None:
+    await world.set("there", 1, "n1", ttl_seconds=500)
+    before = dict(world.api.objects)
+    gone = await world.set("gone", 1, "n1")
+    operations = [
+        setting("new", 1),
+        setting("there", 5),
+        setting("there", 6, "n2"),
+        setting("gone", 0),
+        setting("gone", 0, "n2"),
+        setting("bad", 1),
+    ]
+    world.api.faults += [None, None, None, Fault(Refused(422, "no such luck"))]
+    outcome = await run(world, *operations, claim("a", cpu=1000))
+    assert outcome.committed == []
+    assert [(each.index, "no such luck" in each.detail) for each in outcome.refused] == [(5, True)]
+    assert world.api.objects.keys() == {("team", "there"), ("team", "gone")}
+    assert world.api.objects["team", "there"].nodes == {"n1": 1}
+    assert world.api.objects["team", "there"].expires_at == before["team", "there"].expires_at
+    assert world.capacity("gone") == gone.nodes
+    assert held(world) == []
+    await world.quiet(1)
+    world.agree()
+
+
+async def test_a_transaction_that_loses_the_api_server_on_the_way_is_taken_back_and_says_so(world: World) -> None:
+    world.api.faults += [None, unavailable(), unavailable(), unavailable(1.0)]
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1), claim("a", cpu=1000))
+    assert (world.api.objects, held(world)) == ({}, [])
+    await world.quiet(1)
+    world.agree()
+
+
+async def test_what_cannot_be_taken_back_stays_and_is_logged(world: World) -> None:
+    world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(6))]
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1))
+    assert world.capacity("r") == {"n1": 1}
+    world.api.faults += [None, unavailable(), Fault(Refused(403, "forbidden"), of="delete")]
+    with pytest.raises(Unavailable):
+        await run(world, setting("t", 1), setting("u", 1))
+    assert world.capacity("t") == {"n1": 1}
+    world.api.faults += [None, unavailable(), Fault(Occupied(409, "changed by another"), of="delete")]
+    with pytest.raises(Unavailable):
+        await run(world, setting("v", 1), setting("w", 1))
+    assert world.capacity("v") == {"n1": 1}
+    await world.quiet()
+    world.agree()
+
+
+async def test_incremental_keeps_what_could_be_written(world: World) -> None:
+    world.api.faults += [None, unavailable()]
+    outcome = await run(world, setting("r", 1), setting("s", 1), claim("a", cpu=1000), mode=Mode.INCREMENTAL)
+    assert outcome.committed == [0, 2]
+    assert "cannot be reached" in outcome.refused[0].detail
+    world.api.faults += [unavailable()]
+    with pytest.raises(Unavailable):
+        await run(world, setting("s", 1), mode=Mode.INCREMENTAL)
+
+
+async def test_room_that_is_lost_while_objects_are_written_undoes_the_transaction(world: World) -> None:
+    world.api.latency = 1.0
+    running = asyncio.create_task(
+        run(world, setting("r", 1), claim("a", cpu=8000), Release(namespace="team", holder="x"))
+    )
+    await asyncio.sleep(0.5)
+    await run(world, claim("thief", cpu=1000))
+    outcome = await running
+    assert outcome.committed == []
+    assert outcome.refused[0].cause == Short("cpu", 8000, 7000)  # type: ignore[arg-type]
+    assert world.api.objects == {}
+    assert held(world) == ["claim:team/thief"]
+    await world.quiet()
+    world.agree()
+
+
+async def test_a_version_counts_for_each_operation(world: World) -> None:
+    state = await world.set("r", 1, "n1")
+    outcome = await run(world, setting("r", 2, if_version="7"), setting("s", 1))
+    assert outcome.refused[0].field == "If-Match"
+    assert ("team", "s") not in world.api.objects
+    assert (await run(world, setting("r", 2, if_version=state.version))).committed == [0]
+
+
+async def test_transactions_that_name_the_same_objects_in_another_order_do_not_block_each_other(world: World) -> None:
+    world.api.latency = 0.1
+    names: Sequence[Sequence[str]] = (["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"])
+    outcomes = await asyncio.gather(
+        *(run(world, *(setting(name, number + 1) for name in order)) for number, order in enumerate(names))
+    )
+    assert all(outcome.committed == [0, 1, 2] for outcome in outcomes)
+    assert world.stated("n1") == {"a": 3, "b": 3, "c": 3}
+
+
+async def test_every_form_of_node_spec_can_be_used(world: World) -> None:
+    everywhere = SetResource(name=EphemeralName("team", "r"), capacity=2, choice=every_node())
+    outcome = await run(world, everywhere, *(claim_r(node, 2, on=node) for node in ("n1", "n2", "n3")))
+    assert outcome.committed == [0, 1, 2, 3]
+    assert world.keeper.ledger.holding(Holder("claim:team/n3")) is not None
+    await run(world, *(Release(namespace="team", holder=node) for node in ("n1", "n2", "n3")))
