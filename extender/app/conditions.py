@@ -171,8 +171,9 @@ class Conditions:
                 now = self._catalog.get(name)
                 if now is not None and now.resource.uid != resource.uid:
                     continue
-                # The watch will tell of it. Should it not, somebody asks.
-                self._catalog.doubtful[name] = None
+                if now is not None:
+                    # The watch will tell of it. Should it not, somebody asks.
+                    self._catalog.doubtful[name] = None
                 break
             except Refused as error:
                 _log.error("the API server refuses a status", name="/".join(name), why=str(error))

@@ -66,9 +66,13 @@ class Watch:
         self.events.append((what, item))
         if not self.held:
             try:
-                asyncio.get_running_loop().call_later(self.delay, self.deliver, 1)
+                asyncio.get_running_loop().call_later(self.delay, self._arrive)
             except RuntimeError:
                 self.deliver()
+
+    def _arrive(self) -> None:
+        if not self.held:
+            self.deliver(1)
 
     def deliver(self, count: int | None = None) -> int:
         """The sink has so many more of the events, or all. Answers how many there were."""
