@@ -18,8 +18,12 @@ from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
 from extender.core.ledger import Conflict, Kind, Ledger
 from extender.core.names import NodeName, PodUid, ResourceKey, in_domain
+from extender.core.node_match import accepts
 from extender.filters import FILTERS, Filter
 from extender.filters.base import Judge, Rejection
+
+GONE = "the pod is deleted"
+_GONE_REMEMBERED = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Keeper:
         self._filters = filters
         self._deliver = deliver
         self._effects: list[Effect] = []
+        self._gone: dict[PodUid, None] = {}
+        """Pods deleted lately: a call about one was under way when it went."""
         self._turned_away: dict[PodUid, Pod] = {}
         """Pods of no gang that our filters rejected everywhere, and that nothing has woken since."""
 
@@ -104,8 +110,11 @@ class Keeper:
         self.settle()
 
     def _take_node(self, node: Node) -> None:
+        known = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self.ledger.set_node(node.name, node.allocatable)
+        if known is not None and _welcomes(node) != _welcomes(known):
+            self.ledger.reconsider(node.name)
         if self.drift(node):
             self._effects.append(AdvertiseCapacity(node.name))
 
@@ -152,6 +161,7 @@ class Keeper:
             self._turned_away.pop(pod.uid, None)
             self.gangs.observe(pod, now)
             return
+        self._gone.pop(pod.uid, None)
         known = self.pods.get(pod.uid)
         if known is not None and known.requests == pod.requests:
             # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
@@ -166,6 +176,9 @@ class Keeper:
             self.gangs.observe(pod, now)
 
     def _drop_pod(self, uid: PodUid) -> None:
+        self._gone[uid] = None
+        if len(self._gone) > _GONE_REMEMBERED:
+            del self._gone[next(iter(self._gone))]
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
@@ -189,6 +202,8 @@ class Keeper:
             self._effects.append(AskRefused(pod, pod.gang))
             self._flush()
             return Verdict(unresolvable=dict.fromkeys(sent, pod.gang.reason))
+        if pod.uid in self._gone:
+            return Verdict(unresolvable=dict.fromkeys(sent, GONE))
         if pod.uid not in self.pods and pod.node is None:
             # The scheduler's watch was ahead of ours.
             self.pods[pod.uid] = pod
@@ -336,7 +351,7 @@ class Keeper:
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
-        while gains := self.ledger.drain_gains():
+        while (gains := self.ledger.drain_gains()) or self.gangs.stirred:
             self.gangs.settle(gains, self.clock.now())
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):
@@ -345,7 +360,8 @@ class Keeper:
         self._flush()
 
     def _could_pass(self, pod: Pod, node: NodeName) -> bool:
-        return node in self.nodes and self.ledger.short(node, pod.requests, (pod.uid,)) is None
+        seen = self.nodes.get(node)
+        return seen is not None and self.ledger.short(node, pod.requests, (pod.uid,)) is None and accepts(seen, pod)
 
     def _flush(self) -> None:
         if self.gangs.effects:
@@ -354,6 +370,11 @@ class Keeper:
         if self._effects:
             effects, self._effects = self._effects, []
             self._deliver(effects)
+
+
+def _welcomes(node: Node) -> tuple[object, ...]:
+    """What of a node, beside its resources, decides which pods it accepts."""
+    return (node.labels, node.taints, node.unschedulable)
 
 
 def _first_rejection(judges: Iterable[Judge], node: NodeName) -> Rejection | None:

@@ -19,6 +19,7 @@ from extender.core.gang import (
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
+    ROOM_TAKEN,
     Gang,
     GangBound,
     GangEffect,
@@ -35,7 +36,6 @@ from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.node_match import accepts
 from extender.core.planning import Accepts, Shortfall, Slot, plan
-from extender.core.units import Vector
 
 GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
@@ -55,6 +55,8 @@ class Gangs:
         self.nodes = nodes
         self.by_key: dict[GangKey, Gang] = {}
         self.effects: list[GangEffect] = []
+        self.stirred: dict[GangKey, None] = {}
+        """Gangs that wait and whose members have changed: to be settled, though no node has gained room."""
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -81,6 +83,9 @@ class Gangs:
             if gang is None:
                 gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
             self._of[pod.uid] = gang.key
+        known = gang.members.get(pod.uid)
+        if gang.rejected and (known is None or known.deleting != pod.deleting or gang.quorum != ask.quorum):
+            self.stirred[gang.key] = None
         gang.members[pod.uid] = pod
         gang.quorum, gang.timeout = ask.quorum, ask.timeout
         if pod.node is not None:
@@ -106,7 +111,11 @@ class Gangs:
         self._shrink(gang, now)
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
-        gang = gang or self.by_key.get(pod.gang.key if isinstance(pod.gang, GangAsk) else GangKey("", ""))
+        if gang is None and isinstance(pod.gang, GangAsk):
+            gang = self.by_key.get(pod.gang.key)
+            # An earlier run may have left finished pods under the same name; those of one controller are one run.
+            if gang is not None and not any(_same_controller(pod, member) for member in gang.members.values()):
+                gang = None
         if gang is None:
             return None
         if pod.node is not None:
@@ -124,9 +133,10 @@ class Gangs:
         holding = self.ledger.holding(uid)
         if holding is None or holding.kind is Kind.BOUND or holding.owner != gang.key:
             return
-        self.ledger.release(uid)
         if gang.phase is Phase.PLANNED and gang.deadline is not None:
-            self._commit([self._slot(gang, holding.units, holding.node, gang.deadline)])
+            self._hand_over(gang, holding, gang.deadline)
+        else:
+            self.ledger.release(uid)
 
     def _shrink(self, gang: Gang, now: float) -> None:
         if not gang.members:
@@ -171,11 +181,10 @@ class Gangs:
         for slot in sorted(vacant, key=lambda held: held.node not in sent):
             if (node := self._claim(pod, slot, sent, until, gang)) is not None:
                 return node
-        if gang.phase is not Phase.PLANNED or len(slots) == 0:
-            for node in sent:
-                if self.ledger.short(node, pod.requests) is None:
-                    self._commit([Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)])
-                    return node
+        for node in sent:
+            if self.ledger.short(node, pod.requests) is None:
+                self._commit([Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)])
+                return node
         for slot in slots:
             if slot not in vacant and (node := self._claim(pod, slot, sent, until, gang)) is not None:
                 return node
@@ -290,8 +299,14 @@ class Gangs:
         offered = frozenset(sent)
         return [*sent, *(name for name in self.nodes if name not in offered)]
 
-    def _slot(self, gang: Gang, units: Vector, node: NodeName, until: float) -> Holding:
-        return Holding(self._slot_name(gang), node, units, Kind.RESERVATION, gang.key, until)
+    def _hand_over(self, gang: Gang, held: Holding, until: float) -> None:
+        """What the member held is a slot for a successor."""
+        if self.ledger.short(held.node, held.units, (held.holder,)) is not None:
+            # Others have taken the room by facts: there is nothing to hand over.
+            self.ledger.release(held.holder)
+            return
+        slot = Holding(self._slot_name(gang), held.node, held.units, Kind.RESERVATION, gang.key, until)
+        self._commit([slot], releasing=(held.holder,))
 
     def _slot_name(self, gang: Gang) -> Holder:
         gang.slots_made += 1
@@ -323,21 +338,33 @@ class Gangs:
         gang = self.of(uid)
         if gang is None:
             return "the pod is no member of a gang that is known"
-        if uid in gang.writing or uid in gang.bound:
-            return "" if gang.writing.get(uid, node) == node else "its Binding to another node is being written"
+        under_way = gang.writing.get(uid) or (gang.members[uid].node if uid in gang.bound else None)
+        if under_way is not None or uid in gang.bound:
+            if under_way not in (None, node):
+                return f"the pod goes to {under_way} already"
+            self.effects.append(OpenBarrier(gang.key, (uid,)))
+            return ""
         held = self.ledger.holding(uid)
         if held is None or held.owner != gang.key:
             return "the gang's reservation has ended: the pod is tried again"
+        if self.ledger.short(node, held.units, (uid,)) is not None:
+            return NOT_ITS_NODE if held.node != node else ROOM_TAKEN
         if held.node != node:
-            if self.ledger.short(node, held.units, (uid,)) is not None:
-                return NOT_ITS_NODE
             self._commit([replace(held, node=node)])
         gang.arrived[uid] = node
         self._open_if_complete(gang, now)
         return ""
 
     def _open_if_complete(self, gang: Gang, now: float) -> None:
-        if not gang.arrived or gang.placed + len(gang.writing) + len(gang.arrived) < gang.quorum:
+        if not self._is_complete(gang):
+            return
+        # Facts may have overtaken the plan while members waited: a foreign pod, a node that is gone.
+        for uid, node in list(gang.arrived.items()):
+            held = self.ledger.holding(uid)
+            if held is None or self.ledger.short(node, held.units, (uid,)) is not None:
+                del gang.arrived[uid]
+                self.effects.append(TurnBack(gang.key, (uid,), ROOM_TAKEN))
+        if not self._is_complete(gang):
             return
         members = tuple(gang.arrived)
         gang.writing.update(gang.arrived)
@@ -346,6 +373,10 @@ class Gangs:
         for uid in members:
             self.ledger.keep(uid, None)
         self.effects.append(OpenBarrier(gang.key, members))
+
+    def _is_complete(self, gang: Gang) -> bool:
+        there = gang.placed + len(gang.writing) + len(gang.arrived)
+        return bool(gang.arrived) and there >= gang.quorum
 
     def written(self, uid: PodUid, node: NodeName, now: float) -> None:
         """The member's Binding is written."""
@@ -364,10 +395,10 @@ class Gangs:
         held = self.ledger.holding(uid)
         if held is not None and held.kind is not Kind.BOUND:
             until = now + gang.timeout
-            self.ledger.keep(uid, until)
             if for_good:
-                self.ledger.release(uid)
-                self._commit([self._slot(gang, held.units, held.node, until)])
+                self._hand_over(gang, held, until)
+            else:
+                self.ledger.keep(uid, until)
         if not gang.writing and not gang.bound:
             self._dissolve(gang, now)
 
@@ -406,12 +437,13 @@ class Gangs:
                 room[known] = any(self.ledger.short(node, pod.requests) is None for node in gains)
             return room[known]
 
+        stirred, self.stirred = self.stirred, {}
         for gang in sorted((g for g in self.by_key.values() if g.rejected), key=lambda g: g.turn):
             if gang.holds_a_plan:
                 for uid in [uid for uid in gang.rejected if may_fit(gang.members[uid])]:
                     self._wake(gang, uid)
             elif (
-                (gang.phase is Phase.GATHERING or any(may_fit(pod) for pod in gang.unplaced()))
+                (gang.key in stirred or any(may_fit(pod) for pod in gang.unplaced()))
                 and not self._missing(gang)
                 and self._plan(gang, None, list(gains), now)
             ):
@@ -444,3 +476,7 @@ def _alike(one: Pod, other: Pod) -> bool:
         and one.affinity == other.affinity
         and one.tolerations == other.tolerations
     )
+
+
+def _same_controller(one: Pod, other: Pod) -> bool:
+    return one.owner is not None and other.owner is not None and one.owner.uid == other.owner.uid

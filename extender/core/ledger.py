@@ -265,6 +265,11 @@ class Ledger:
     def next_deadline(self) -> float | None:
         return min(self._deadlines.values(), default=None)
 
+    def reconsider(self, node: NodeName) -> None:
+        """The node counts as having gained room: something beside its resources has changed in its favour."""
+        if (row := self.rows.get(node)) is not None:
+            self._gained(node, row)
+
     def drain_gains(self) -> AbstractSet[NodeName]:
         """The nodes that may have gained room since the last call, in the order in which they did first."""
         gains, self._gains = self._gains, {}
