@@ -1,0 +1,28 @@
+# The Escher service. Everything is installed from hashes; the address of a package index is the builder's affair
+# (--build-arg PIP_INDEX_URL=..., or none for the default one).
+FROM python:3.11-slim AS build
+ARG PIP_INDEX_URL
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /src
+COPY requirements/build.txt requirements/runtime.txt requirements/
+RUN python -m venv /build && /build/bin/pip install --require-hashes --requirement requirements/build.txt \
+    && python -m venv /opt/escher && /opt/escher/bin/pip install --require-hashes --requirement requirements/runtime.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY extender/ extender/
+COPY scheduler-config/ scheduler-config/
+COPY deploy/ deploy/
+# No isolation and no index: what builds the wheel was installed from hashes above.
+RUN /build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels . \
+    && /opt/escher/bin/pip install --no-deps --no-index /wheels/*.whl \
+    && /opt/escher/bin/python -m compileall -q /opt/escher/lib
+
+FROM python:3.11-slim
+# A number, so that a pod's runAsNonRoot can be checked without looking into the image.
+RUN useradd --uid 65532 --no-create-home --shell /usr/sbin/nologin escher
+COPY --from=build /opt/escher /opt/escher
+ENV PATH=/opt/escher/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["escher"]
+# In a pod the service account is used. Other machines must reach it, unlike the default.
+CMD ["serve", "--host", "0.0.0.0", "--port", "8080"]

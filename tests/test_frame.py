@@ -1,0 +1,98 @@
+"""The frame holds: what the project promises about its commands, its requirements and its demonstration."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extender.controlplane import places
+
+ROOT = Path(__file__).parent.parent
+REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+TARGETS = ("demo", "test", "setup", "e2e", "bench", "loadtest", "compare", "lint", "docs", "coverage", "lock")
+
+
+def escher(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "extender", *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=seconds,
+    )
+
+
+def test_make_alone_lists_every_target() -> None:
+    listed = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
+    assert [name for name in TARGETS if f"make {name} " not in listed] == []
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.stem)
+def test_requirements_are_hashed_and_name_no_address(path: Path) -> None:
+    text = path.read_text()
+    assert "://" not in text
+    pins = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    unhashed = [pin for pin in pins if not pin.endswith("\\")]
+    assert pins
+    assert unhashed == []
+    assert "--index" not in text
+    assert "--find-links" not in text
+
+
+def test_what_pyproject_asks_for_is_pinned() -> None:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = {"runtime": said["project"]["dependencies"], **said["dependency-groups"]}
+    for name, wanted in groups.items():
+        pinned = (ROOT / "requirements" / f"{name}.txt").read_text().lower()
+        names = [re.split(r"[\[<>=!;\s]", each)[0].lower().replace("_", "-") for each in wanted]
+        missing = [each for each in names if f"\n{each}==" not in pinned]
+        assert missing == [], f"`make lock` has not been run since {name} changed"
+
+
+def test_shipped_yaml_can_be_read() -> None:
+    files = [*ROOT.glob("docs/examples/*.yaml"), *ROOT.glob("scheduler-config/*.yaml"), *ROOT.glob("deploy/**/*.yaml")]
+    for path in files:
+        documents = list(yaml.safe_load_all(path.read_text()))
+        assert all(isinstance(each, dict) and each["kind"] for each in documents), path
+    assert len(files) >= 5
+
+
+def test_the_wheel_carries_what_the_commands_need() -> None:
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert shipped["force-include"].keys() >= {"scheduler-config", "deploy"}
+    for folder in shipped["force-include"]:
+        assert places.shipped(folder).is_dir()
+
+
+def test_the_demo_on_the_embedded_cluster_is_refused_as_long_as_there_is_none() -> None:
+    ended = escher("demo")
+    assert ended.returncode == 2
+    assert "escher demo --real" in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_the_demo_has_help_with_an_example() -> None:
+    ended = escher("demo", "--help")
+    assert ended.returncode == 0
+    assert "escher demo --real" in ended.stdout
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(1200)
+def test_the_demo_comes_out_as_promised() -> None:
+    ended = escher("demo", "--real", "--json", "--nodes", "8", "--rounds", "2", seconds=1100)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert result["passed"]
+    assert [scene["name"] for scene in result["scenes"] if not scene["passed"]] == []
+    partial = {row["approach"]: row["partial_gangs"] for row in result["approaches"]}
+    # Plain pods show what gangs are for: both jobs of the contention are stuck half-way.
+    assert partial == {"plain": 2, "extender": 0, "ghosts": 0}
+    assert all(row["writes_per_gang"] > 0 and row["median_ms"] > 0 for row in result["approaches"])
