@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from extender.cli import cluster, demo, serve
+from extender.cli import cluster, demo, explain, gang, resource, serve, state
 
 app = typer.Typer(
     name="escher",
@@ -18,6 +18,10 @@ app = typer.Typer(
 )
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("serve", help=serve.HELP)(serve.serve)
+app.command("state", help=state.HELP)(state.state)
+app.add_typer(resource.app, name="resource")
+app.add_typer(gang.app, name="gang")
+app.add_typer(explain.app, name="explain")
 app.add_typer(cluster.app, name="cluster")
 
 

@@ -1,0 +1,63 @@
+"""`escher gang`: the gangs of a namespace, and how far each has come."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from extender.cli.api import DEFAULT_URL, Json, Namespace, Url, add_row, api, out, print_json
+
+app = typer.Typer(help="Gangs: pods that are placed all or none.", no_args_is_help=True)
+
+_PLACED = ("bound", "finished")
+
+
+@app.command("list", epilog="Example: escher gang list --namespace team-a")
+def list_(namespace: Namespace = "default", url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Show the gangs of a namespace."""
+    with api(url) as service:
+        items = service.every("namespaces", namespace, "gangs")
+    if as_json:
+        print_json({"items": items})
+        return
+    if not items:
+        out.print(f"namespace {namespace} has no gangs", markup=False)
+        return
+    table = Table("gang", "phase", "quorum", "members", "placed", "why it waits", box=None, pad_edge=False)
+    for item in items:
+        add_row(
+            table,
+            item["name"],
+            item["phase"],
+            str(item["quorum"]),
+            str(len(item["members"])),
+            str(sum(member["phase"] in _PLACED for member in item["members"])),
+            item["reason"],
+        )
+    out.print(table)
+
+
+@app.command(epilog="Example: escher gang get train --namespace team-a")
+def get(
+    name: Annotated[str, typer.Argument(help="Name of the gang.")],
+    namespace: Namespace = "default",
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Show one gang: its phase, quorum, members and their nodes."""
+    with api(url) as service:
+        gang: dict[str, Any] = service.call("GET", "namespaces", namespace, "gangs", name)
+    if as_json:
+        print_json(gang)
+        return
+    out.print(f"gang {gang['namespace']}/{gang['name']}: {gang['phase']}, quorum {gang['quorum']}", markup=False)
+    if gang["reason"]:
+        out.print(gang["reason"], markup=False)
+    if gang["deadline"]:
+        out.print(f"its room is held until {gang['deadline']}", markup=False)
+    table = Table("member", "phase", "node", box=None, pad_edge=False)
+    for member in gang["members"]:
+        add_row(table, member["name"], member["phase"], member["node"] or "")
+    out.print(table)

@@ -1,0 +1,43 @@
+"""The service for real on loopback, over the application in memory, and the command line that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+import pytest
+from typer.testing import CliRunner, Result
+
+from extender.cli.main import app
+from tests.adapters.http.fakes import on_loopback, service
+from tests.app.world import World
+
+Escher = Callable[..., Awaitable[Result]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    made.add_nodes("n1", "n2", "n3", labels={"zone": "a"})
+    async with made.running():
+        yield made
+    made.audit()
+
+
+@pytest.fixture
+async def escher(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Escher]:
+    """Runs `escher` with these arguments against the world's service."""
+    monkeypatch.delenv("ESCHER_NAMESPACE", raising=False)
+    monkeypatch.delenv("ESCHER_NODE", raising=False)
+    async with on_loopback(service(management=world.desk)) as port:
+        monkeypatch.setenv("ESCHER_URL", f"http://127.0.0.1:{port}")
+
+        async def run(*arguments: str) -> Result:
+            return await anyio.to_thread.run_sync(lambda: CliRunner().invoke(app, arguments))
+
+        yield run

@@ -1,0 +1,199 @@
+"""The commands for people, against the real service: what they print, what they refuse, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from extender.app.ports import EphemeralResource, Unavailable
+from extender.cli import api
+from extender.cli.main import app
+from extender.core.names import EphemeralName
+from tests.app.fakes import Fault
+from tests.app.world import World
+from tests.builders import gang_pods
+from tests.cli.conftest import Escher
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_resource_is_set_shown_and_deleted(escher: Escher, world: World) -> None:
+    done = await escher("resource", "set", "data1", "4", "--node", "n2", "--namespace", "team", "--ttl", "600")
+    assert (done.exit_code, done.stdout) == (0, "escher.dev/team.data1 on n2 4\n")
+    listed = await escher("resource", "list", "-n", "team")
+    assert "escher.dev/team.data1" in listed.stdout
+    state = await escher("state", "--resource", "escher.dev/team.data1")
+    assert state.stdout.split()[6:] == ["n2", "escher.dev/team.data1", "4", "4"]
+    gone = await escher("resource", "delete", "data1", "-n", "team")
+    assert (gone.exit_code, gone.stdout) == (0, "data1 is gone\n")
+    assert (await escher("resource", "delete", "data1", "-n", "team")).exit_code == 0
+    assert "no ephemeral resources" in (await escher("resource", "list", "-n", "team")).stdout
+    assert "no node has anything" in (await escher("state", "--resource", "escher.dev/team.data1")).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes"),
+    [
+        (["--everywhere"], {"n1": 1, "n2": 1, "n3": 1}),
+        (["--everywhere", "--num-nodes", "1"], {"n1": 1}),
+        (["--available", "cpu=8", "--available", "memory=1Gi"], {"n1": 1, "n2": 1, "n3": 1}),
+        (["--label", "zone=a", "--num-nodes", "2"], {"n1": 1, "n2": 1}),
+        (["--node", "n1", "--shared"], {"n1": 1}),
+        (["--node", "n1", "--owner", "p/u"], {"n1": 1}),
+    ],
+)
+async def test_nodes_are_chosen_in_every_form(escher: Escher, options: list[str], nodes: dict[str, int]) -> None:
+    done = await escher("resource", "set", "r", "1", *options, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["nodes"] == nodes
+
+
+async def test_a_pods_own_node_comes_from_its_environment(escher: Escher, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = await escher("resource", "set", "r", "1")
+    assert refused.exit_code == 1
+    assert "names no node" in refused.stderr
+    monkeypatch.setenv("ESCHER_NODE", "n3")
+    monkeypatch.setenv("ESCHER_NAMESPACE", "team")
+    assert (await escher("resource", "set", "r", "1")).stdout == "escher.dev/team.r on n3 1\n"
+    assert (await escher("resource", "set", "r", "0")).stdout == "escher.dev/team.r on no node\n"
+
+
+async def test_a_dry_run_says_so_and_changes_nothing(escher: Escher, world: World) -> None:
+    assert "would be on n1 1" in (await escher("resource", "set", "r", "1", "--node", "n1", "--dry-run")).stdout
+    assert world.api.objects == {}
+    await escher("resource", "set", "r", "1", "--node", "n1")
+    assert "would be gone" in (await escher("resource", "delete", "r", "--dry-run")).stdout
+    assert world.api.objects != {}
+
+
+async def test_a_refusal_is_the_services_own_words_and_exit_code_1(escher: Escher, world: World) -> None:
+    refused = await escher("resource", "set", "r", "1", "--node", "n9")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "escher: node_spec: there is no node n9\n"
+    conflict = await escher("resource", "set", "r", "1", "--node", "n1", "--if-version", "7")
+    assert (conflict.exit_code, "is not there, not at 7" in conflict.stderr) == (1, True)
+    world.api.faults.append(Fault(Unavailable("no route")))
+    assert "no route" in (await escher("resource", "set", "r", "1", "--node", "n1")).stderr
+    assert (await escher("gang", "get", "absent")).exit_code == 1
+    assert "there is no unfinished pod absent" in (await escher("explain", "pod", "absent")).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["resource", "set", "r"],
+        ["resource", "set", "r", "-1", "--node", "n1"],
+        ["resource", "set", "r", "1.5", "--node", "n1"],
+        ["resource", "set", "r", "1", "--node", "n1", "--everywhere"],
+        ["resource", "set", "r", "1", "--label", "zone"],
+        ["resource", "set", "r", "1", "--available", "=2"],
+        ["resource", "set", "r", "1", "--node", "n1", "--owner", "pod"],
+        ["state", "--url", "localhost:8080"],
+        ["explain", "node", "n1"],
+    ],
+)
+async def test_wrong_use_is_exit_code_2(escher: Escher, world: World, arguments: list[str]) -> None:
+    assert (await escher(*arguments)).exit_code == 2
+    assert world.api.calls == []
+
+
+async def test_the_state_shows_units_as_people_write_them(escher: Escher, world: World) -> None:
+    await escher("resource", "set", "r", "5", "--node", "n1", "-n", "team")
+    for number in range(4):
+        world.start_pod(f"p{number}", {"cpu": 500, "escher.dev/team.r": 1}, on="n1")
+    told = (await escher("state", "--node", "n1")).stdout.splitlines()
+    assert [line.split() for line in told[1:3]] == [
+        ["n1", "cpu", "8", "6"],
+        ["memory", "32.0", "GiB", "32.0", "GiB"],
+    ]
+    assert told[-1].split(maxsplit=3)[3] == "team/p0 (1), team/p1 (1), team/p2 (1) and 1 more"
+    as_json = json.loads((await escher("state", "--node", "n1", "--json")).stdout)
+    assert as_json["items"][0]["available"]["escher.dev/team.r"] == 1
+
+
+async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World) -> None:
+    assert "has no gangs" in (await escher("gang", "list")).stdout
+    members = gang_pods("train", 4, {"cpu": 8000})
+    for member in members:
+        world.keeper.see_pod(member)
+    world.keeper.filter(members[0], list(world.keeper.nodes))
+    listed = (await escher("gang", "list")).stdout.splitlines()[1].split()
+    assert listed[:5] == ["train", "waiting", "4", "4", "0"]
+    assert json.loads((await escher("gang", "list", "--json")).stdout)["items"][0]["quorum"] == 4
+    shown = (await escher("gang", "get", "train")).stdout
+    assert "gang default/train: waiting, quorum 4" in shown
+    assert "train-3" in shown
+    assert json.loads((await escher("gang", "get", "train", "--json")).stdout)["phase"] == "waiting"
+    told = (await escher("explain", "gang", "train")).stdout
+    assert "gang default/train waits: room for 3 of 4 members" in told
+    assert "what would help:" in told
+    world.add_nodes("n4")
+    world.keeper.filter(members[0], list(world.keeper.nodes))
+    assert "its room is held until" in (await escher("gang", "get", "train")).stdout
+    for member in members:
+        world.keeper.lose_pod(member.uid)
+
+
+async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: World) -> None:
+    world.start_pod("p", {"escher.dev/team.r": 1})
+    told = (await escher("explain", "pod", "p", "-n", "team")).stdout
+    assert "pod team/p waits: none of 3 nodes can have it" in told
+    assert "n1, n2, n3" in told
+    assert "escher resource set --namespace team r 1 --node NODE" in told
+    assert json.loads((await escher("explain", "pod", "p", "-n", "team", "--json")).stdout)["waits"] is True
+
+
+async def test_brackets_in_texts_are_shown_and_lists_come_page_by_page(escher: Escher, world: World) -> None:
+    world.api.put(EphemeralResource(EphemeralName("team", "bad"), {}, problem="spec.nodes[n1] is -1"))
+    world.api.resources_watch.deliver()
+    for number in range(600):
+        world.api.put(EphemeralResource(EphemeralName("team", f"r{number}"), {}))
+    world.api.resources_watch.deliver()
+    assert "spec.nodes[n1] is -1" in (await escher("resource", "list", "-n", "team")).stdout
+    assert len(json.loads((await escher("resource", "list", "-n", "team", "--json")).stdout)["items"]) == 601
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (httpx.ConnectError("refused"), "cannot be reached: refused. Give its address with --url"),
+        (httpx.ReadTimeout("slow"), "did not answer within 60 s"),
+        (httpx.Response(200, text="<html>"), "is no Escher service"),
+        (httpx.Response(502, text="<html>"), "the service answers 502 Bad Gateway"),
+        (httpx.Response(502, json=["x"]), "the service answers 502 Bad Gateway"),
+    ],
+)
+def test_whatever_answers_there_is_a_clear_word(monkeypatch: pytest.MonkeyPatch, answer: Any, told: str) -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    client = httpx.Client(base_url="http://there", transport=httpx.MockTransport(handle))
+    monkeypatch.setattr(api, "connect", lambda url: client)
+    result = CliRunner().invoke(app, ["state"])
+    assert result.exit_code == 1
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["resource", "set"],
+        ["resource", "list"],
+        ["resource", "delete"],
+        ["state"],
+        ["gang", "list"],
+        ["gang", "get"],
+        ["explain", "pod"],
+        ["explain", "gang"],
+    ],
+)
+def test_every_help_has_an_example(command: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: escher {' '.join(command)}" in " ".join(result.stdout.split())
