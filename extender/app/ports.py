@@ -115,9 +115,7 @@ class Recorder(Protocol):
 
 
 class NodeStatusWriter(Protocol):
-    async def advertise(
-        self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
-    ) -> str:
+    async def advertise(self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> str:
         """Capacity and allocatable of the node both say `desired`, and have no key of `absent`. One request.
 
         Answers the node's version afterwards, empty if unknown. Raises Unavailable, Gone, Refused.

@@ -146,9 +146,7 @@ class ApiNodeStatusWriter:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
-    async def advertise(
-        self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]
-    ) -> str:
+    async def advertise(self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> str:
         """As the port says. A desired 0 removes the key: a kubelet fails the pods that ask for what it has 0 of."""
         amounts: dict[str, str | None] = dict.fromkeys(absent)
         amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
