@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from extender.app.ports import NodeChoice
+from extender.app.wording import amount, number
 from extender.core.cluster import Node
 from extender.core.ledger import Ledger
 from extender.core.names import CPU, NodeName
@@ -51,7 +52,8 @@ def why_none(choice: NodeChoice, nodes: Nodes, ledger: Ledger) -> str:
     for resource, asked in (choice.available or {}).items():
         best = max(nodes, key=lambda name: (ledger.free(name, resource), name))
         if (most := ledger.free(best, resource)) < asked:
-            return f"no node has {asked} of {resource} available; the most is {most}, on {best}"
+            least = amount(resource, asked)
+            return f"no node has {least} available; the most is {number(resource, most)}, on {best}"
     return "no node has all of what node_spec asks for available at once, though some have each"
 
 

@@ -151,8 +151,10 @@ class Reconcile:
             self._ends.forget(name)
             self._pauses.pop(name, None)
         elif self._group is not None:
+            before = self._ends.next()
             self._ends.consider(entry, self._keeper.clock.now())
-            self.nudge()
+            if name in self._catalog.doubtful or self._ends.next() != before:
+                self.nudge()
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Collects and repairs until it is cancelled, once every event of `after` is set.

@@ -147,3 +147,16 @@ async def test_a_ledger_that_was_tampered_with_is_repaired_in_a_full_round(world
     world.keeper.ledger.set_capacity(NodeName("n2"), ResourceKey("escher.dev/team.x"), 9)
     await world.quiet(61)
     world.agree()
+
+
+async def test_one_question_about_an_object_is_enough_at_a_time(world: World) -> None:
+    world.api.resources_watch.held = True
+    await world.set("r", 1, "n1")
+    world.api.latency = 1.0
+    for _ in range(3):
+        world.resources.catalog.replace([])
+        await asyncio.sleep(0.2)
+    await world.quiet()
+    assert world.api.calls.count("get team/r") == 1
+    world.api.resources_watch.deliver()
+    world.agree()

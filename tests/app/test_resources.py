@@ -173,7 +173,7 @@ async def test_a_repeated_call_with_num_nodes_chooses_the_same_node_again(world:
     [
         (on_node("n9"), "there is no node n9"),
         (NodeChoice(labels={"zone": "x"}), "none of the 3 nodes has the labels zone=x"),
-        (NodeChoice(available=units(cpu=9000)), "no node has 9000 of cpu available; the most is 8000, on n3"),
+        (NodeChoice(available=units(cpu=9000)), "no node has 9 cpu available; the most is 8, on n3"),
         (NodeChoice(available=units({"a/b": 1})), "no node has 1 of a/b available; the most is 0, on n3"),
     ],
 )
