@@ -26,10 +26,10 @@ from extender.app.ports import (
     Waker,
 )
 from extender.app.verbs import Verdict, Victims
+from extender.app.wording import in_words
 from extender.core.cluster import Node, Pod
 from extender.core.gang import GangBound, GangPlanned, GangTimedOut, GangTurnedAway, OpenBarrier, TurnBack, WakePod
 from extender.core.names import NodeName, PodUid
-from extender.core.planning import Shortfall
 
 _log = structlog.get_logger(__name__)
 
@@ -255,12 +255,3 @@ class Scheduling:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-
-
-def in_words(shortfall: Shortfall) -> str:
-    """Why a plan was not found, with its numbers."""
-    found = f"room for {shortfall.placed} of {shortfall.asked} members"
-    if shortfall.cause is None:
-        return f"{found}; no other node may take one"
-    cause = shortfall.cause
-    return f"{found}; the next asks for {cause.asked} {cause.resource}, and a node has at most {cause.free} free"

@@ -121,7 +121,7 @@ class TestScenario5:
 
     @pytest.fixture
     def gpus(self, arena: Arena) -> list[str]:
-        nodes = arena.nodes(3, **{self.GPU: 4})
+        nodes = arena.nodes(3, None, **{self.GPU: 4})
         # The third has four and none of them free.
         user = arena.pod("user", EXTENDER, **{self.GPU: 4})
         user["spec"]["nodeSelector"] = {"kubernetes.io/hostname": nodes[2]}

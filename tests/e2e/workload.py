@@ -250,19 +250,24 @@ class Arena:
         self.api, self.service, self.observer = field.api, field.service, field.observer
         self.namespace = namespace
         self.pool = {POOL: namespace}
-        self._nodes: list[str] = []
+        self.own_nodes: list[str] = []
         self._cluster_wide: list[str] = []
         self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.observer.begin()
 
     # -- nodes
 
-    def nodes(self, count: int, *, cpu: str | int = 8, pods: int = 110, **extra: str | int) -> list[str]:
-        """So many more nodes of this test's own."""
+    def nodes(
+        self, count: int, taint: str | None = None, *, cpu: str | int = 8, pods: int = 110, **extra: str | int
+    ) -> list[str]:
+        """So many more nodes of this test's own. `taint`: the key of one that keeps pods away."""
         offered = {"cpu": str(cpu), "memory": "32Gi", "pods": str(pods)} | {k: str(v) for k, v in extra.items()}
-        names = [f"{self.namespace}-n{len(self._nodes) + index}" for index in range(count)]
-        self._nodes += names
-        self.field.cluster.create_nodes([node_objects.node(name, offered, labels=self.pool) for name in names])
+        names = [f"{self.namespace}-n{len(self.own_nodes) + index}" for index in range(count)]
+        self.own_nodes += names
+        made = [node_objects.node(name, offered, labels=self.pool) for name in names]
+        for each in made if taint else ():
+            each["spec"] = {"taints": [{"key": taint, "effect": "NoSchedule"}]}
+        self.field.cluster.create_nodes(made)
         self.known(names)
         return names
 
@@ -295,7 +300,7 @@ class Arena:
 
     def pod(self, name: str, scheduler: str = EXTENDER, **more: Any) -> Json:
         """A pod that goes to this test's nodes, if it has made any."""
-        more.setdefault("selector", self.pool if self._nodes else {})
+        more.setdefault("selector", self.pool if self.own_nodes else {})
         return pod(name, scheduler, **more)
 
     def gang(
@@ -413,14 +418,14 @@ class Arena:
         self._delete_all(resources)
         eventually(self._no_pods, what="the end of the test's pods")
         keys = f"{DOMAIN}/{self.namespace}."
-        for name in self._nodes:
+        for name in self.own_nodes:
             self._delete_if_there(f"/api/v1/nodes/{name}")
         for path in self._cluster_wide:
             self._delete_if_there(path)
 
         def forgotten() -> bool:
             told = self.service.cluster_state()
-            return not set(self._nodes) & told.keys() and not any(
+            return not set(self.own_nodes) & told.keys() and not any(
                 key.startswith(keys) for each in told.values() for key in each["capacity"]
             )
 
