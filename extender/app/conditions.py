@@ -23,7 +23,7 @@ from extender.core.names import NodeName
 
 _log = structlog.get_logger(__name__)
 
-WELL_AFTER = 2.0
+WELL_AFTER = 5.0
 """Seconds after which an object that is well, and chooses nothing, is reported to be."""
 _AT_MOST = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0

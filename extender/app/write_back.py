@@ -4,10 +4,11 @@
                           ^           |
                           +-- pause --+ the API server cannot be reached
 
-The first change of a node is written at once. While its PATCH is under way further changes wait, however many, for one
-more PATCH with the state as it is then. What is desired is read from the keeper at the moment of writing, never carried
-along. A node's status as the watch last told it counts only if it is not older than our own last write: a late echo of
-that causes no write. Must not know why capacity changed.
+The first change of a node is written at once. While its PATCH is under way, and for about twice as long after it,
+further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
+often. What is desired is read from the keeper at the moment of writing, never carried along. A node's status as the
+watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. Must not
+know why capacity changed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _log = structlog.get_logger(__name__)
 AT_MOST = 32
 """PATCHes under way at the same time."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
+_REST, _LONGEST_REST = 2.0, 0.25
+"""Between two PATCHes of a node: so many times what the last one took, and at most so many seconds."""
 _NEITHER = -1
 """Stands for what a status says where capacity and allocatable differ."""
 
@@ -68,6 +71,7 @@ class WriteBack:
         self._pending: dict[NodeName, _Pending] = {}
         self._written: dict[NodeName, tuple[str, Stated]] = {}
         """Of nodes whose watch may not have told of our last write: the version it made, and what it left."""
+        self._rests_until: dict[NodeName, float] = {}
         self._free = asyncio.Semaphore(at_most)
         self._group: asyncio.TaskGroup | None = None
 
@@ -130,6 +134,7 @@ class WriteBack:
         pause = _FIRST_PAUSE
         while pending.marked:
             try:
+                await self._rest(node)
                 async with self._free:
                     pending.marked = False
                     pending.served, pending.waiting = pending.served + pending.waiting, []
@@ -169,7 +174,14 @@ class WriteBack:
         changed = {resource: desired[resource] for resource in difference if resource in desired}
         version = await self._writer.advertise(node, changed, [r for r in difference if r not in desired])
         self._written[node] = (version, desired)
-        self._wrote(loop.time() - began)
+        took = loop.time() - began
+        self._rests_until[node] = loop.time() + min(_REST * took, _LONGEST_REST)
+        self._wrote(took)
+
+    async def _rest(self, node: NodeName) -> None:
+        seconds = self._rests_until.pop(node, 0.0) - asyncio.get_running_loop().time()
+        if seconds > 0:
+            await asyncio.sleep(seconds)
 
     def _desired(self, node: NodeName) -> Stated:
         row = self._keeper.ledger.rows.get(node)

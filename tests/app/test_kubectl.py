@@ -83,7 +83,7 @@ async def test_a_problem_is_reported_and_changes_nothing_else(world: World) -> N
 
 async def test_an_object_that_is_well_is_reported_a_little_later_and_one_that_lived_shortly_never(world: World) -> None:
     world.api.put(_object(nodes={N1: 1}))
-    await world.quiet(1.5)
+    await world.quiet(4.5)
     assert world.api.store.statuses == []
     await world.quiet(1)
     assert _said(world)[:3] == ("team/r", True, "Set")
