@@ -193,6 +193,7 @@ class Keeper:
         self.ledger.set_capacity(node, resource, units)
         if node in self.nodes:
             self._effects.append(AdvertiseCapacity(node))
+        self.settle()
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,8 @@ class Gang:
     """Why it did not fit when last tried."""
     tried_at: tuple[int, int] | None = None
     """The ledger's gain count and the number of members when it last did not fit: unchanged, it does not fit now."""
+    tried_on: frozenset[NodeName] | None = None
+    """The nodes that kube-scheduler offered then, which may not know yet of a change that we know; None: all."""
     displaced: dict[PodUid, int] = field(default_factory=dict)
     """How often each member found room on none of the nodes sent, since the plan was made."""
     slots_made: int = 0

@@ -33,7 +33,7 @@ from extender.core.gang import (
 )
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.names import CPU, MEMORY, GangKey, NodeName, PodUid
 from extender.core.node_match import accepts
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 
@@ -228,7 +228,7 @@ class Gangs:
             return NO_ROOM
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
         # Its own release is no reason to try again.
-        gang.tried_at = self._now_tried(gang)
+        gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
         return self._turn_away(gang, pod, NO_ROOM)
 
     def _surplus(self, gang: Gang, pod: Pod) -> bool:
@@ -244,6 +244,10 @@ class Gangs:
     def _now_tried(self, gang: Gang) -> tuple[int, int]:
         return (self.ledger.gain_count, len(gang.members) - gang.quorum)
 
+    def _offers_more(self, gang: Gang, sent: Sequence[NodeName]) -> bool:
+        """Whether kube-scheduler offers a node that it did not when the gang was tried last."""
+        return gang.tried_on is not None and not gang.tried_on.issuperset(sent)
+
     def _plan(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], now: float) -> bool:
         """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
         changes."""
@@ -251,12 +255,18 @@ class Gangs:
         if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
             gang.phase, gang.shortfall = Phase.GATHERING, None
             return False
-        if gang.tried_at == self._now_tried(gang):
+        if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
-        slots = self._slots(gang, first, sent, missing)
+        slots = self._slots(gang, self._in_order(gang, first), sent if first is not None else None, missing)
         found = plan(self.ledger, slots, self._candidates(sent))
+        if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
+            # With more members than the quorum there is a choice: the smallest need the least room.
+            slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None, missing)
+            retried = plan(self.ledger, slots, self._candidates(sent))
+            found = found if isinstance(retried, Shortfall) else retried
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
+            gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
         deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.timeout)
         self._commit(
@@ -268,15 +278,25 @@ class Gangs:
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
         self.effects.append(GangPlanned(gang.key))
+        for slot in slots:
+            if PodUid(slot.holder) in gang.rejected and (first is None or slot.holder != Holder(first.uid)):
+                self._wake(gang, PodUid(slot.holder))
         return True
 
-    def _slots(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], missing: int) -> list[Slot]:
-        """One slot for each member still needed. Members that do not exist are taken to be like the first."""
-        members = sorted(gang.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
-        members = members[: gang.needed - missing]
-        template = first if first is not None else members[0]
+    def _in_order(self, gang: Gang, first: Pod | None) -> list[Pod]:
+        """The members to place: `first`, then by age."""
+        return sorted(gang.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
+
+    def _slots(
+        self, gang: Gang, members: Sequence[Pod], offered: Sequence[NodeName] | None, missing: int
+    ) -> list[Slot]:
+        """One slot for each member still needed. Members that do not exist are taken to be like the first.
+
+        `offered`: the nodes that kube-scheduler sent for the first one.
+        """
+        template, members = members[0], members[: gang.needed - missing]
         # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
-        offer = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
+        offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
         accepting: Accepts | None = self._acceptance(template) if offer is None else offer.__contains__
         kinds = [(template, accepting)]
         slots: list[Slot] = []
@@ -348,9 +368,13 @@ class Gangs:
         if held is None or held.owner != gang.key:
             return "the gang's reservation has ended: the pod is tried again"
         if self.ledger.short(node, held.units, (uid,)) is not None:
-            return NOT_ITS_NODE if held.node != node else ROOM_TAKEN
-        if held.node != node:
-            self._commit([replace(held, node=node)])
+            refusal = NOT_ITS_NODE if held.node != node else ROOM_TAKEN
+            if gang.arrived.pop(uid, None) is not None:
+                self.effects.append(TurnBack(gang.key, (uid,), refusal))
+            return refusal
+        if held.node != node or held.kind is Kind.RESERVATION:
+            # An earlier filter call of the pod led here, and a later plan has a slot for it: it takes that now.
+            self._commit([replace(held, node=node, kind=Kind.ASSUMPTION)])
         gang.arrived[uid] = node
         self._open_if_complete(gang, now)
         return ""
@@ -447,6 +471,7 @@ class Gangs:
                 and not self._missing(gang)
                 and self._plan(gang, None, list(gains), now)
             ):
+                # Whoever has no slot of its own may find room beside the quorum.
                 for uid in list(gang.rejected):
                     self._wake(gang, uid)
 
@@ -476,6 +501,12 @@ def _alike(one: Pod, other: Pod) -> bool:
         and one.affinity == other.affinity
         and one.tolerations == other.tolerations
     )
+
+
+def _size(pod: Pod) -> tuple[int, int, int]:
+    """Orders pods by what they ask for, the most contended first."""
+    requests = pod.requests
+    return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))
 
 
 def _same_controller(one: Pod, other: Pod) -> bool:

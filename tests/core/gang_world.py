@@ -1,0 +1,236 @@
+"""A small cluster in memory around a Keeper: an API server's truth, watches that are late, and a kube-scheduler.
+
+Nothing happens by itself: a test says what happens next. The scheduler here is no friend of ours: it offers windows
+of nodes, calls late and twice, and knows nothing of reservations. It tries a pod that our filter rejected again only
+when it is woken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.app.keeper import Effect, Keeper
+from extender.app.verbs import Verdict
+from extender.core.cluster import Node, Pod
+from extender.core.gang import OpenBarrier, Phase, TurnBack, WakePod
+from extender.core.gang_ask import GangAsk
+from extender.core.ledger import Kind
+from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.node_match import accepts
+from tests.builders import NOW
+
+
+@dataclass
+class FixedClock:
+    time: float = NOW
+
+    def now(self) -> float:
+        return self.time
+
+
+@dataclass
+class GangWorld:
+    clock: FixedClock = field(default_factory=FixedClock)
+    pods: dict[PodUid, Pod] = field(default_factory=dict)
+    nodes: dict[NodeName, Node] = field(default_factory=dict)
+    events: deque[Pod | PodUid] = field(default_factory=deque)
+    """What the pod watch has still to tell: a pod as it is, or the UID of one that is gone."""
+    assumed: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Pods that passed filter: the scheduler counts them on their node until their bind has failed."""
+    opened: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Pods whose Binding is to be written."""
+    asleep: dict[PodUid, str] = field(default_factory=dict)
+    """Pods that our filter rejected, and why; only a wake brings them back."""
+    wakes: dict[PodUid, int] = field(default_factory=dict)
+    turned_back: list[PodUid] = field(default_factory=list)
+    gangs_opened: list[tuple[str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keeper = Keeper(self.clock, self._take)
+
+    @property
+    def gangs(self) -> dict[str, Phase]:
+        return {key.name: gang.phase for key, gang in self.keeper.gangs.by_key.items()}
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case WakePod(pod):
+                    self.wakes[pod.uid] = self.wakes.get(pod.uid, 0) + 1
+                    self.asleep.pop(pod.uid, None)
+                case OpenBarrier(key, members):
+                    gang = self.keeper.gangs.by_key[key]
+                    seen_bound = all(uid in gang.bound for uid in members)
+                    whole = gang.placed + len(gang.writing) >= gang.quorum
+                    assert whole or seen_bound, "opened before the quorum was there"
+                    self.gangs_opened.append((key.name, len(members)))
+                    for uid in members:
+                        self.opened[uid] = self.assumed[uid]
+                case TurnBack(_, members, reason):
+                    assert reason
+                    for uid in members:
+                        self.turned_back.append(uid)
+                        self.assumed.pop(uid, None)
+
+    # -- the cluster ---------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self.keeper.see_node(node)
+
+    def remove_node(self, name: NodeName) -> None:
+        del self.nodes[name]
+        self.keeper.lose_node(name)
+
+    def create(self, *pods: Pod, seen: bool = True) -> None:
+        for pod in pods:
+            self.pods[pod.uid] = pod
+            self.events.append(pod)
+        if seen:
+            self.catch_up()
+
+    def delete(self, uid: PodUid, *, seen: bool = True) -> None:
+        del self.pods[uid]
+        self.asleep.pop(uid, None)
+        self.events.append(uid)
+        if seen:
+            self.catch_up()
+
+    def finish(self, uid: PodUid) -> None:
+        done = replace(self.pods.pop(uid), finished=True)
+        self.events.append(done)
+
+    def deliver(self) -> None:
+        """The watch tells the next thing."""
+        if self.events:
+            news = self.events.popleft()
+            if isinstance(news, Pod):
+                self.keeper.see_pod(news)
+            else:
+                self.keeper.lose_pod(news)
+
+    def catch_up(self) -> None:
+        while self.events:
+            self.deliver()
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.time += seconds
+        self.keeper.tick()
+
+    # -- the scheduler -------------------------------------------------------------------------------------------
+
+    def free(self, name: NodeName, resource: str) -> int:
+        """What the scheduler believes is free: it knows bound pods and those it assumed, and no reservation."""
+        there = [pod for uid, pod in self.pods.items() if name in (pod.node, self.assumed.get(uid))]
+        held = sum(pod.requests.get(ResourceKey(resource), 0) for pod in there)
+        return self.nodes[name].allocatable.get(ResourceKey(resource), 0) - held
+
+    def offer(self, pod: Pod) -> list[NodeName]:
+        """The nodes that the scheduler's own plugins allow."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if accepts(node, pod) and all(units <= self.free(name, r) for r, units in pod.requests.items())
+        ]
+
+    def pending(self) -> list[Pod]:
+        """Pods that the scheduler would try next."""
+        return [
+            pod
+            for uid, pod in self.pods.items()
+            if pod.node is None and uid not in self.assumed and uid not in self.asleep
+        ]
+
+    def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:
+        sent = self.offer(pod) if sent is None else sent
+        verdict = self.keeper.filter(pod, sent)
+        if pod.uid not in self.pods:
+            return verdict
+        if verdict.passed:
+            assert set(verdict.passed) <= set(sent)
+            self.assumed[pod.uid] = verdict.passed[0]
+        else:
+            reasons = {*verdict.rejected.values(), *verdict.unresolvable.values()}
+            assert verdict.unresolvable.keys() | verdict.rejected.keys() == set(sent), "a node without a reason"
+            if sent and self.wakes.get(pod.uid, 0) == self.wakes_before(pod.uid):
+                self.asleep[pod.uid] = ", ".join(sorted(reasons))
+        return verdict
+
+    def wakes_before(self, uid: PodUid) -> int:
+        # A wake during the very call that rejects counts: kube-scheduler keeps events that arrive in flight.
+        seen = self._wakes_seen.get(uid, 0)
+        self._wakes_seen[uid] = self.wakes.get(uid, 0)
+        return seen
+
+    _wakes_seen: dict[PodUid, int] = field(default_factory=dict)
+
+    def bind(self, uid: PodUid) -> str:
+        """The scheduler's bind call: empty if it passed or waits at the barrier."""
+        node = self.assumed[uid]
+        if self.keeper.gangs.of(uid) is not None:
+            refusal = self.keeper.arrive(uid, node)
+        else:
+            refusal = self.keeper.claim_for_bind(uid, node)
+            if not refusal:
+                self.opened[uid] = node
+        if refusal:
+            self.assumed.pop(uid, None)
+        return refusal
+
+    def write(self, uid: PodUid) -> None:
+        """The Binding reaches the API server; a pod that is gone has none."""
+        node = self.opened.pop(uid)
+        self.assumed.pop(uid, None)
+        pod = self.pods.get(uid)
+        if pod is None:
+            self.keeper.not_bound(uid, for_good=True)
+            return
+        self.pods[uid] = replace(pod, node=node)
+        self.events.append(self.pods[uid])
+        self.keeper.bound(uid, node)
+
+    def schedule(self) -> None:
+        """The scheduler tries whatever is to be tried, and every bind is made, until nothing moves any more."""
+        for _ in range(200):
+            tried = [pod for pod in self.pending() if (sent := self.offer(pod)) and self.filter(pod, sent).passed]
+            waiting = {uid for gang in self.keeper.gangs.by_key.values() for uid in gang.arrived}
+            for uid in [uid for uid in self.assumed if uid not in self.opened and uid not in waiting]:
+                self.bind(uid)
+            moved = bool(tried or self.opened or self.events)
+            for uid in list(self.opened):
+                self.write(uid)
+            self.catch_up()
+            if not moved:
+                return
+        raise AssertionError("it never comes to rest: a hot loop")
+
+    # -- what must always hold -----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        keeper = self.keeper
+        assert keeper.ledger.violations() == []
+        assert not keeper.gangs.effects
+        for gang in keeper.gangs.by_key.values():
+            held = [h for h in keeper.ledger.held_for(gang.key) if h.kind is not Kind.BOUND]
+            idle = [h for h in held if PodUid(h.holder) not in gang.writing]
+            if gang.phase in (Phase.WAITING, Phase.GATHERING):
+                assert not idle, f"{gang.key} waits and holds {idle}"
+                assert not gang.arrived
+            if gang.phase is Phase.PLANNED:
+                assert gang.deadline is not None
+                assert all(h.until == gang.deadline for h in idle)
+            assert not gang.arrived.keys() & gang.writing.keys()
+            assert gang.members, "a gang without members"
+        owners = {h.owner for h in keeper.ledger.holdings() if h.kind is not Kind.BOUND and h.owner is not None}
+        assert owners <= keeper.gangs.by_key.keys(), "held for a gang that is no more"
+
+    def bound(self, gang: str) -> int:
+        return sum(
+            pod.node is not None and isinstance(pod.gang, GangAsk) and pod.gang.key.name == gang
+            for pod in self.pods.values()
+        )
+
+    def idle_cpu(self) -> int:
+        return sum(self.free(name, "cpu") for name in self.nodes)

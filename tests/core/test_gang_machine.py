@@ -1,0 +1,182 @@
+"""Gangs in any order of events: late watches, repeated and overlapping calls, deletes at every point, time that passes.
+
+After every step the invariants hold; at the end, with a scheduler that does its work, every gang that fits is bound
+and every other holds nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from extender.core.cluster import Pod
+from extender.core.gang import Phase
+from extender.core.ledger import Holder
+from extender.core.names import NodeName, PodUid
+from extender.core.node_match import accepts
+from extender.core.planning import Shortfall, Slot, plan
+from tests.builders import gang_ask, node, pod
+from tests.core.gang_world import GangWorld
+
+GANGS = ("a", "b", "c")
+CPU = (500, 1000, 2000)
+
+
+class GangMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = GangWorld()
+        self.made = 0
+        self.deleted: list[Any] = []
+
+    def pick(self, data: st.DataObject, things: Any) -> Any:
+        return data.draw(st.sampled_from(sorted(things, key=str)))
+
+    # -- the cluster changes -------------------------------------------------------------------------------------
+
+    @rule(number=st.integers(0, 4), cpu=st.sampled_from((1000, 2000, 4000)), cordoned=st.booleans())
+    def node_appears_or_changes(self, number: int, cpu: int, cordoned: bool) -> None:
+        self.world.add_node(node(f"n{number}", {"cpu": cpu}, unschedulable=cordoned))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data())
+    def node_vanishes(self, data: st.DataObject) -> None:
+        self.world.remove_node(self.pick(data, self.world.nodes))
+
+    @rule(
+        gang=st.sampled_from(GANGS),
+        count=st.integers(1, 3),
+        quorum=st.integers(1, 4),
+        cpu=st.sampled_from(CPU),
+        seen=st.booleans(),
+    )
+    def members_appear(self, gang: str, count: int, quorum: int, cpu: int, seen: bool) -> None:
+        ask = gang_ask(gang, quorum)
+        for _ in range(count):
+            self.made += 1
+            self.world.create(pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made), seen=seen)
+
+    @rule(cpu=st.sampled_from(CPU))
+    def ordinary_pod_appears(self, cpu: int) -> None:
+        self.made += 1
+        self.world.create(pod(f"plain-{self.made}", {"cpu": cpu}), seen=False)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data(), cpu=st.sampled_from(CPU))
+    def foreign_scheduler_binds(self, data: st.DataObject, cpu: int) -> None:
+        self.made += 1
+        where = self.pick(data, self.world.nodes)
+        self.world.create(pod(f"foreign-{self.made}", {"cpu": cpu}, node=where), seen=data.draw(st.booleans()))
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data(), seen=st.booleans())
+    def pod_is_deleted(self, data: st.DataObject, seen: bool) -> None:
+        uid = self.pick(data, self.world.pods)
+        self.deleted.append(self.world.pods[uid])
+        self.world.delete(uid, seen=seen)
+
+    @precondition(lambda self: any(p.node for p in self.world.pods.values()))
+    @rule(data=st.data())
+    def pod_finishes(self, data: st.DataObject) -> None:
+        self.world.finish(self.pick(data, [uid for uid, p in self.world.pods.items() if p.node]))
+
+    # -- news and calls come in any order ------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.events)
+    @rule()
+    def watch_tells_one_thing(self) -> None:
+        self.world.deliver()
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data())
+    def watch_repeats_itself(self, data: st.DataObject) -> None:
+        if not self.world.events:
+            self.world.keeper.see_pod(self.world.pods[self.pick(data, self.world.pods)])
+
+    @precondition(lambda self: not self.world.events)
+    @rule()
+    def watch_lists_anew(self) -> None:
+        self.world.keeper.replace_pods(list(self.world.pods.values()))
+        self.world.keeper.replace_nodes(list(self.world.nodes.values()))
+
+    @precondition(lambda self: self.world.pending())
+    @rule(data=st.data(), window=st.booleans())
+    def scheduler_filters(self, data: st.DataObject, window: bool) -> None:
+        chosen = self.pick(data, [p.uid for p in self.world.pending()])
+        sent = self.world.offer(self.world.pods[chosen])
+        if window and sent:
+            sent = data.draw(st.lists(st.sampled_from(sorted(sent)), min_size=1, unique=True))
+        if sent:
+            self.world.filter(self.world.pods[chosen], sent)
+
+    @precondition(lambda self: self.deleted and self.world.nodes)
+    @rule(data=st.data())
+    def scheduler_filters_a_pod_that_is_gone(self, data: st.DataObject) -> None:
+        gone = data.draw(st.sampled_from(self.deleted))
+        self.world.keeper.filter(gone, list(self.world.nodes))
+
+    @precondition(lambda self: self.world.assumed)
+    @rule(data=st.data())
+    def scheduler_binds(self, data: st.DataObject) -> None:
+        uid = self.pick(data, self.world.assumed)
+        if uid not in self.world.opened:
+            self.world.bind(uid)
+
+    @precondition(lambda self: self.world.opened)
+    @rule(data=st.data())
+    def binding_is_written(self, data: st.DataObject) -> None:
+        self.world.write(self.pick(data, self.world.opened))
+
+    @precondition(lambda self: self.world.opened)
+    @rule(data=st.data())
+    def binding_fails(self, data: st.DataObject) -> None:
+        uid = self.pick(data, self.world.opened)
+        del self.world.opened[uid]
+        self.world.assumed.pop(uid, None)
+        self.world.keeper.not_bound(uid, for_good=uid not in self.world.pods)
+
+    @rule(seconds=st.sampled_from((0.5, 4.0, 60.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.world.pass_time(seconds)
+
+    # -- what holds ----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_invariants_hold(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        world = self.world
+        world.catch_up()
+        for _ in range(4):
+            for uid in list(world.opened):
+                world.write(uid)
+            world.schedule()
+            world.pass_time(100)
+        world.check()
+        for gang in world.keeper.gangs.by_key.values():
+            if gang.phase is Phase.BOUND or not gang.needed:
+                continue
+            assert not world.keeper.ledger.held_for(gang.key) or gang.bound
+            members = list(gang.unplaced())
+            if len(members) < gang.needed:
+                continue
+            slots = [
+                Slot(Holder(PodUid(f"try-{m.uid}")), m.requests, partial(_acceptable, world, m))
+                for m in members[: gang.needed]
+            ]
+            found = plan(world.keeper.ledger, slots, list(world.nodes))
+            assert isinstance(found, Shortfall), f"{gang.key} fits and still waits: {found}"
+
+
+def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
+    return accepts(world.nodes[name], member)
+
+
+TestGangMachine = GangMachine.TestCase
+TestGangMachine.settings = settings(max_examples=150, stateful_step_count=40)

@@ -1,0 +1,415 @@
+"""Gangs, as examples: what is planned, moved, woken, and what never happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from extender.app.verbs import Victims
+from extender.core.cluster import Owner
+from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, Phase
+from extender.core.gang_ask import MalformedAsk
+from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from tests.builders import gang_ask, gang_pods, node, pod, taint, units
+from tests.core.gang_world import GangWorld
+
+EIGHT = {"cpu": 8000}
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld()
+    yield made
+    made.check()
+
+
+def nodes(world: GangWorld, count: int, cpu: int = 8000) -> list[NodeName]:
+    for number in range(count):
+        world.add_node(node(f"n{number}", {"cpu": cpu}))
+    return list(world.nodes)
+
+
+def held_nothing(world: GangWorld, gang: str) -> bool:
+    return not world.keeper.ledger.held_for(GangKey("default", gang))
+
+
+def test_a_gang_of_eight_on_full_nodes_is_bound_only_when_all_eight_can_be(world: GangWorld) -> None:
+    nodes(world, 32)
+    members = gang_pods("train", 8, EIGHT)
+    world.create(*members)
+    for member in members[:7]:
+        world.filter(member)
+        assert world.bind(member.uid) == ""
+        assert not world.opened
+    world.filter(members[7])
+    world.bind(members[7].uid)
+    assert len(world.opened) == 8
+    assert len(set(world.opened.values())) == 8
+    world.schedule()
+    assert world.bound("train") == 8
+    assert world.gangs == {"train": Phase.BOUND}
+
+
+def test_the_first_member_reserves_the_whole_quorum_before_the_others_exist(world: GangWorld) -> None:
+    nodes(world, 2)
+    members = gang_pods("train", 16)
+    world.create(members[0])
+    world.filter(members[0])
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 16
+    stranger = pod("stranger")
+    world.create(stranger)
+    assert not world.filter(stranger).passed
+    world.create(*members[1:])
+    world.schedule()
+    assert world.bound("train") == 16
+
+
+def test_a_gang_that_does_not_fit_holds_nothing_and_gives_a_constant_reason(world: GangWorld) -> None:
+    nodes(world, 10, cpu=1000)
+    members = gang_pods("train", 12)
+    world.create(*members)
+    first = world.filter(members[0])
+    assert set(first.unresolvable.values()) == {NO_ROOM}
+    assert first == world.filter(members[0])
+    assert held_nothing(world, "train")
+    big = pod("ten", {"cpu": 1000})
+    world.create(big)
+    assert world.filter(big).passed
+
+
+def test_what_makes_room_wakes_each_rejected_member_once(world: GangWorld) -> None:
+    nodes(world, 1, cpu=2000)
+    members = gang_pods("train", 4)
+    world.create(*members)
+    world.schedule()
+    assert set(world.asleep) == {member.uid for member in members}
+    world.add_node(node("small", {"cpu": 1000}))
+    world.schedule()
+    assert world.wakes == {}
+    world.add_node(node("enough", {"cpu": 1000}))
+    assert world.wakes == {member.uid: 1 for member in members}
+    world.schedule()
+    assert world.bound("train") == 4
+    assert world.wakes == {member.uid: 1 for member in members}
+
+
+def test_a_node_that_loses_its_taint_is_a_change_that_wakes(world: GangWorld) -> None:
+    nodes(world, 1, cpu=1000)
+    world.add_node(node("tainted", taints=(taint("busy"),)))
+    members = gang_pods("train", 3)
+    world.create(*members)
+    world.schedule()
+    assert world.bound("train") == 0
+    world.add_node(node("tainted"))
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(world: GangWorld) -> None:
+    nodes(world, 2)
+    one, other = gang_pods("one", 12), gang_pods("other", 12)
+    world.create(*[member for pair in zip(one, other, strict=True) for member in pair])
+    world.schedule()
+    assert sorted([world.bound("one"), world.bound("other")]) == [0, 12]
+    running, waiting = ("one", "other") if world.bound("one") else ("other", "one")
+    assert held_nothing(world, waiting)
+    for member in [p for p in world.pods.values() if p.name.startswith(f"{running}-")]:
+        world.finish(member.uid)
+    world.catch_up()
+    world.schedule()
+    assert world.bound(waiting) == 12
+
+
+def test_of_three_gangs_two_of_which_fit_two_run_and_none_deadlocks(world: GangWorld) -> None:
+    nodes(world, 13)
+    gangs = [gang_pods(name, 6, EIGHT) for name in ("a", "b", "c")]
+    world.create(*[member for trio in zip(*gangs, strict=True) for member in trio])
+    world.schedule()
+    assert sorted(world.bound(name) for name in "abc") == [0, 6, 6]
+
+
+def test_under_sampling_the_plan_follows_the_nodes_that_are_sent(world: GangWorld) -> None:
+    names = nodes(world, 300)
+    members = gang_pods("train", 8, EIGHT)
+    world.create(*members)
+    for number, member in enumerate(members):
+        window = names[(number * 30) % 300 :][:100]
+        assert world.filter(member, window).passed[0] in window
+        world.bind(member.uid)
+    world.schedule()
+    assert world.bound("train") == 8
+
+
+def test_a_member_that_a_window_has_no_room_for_is_woken_for_another_window(world: GangWorld) -> None:
+    names = nodes(world, 300)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    world.filter(members[0], names[:100])
+    other = gang_pods("other", 100, EIGHT)
+    world.create(*other)
+    world.filter(other[0], names[100:200])
+    second = world.filter(members[1], names[100:200])
+    assert set(second.unresolvable.values()) == {NO_ROOM}
+    assert world.wakes == {members[1].uid: 1}
+    assert world.filter(members[1], names[200:]).passed
+
+
+def test_a_member_that_fits_nowhere_ends_the_plan_without_a_hot_loop(world: GangWorld) -> None:
+    names = nodes(world, 4)
+    members = gang_pods("train", 3, EIGHT)
+    world.create(*members)
+    world.filter(members[0], names)
+    world.bind(members[0].uid)
+    refused = world.filter(members[1], [world.assumed[members[0].uid]])
+    assert set(refused.unresolvable.values()) == {NO_ROOM}
+    assert held_nothing(world, "train")
+    assert world.turned_back == [members[0].uid]
+    assert world.wakes == {}
+
+
+def test_a_replacement_takes_the_slot_of_a_member_that_was_deleted(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 4, EIGHT)
+    world.create(*members)
+    for member in members[:2]:
+        world.filter(member)
+        world.bind(member.uid)
+    world.delete(members[0].uid)
+    assert world.turned_back == [members[0].uid]
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 4
+    stranger = pod("stranger", EIGHT)
+    world.create(stranger)
+    assert not world.filter(stranger).passed
+    world.create(pod("train-again", EIGHT, gang=members[0].gang))
+    world.schedule()
+    assert world.bound("train") == 4
+
+
+def test_the_barrier_does_not_count_a_deleted_member(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 3)
+    world.create(*members)
+    for member in members[:2]:
+        world.filter(member)
+        world.bind(member.uid)
+    world.delete(members[1].uid)
+    world.filter(members[2])
+    world.bind(members[2].uid)
+    assert not world.opened
+
+
+def test_a_surplus_member_joins_as_room_allows(world: GangWorld) -> None:
+    nodes(world, 1, cpu=3000)
+    members = gang_pods("train", 4, quorum=3)
+    world.create(*members)
+    world.schedule()
+    assert world.bound("train") == 3
+    (left,) = world.pending()
+    assert set(world.filter(left, [NodeName("n0")]).unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
+    world.add_node(node("more"))
+    assert world.wakes == {left.uid: 1}
+    world.schedule()
+    assert world.bound("train") == 4
+
+
+def test_a_plan_for_members_that_never_come_ends_and_then_waits_for_them(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 3)
+    world.create(*members[:2])
+    world.schedule()
+    world.pass_time(60)
+    assert held_nothing(world, "train")
+    assert len(world.turned_back) == 2
+    refused = world.filter(members[0])
+    assert set(refused.unresolvable.values()) == {INCOMPLETE}
+    world.filter(members[1])
+    world.create(members[2])
+    assert set(world.wakes) == {members[0].uid, members[1].uid}
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_a_plan_whose_deadline_passes_is_given_up_as_a_whole(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 3)
+    world.create(*members)
+    for member in members[:2]:
+        world.filter(member)
+        world.bind(member.uid)
+    world.pass_time(100)
+    assert sorted(world.turned_back) == [members[0].uid, members[1].uid]
+    assert held_nothing(world, "train")
+    assert world.gangs == {"train": Phase.WAITING}
+
+
+def test_nothing_expires_while_its_binding_is_written(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 2)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+        world.bind(member.uid)
+    assert len(world.opened) == 2
+    world.pass_time(1000)
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 2
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_member_whose_room_a_stranger_took_is_turned_back_not_bound_past_capacity(world: GangWorld) -> None:
+    nodes(world, 2)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    world.filter(members[0])
+    world.bind(members[0].uid)
+    where = world.assumed[members[0].uid]
+    foreign = pod("foreign", {"cpu": 4000}, node=where, scheduler="default-scheduler")
+    world.create(foreign)
+    world.filter(members[1])
+    world.bind(members[1].uid)
+    assert not world.opened
+    assert world.turned_back == [members[0].uid]
+    world.add_node(node("third"))
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_node_that_vanishes_under_a_plan_is_not_bound_to(world: GangWorld) -> None:
+    nodes(world, 3)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    world.filter(members[0])
+    world.bind(members[0].uid)
+    world.remove_node(world.assumed[members[0].uid])
+    world.filter(members[1])
+    world.bind(members[1].uid)
+    assert world.turned_back == [members[0].uid]
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_call_about_a_pod_that_is_deleted_leaves_nothing_behind(world: GangWorld) -> None:
+    nodes(world, 3)
+    members = gang_pods("train", 2)
+    world.create(*members)
+    world.delete(members[0].uid)
+    world.delete(members[1].uid)
+    assert not world.keeper.filter(members[0], list(world.nodes)).passed
+    assert world.gangs == {}
+    assert list(world.keeper.ledger.holdings()) == []
+
+
+def test_a_bind_that_is_repeated_after_success_passes_again(world: GangWorld) -> None:
+    nodes(world, 3)
+    members = gang_pods("train", 2)
+    world.create(*members)
+    world.schedule()
+    where = world.pods[members[0].uid].node
+    assert where is not None
+    world.assumed[members[0].uid] = where
+    assert world.keeper.arrive(members[0].uid, where) == ""
+    assert world.opened == {members[0].uid: where}
+    other = next(name for name in world.nodes if name != where)
+    assert "already" in world.keeper.arrive(members[0].uid, other)
+
+
+def test_finished_members_of_the_same_job_count_and_those_of_an_earlier_run_do_not(world: GangWorld) -> None:
+    nodes(world, 3)
+    run = Owner("Job", "train", "uid-of-this-run")
+    members = [pod(f"m{number}", gang=gang_ask(quorum=3), owner=run) for number in range(3)]
+    world.create(*members)
+    world.schedule()
+    world.finish(members[0].uid)
+    world.catch_up()
+    world.delete(members[1].uid)
+    world.create(pod("m3", gang=gang_ask(quorum=3), owner=run))
+    world.schedule()
+    assert world.bound("train") == 2
+    old = pod("old", gang=gang_ask(quorum=3), owner=Owner("Job", "train", "before"), node=NodeName("n0"), finished=True)
+    world.keeper.see_pod(old)
+    assert old.uid not in world.keeper.gangs.by_key[GangKey("default", "train")].finished
+
+
+def test_members_that_ask_for_different_things_are_planned_together(world: GangWorld) -> None:
+    nodes(world, 3, cpu=4000)
+    ask = gang_ask("mpi", 4)
+    launcher = pod("launcher", {"cpu": 1000}, gang=ask)
+    workers = [pod(f"worker-{number}", {"cpu": 4000}, gang=ask) for number in range(3)]
+    world.create(launcher, *workers)
+    world.schedule()
+    assert world.bound("mpi") == 0
+    world.add_node(node("for-the-launcher", {"cpu": 1000}))
+    world.schedule()
+    assert world.bound("mpi") == 4
+
+
+def test_members_with_a_node_selector_are_planned_on_the_nodes_it_selects(world: GangWorld) -> None:
+    nodes(world, 2)
+    ask = gang_ask("mixed", 2)
+    picky = pod("picky", EIGHT, gang=ask, node_selector={"disk": "ssd"})
+    world.create(pod("easy", EIGHT, gang=ask), picky)
+    world.schedule()
+    assert world.bound("mixed") == 0
+    world.add_node(node("fast", labels={"disk": "ssd"}))
+    world.schedule()
+    assert world.bound("mixed") == 2
+    assert world.pods[picky.uid].node == "fast"
+
+
+def test_a_malformed_gang_is_rejected_with_its_reason_and_disturbs_nobody(world: GangWorld) -> None:
+    names = nodes(world, 1)
+    bad = pod("bad", gang=MalformedAsk("escher.dev/gang-min-member", "x", "it is not a number", "write 8"))
+    world.create(bad)
+    assert world.keeper.filter(bad, names).unresolvable == {"n0": "it is not a number"}
+    world.create(pod("good"))
+    world.schedule()
+    assert world.pods[PodUid("uid-good")].node == "n0"
+
+
+def test_preemption_is_never_offered_victims_that_break_a_bound_gang(world: GangWorld) -> None:
+    nodes(world, 2)
+    members = gang_pods("train", 3, quorum=2)
+    plain = pod("plain", {"cpu": 1000})
+    world.create(*members, plain)
+    world.schedule()
+    one, two, _ = (member.uid for member in members)
+    offered = {
+        NodeName("n0"): Victims([plain.uid]),
+        NodeName("n1"): Victims([one]),
+        NodeName("n2"): Victims([one, two]),
+    }
+    urgent = pod("urgent", priority=1000)
+    assert set(world.keeper.preempt(urgent, offered)) == {"n0", "n1"}
+    assert world.keeper.preempt(gang_pods("other", 2)[0], offered) == {}
+
+
+def test_ephemeral_resources_of_a_gang_are_planned_like_all_others(world: GangWorld) -> None:
+    nodes(world, 3)
+    key = ResourceKey("escher.dev/default.licence")
+    world.keeper.set_capacity(NodeName("n1"), key, 2)
+    ask = gang_ask("licensed", 2)
+    members = [pod(f"m{n}", {"cpu": 1000, key: 1}, gang=ask) for n in range(2)]
+    world.create(*members)
+    for member in members:
+        assert world.filter(member, list(world.nodes)).passed == ["n1"]
+        world.bind(member.uid)
+    world.schedule()
+    assert world.bound("licensed") == 2
+
+
+def test_who_asks_for_an_ephemeral_resource_gets_one_node_and_holds_it(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    key = ResourceKey("escher.dev/default.data1")
+    asker = pod("asker", units({"cpu": 100, key: 1}))
+    world.create(asker)
+    assert not world.filter(asker, names).passed
+    world.keeper.set_capacity(NodeName("n2"), key, 1)
+    assert world.wakes == {asker.uid: 1}
+    assert world.filter(asker, names).passed == ["n2"]
+    rival = pod("rival", units({"cpu": 100, key: 1}))
+    world.create(rival)
+    assert not world.filter(rival, names).passed
+    world.delete(asker.uid)
+    assert world.filter(rival, names).passed == ["n2"]
+    assert world.keeper.prioritize(rival, names) == {}
