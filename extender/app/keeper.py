@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from extender.app.ports import Clock
 from extender.app.verbs import Verdict, Victims
 from extender.core.cluster import Node, Pod
+from extender.core.evictions import Evictions
 from extender.core.gang import GangEffect, WakePod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
@@ -79,6 +80,7 @@ class Keeper:
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
         self.gangs = Gangs(self.ledger, self.nodes)
+        self._evictions = Evictions(self.gangs)
         self._filters = filters
         self._deliver = deliver
         self._effects: list[Effect] = []
@@ -277,18 +279,8 @@ class Keeper:
         """
         if pod.gang is not None:
             return {}
-        return {node: chosen for node, chosen in victims.items() if not self._breaks_a_quorum(chosen)}
-
-    def _breaks_a_quorum(self, chosen: Victims) -> bool:
-        leaving: dict[int, int] = {}
-        for uid in chosen.pods:
-            gang = self.gangs.of(uid)
-            if gang is None or (uid not in gang.bound and uid not in gang.writing):
-                continue
-            leaving[id(gang)] = leaving.get(id(gang), 0) + 1
-            if gang.placed + len(gang.writing) - leaving[id(gang)] < gang.quorum:
-                return True
-        return False
+        safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.now())
+        return {node: chosen for node, chosen in victims.items() if node in safe}
 
     def claim_for_bind(self, uid: PodUid, node: NodeName) -> str:
         """A pod of no gang may be bound to the node, and its units are held there; or why not."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.app.verbs import Victims
 from extender.core.cluster import Owner
 from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, Phase
 from extender.core.gang_ask import MalformedAsk
@@ -365,23 +364,6 @@ def test_a_malformed_gang_is_rejected_with_its_reason_and_disturbs_nobody(world:
     world.create(pod("good"))
     world.schedule()
     assert world.pods[PodUid("uid-good")].node == "n0"
-
-
-def test_preemption_is_never_offered_victims_that_break_a_bound_gang(world: GangWorld) -> None:
-    nodes(world, 2)
-    members = gang_pods("train", 3, quorum=2)
-    plain = pod("plain", {"cpu": 1000})
-    world.create(*members, plain)
-    world.schedule()
-    one, two, _ = (member.uid for member in members)
-    offered = {
-        NodeName("n0"): Victims([plain.uid]),
-        NodeName("n1"): Victims([one]),
-        NodeName("n2"): Victims([one, two]),
-    }
-    urgent = pod("urgent", priority=1000)
-    assert set(world.keeper.preempt(urgent, offered)) == {"n0", "n1"}
-    assert world.keeper.preempt(gang_pods("other", 2)[0], offered) == {}
 
 
 def test_ephemeral_resources_of_a_gang_are_planned_like_all_others(world: GangWorld) -> None:

@@ -260,7 +260,15 @@ class Arena:
     def nodes(
         self, count: int, taint: str | None = None, *, cpu: str | int = 8, pods: int = 110, **extra: str | int
     ) -> list[str]:
-        """So many more nodes of this test's own. `taint`: the key of one that keeps pods away."""
+        """So many more nodes of this test's own, and the service has seen them. `taint`: one that keeps pods away."""
+        names = self.nodes_unseen(count, taint, cpu=cpu, pods=pods, **extra)
+        self.known(names)
+        return names
+
+    def nodes_unseen(
+        self, count: int, taint: str | None = None, *, cpu: str | int = 8, pods: int = 110, **extra: str | int
+    ) -> list[str]:
+        """The same, without asking the service, which may be away."""
         offered = {"cpu": str(cpu), "memory": "32Gi", "pods": str(pods)} | {k: str(v) for k, v in extra.items()}
         names = [f"{self.namespace}-n{len(self.own_nodes) + index}" for index in range(count)]
         self.own_nodes += names
@@ -268,7 +276,6 @@ class Arena:
         for each in made if taint else ():
             each["spec"] = {"taints": [{"key": taint, "effect": "NoSchedule"}]}
         self.field.cluster.create_nodes(made)
-        self.known(names)
         return names
 
     def known(self, nodes: Iterable[str]) -> None:

@@ -1,0 +1,107 @@
+"""Preemption is never offered victims that break a bound gang, however many pods preempt at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.app.verbs import Victims
+from extender.core.cluster import Pod
+from extender.core.evictions import OFFER_SECONDS
+from extender.core.names import NodeName, PodUid
+from tests.builders import gang_pods, pod
+from tests.core.gang_world import GangWorld
+from tests.core.test_gangs import nodes
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    made = GangWorld()
+    nodes(made, 8)
+    return made
+
+
+def placed(world: GangWorld, size: int, quorum: int) -> list[Pod]:
+    members = gang_pods("train", size, quorum=quorum)
+    world.create(*members)
+    world.schedule()
+    return members
+
+
+def offered(world: GangWorld, *victims: list[Pod], by: str = "urgent") -> list[int]:
+    """The nodes that may be preempted on, where node n0 would lose the first of these, n1 the second and so on."""
+    asked = {NodeName(f"n{n}"): Victims([each.uid for each in chosen]) for n, chosen in enumerate(victims)}
+    answer = world.keeper.preempt(pod(by, priority=1000), asked)
+    assert all(asked[node] is chosen for node, chosen in answer.items())
+    return sorted(int(node[1:]) for node in answer)
+
+
+def test_victims_of_no_gang_and_members_beyond_the_quorum_may_go(world: GangWorld) -> None:
+    one, two, _ = placed(world, 3, quorum=2)
+    plain = pod("plain", {"cpu": 1000})
+    world.create(plain)
+    world.schedule()
+    assert offered(world, [plain], [one], [one, two]) == [0, 1]
+
+
+def test_a_member_is_offered_nobody(world: GangWorld) -> None:
+    plain = pod("plain", {"cpu": 1000})
+    world.create(plain)
+    world.schedule()
+    asked = {NodeName("n0"): Victims([plain.uid])}
+    assert world.keeper.preempt(gang_pods("other", 2)[0], asked) == {}
+
+
+def test_of_nodes_of_which_each_alone_would_do_all_offered_together_leave_the_quorum(world: GangWorld) -> None:
+    """A pod that asks later may be given another of them before the first eviction is seen."""
+    members = placed(world, 5, quorum=4)
+    assert offered(world, *([each] for each in members)) == [0]
+    assert offered(world, *([each] for each in members), by="another") == [0]
+    assert offered(world, *([each] for each in members[1:]), by="a third") == []
+
+
+def test_the_fewest_members_go_first(world: GangWorld) -> None:
+    members = placed(world, 4, quorum=2)
+    assert offered(world, members[:2], members[2:3]) == [1]
+
+
+def test_a_member_that_is_being_deleted_counts_no_more(world: GangWorld) -> None:
+    members = placed(world, 3, quorum=2)
+    world.keeper.see_pod(replace(world.pods[members[0].uid], deleting=True))
+    assert offered(world, [members[1]]) == []
+    assert offered(world, [members[0]]) == [0], "it goes anyway"
+
+
+def test_an_offer_that_was_not_taken_is_open_to_others_after_a_while(world: GangWorld) -> None:
+    one, two, _ = placed(world, 3, quorum=2)
+    assert offered(world, [one]) == [0]
+    world.pass_time(OFFER_SECONDS / 2)
+    assert offered(world, [two]) == []
+    world.pass_time(OFFER_SECONDS / 2)
+    assert offered(world, [two]) == [0]
+
+
+def test_an_offer_that_was_taken_is_over_when_the_victim_is_gone(world: GangWorld) -> None:
+    one, two, _, _ = placed(world, 4, quorum=2)
+    assert offered(world, [one]) == [0]
+    world.delete(one.uid)
+    assert offered(world, [two]) == [0]
+
+
+@given(st.data())
+def test_whatever_is_taken_of_whatever_was_offered_every_quorum_stands(data: st.DataObject) -> None:
+    world = GangWorld()
+    nodes(world, 8)
+    size = data.draw(st.integers(1, 6))
+    quorum = data.draw(st.integers(1, size))
+    members = placed(world, size, quorum)
+    some = st.lists(st.sampled_from(members), min_size=1, unique_by=lambda member: member.uid)
+    taken: set[PodUid] = set()
+    for number in range(data.draw(st.integers(1, 4))):
+        chosen = data.draw(st.lists(some, min_size=1, max_size=5))
+        if open_nodes := offered(world, *chosen, by=f"urgent-{number}"):
+            taken |= {member.uid for member in chosen[data.draw(st.sampled_from(open_nodes))]}
+    assert size - len(taken) >= quorum

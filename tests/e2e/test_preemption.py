@@ -1,0 +1,80 @@
+"""kube-scheduler's preemption never breaks the quorum of a bound gang."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controlplane.deadline import eventually
+from tests.e2e.workload import GANG_APPROACHES, Arena, stays
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("scheduler", GANG_APPROACHES),
+]
+
+
+@pytest.fixture
+def urgent(arena: Arena) -> str:
+    """A priority class above that of every other pod."""
+    name = f"{arena.namespace}-urgent"
+    arena.cluster_wide("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": 1000})
+    return name
+
+
+def test_an_ordinary_pod_gives_way(arena: Arena, scheduler: str, urgent: str) -> None:
+    arena.nodes(1)
+    [victim] = arena.create(arena.pod("victim", scheduler, cpu=8))
+    arena.until_bound([victim])
+    arena.until_bound(arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgent)))
+    assert victim not in arena.pods()
+    assert arena.report().disrupted == [f"{arena.namespace}/{victim}"]
+
+
+def test_a_gang_at_its_quorum_does_not(arena: Arena, scheduler: str, urgent: str) -> None:
+    arena.nodes(4)
+    members = arena.create(*arena.gang("train", 4, scheduler, cpu=8))
+    arena.until_bound(members)
+    wanting = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgent))
+    arena.until_rejected(wanting)
+    assert stays(lambda: arena.bound().keys(), what="the pods bound") == set(members)
+    report = arena.report()
+    assert report.disrupted == []
+    assert report.gangs[f"{arena.namespace}/train"].left_below_quorum == 0
+
+
+def test_members_beyond_the_quorum_do_and_not_one_more(arena: Arena, scheduler: str, urgent: str) -> None:
+    """Two pods at once could each be offered another of the same two members that may go."""
+    arena.nodes(5)
+    members = arena.create(*arena.gang("train", 5, scheduler, quorum=4, cpu=8))
+    arena.until_bound(members)
+    wanting = arena.create(
+        *(arena.pod(f"urgent-{index}", scheduler, cpu=8, priority_class=urgent) for index in range(3))
+    )
+    eventually(lambda: len(arena.bound(wanting)) == 1, what="one of the urgent pods")
+    assert len(stays(lambda: arena.bound(members).keys(), what="the members bound")) == 4
+    report = arena.report()
+    assert len(report.disrupted) == 1
+    assert report.gangs[f"{arena.namespace}/train"].left_below_quorum == 0
+
+
+def test_whoever_is_of_no_gang_goes_first_when_a_gang_cannot(arena: Arena, scheduler: str, urgent: str) -> None:
+    arena.nodes(3)
+    members = arena.create(*arena.gang("train", 2, scheduler, cpu=8))
+    [lonely] = arena.create(arena.pod("lonely", scheduler, cpu=8))
+    arena.until_bound([*members, lonely])
+    wanting = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgent))
+    arena.until_bound(wanting)
+    assert arena.pods().keys() == {*members, *wanting}
+
+
+def test_a_gang_evicts_nobody_for_the_sake_of_half_of_itself(arena: Arena, scheduler: str, urgent: str) -> None:
+    arena.nodes(2)
+    low = arena.create(*(arena.pod(f"low-{index}", scheduler, cpu=8) for index in range(2)))
+    arena.until_bound(low)
+    members = arena.create(*arena.gang("train", 3, scheduler, cpu=8, priority_class=urgent))
+    arena.until_rejected(members)
+    assert stays(lambda: arena.bound().keys(), what="the pods bound") == set(low)
+    arena.nodes(3)
+    arena.until_bound(members)
+    assert arena.report().disrupted == []
