@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.planning import Shortfall
 
@@ -76,6 +77,14 @@ class Gang:
     displaced: dict[PodUid, int] = field(default_factory=dict)
     """How often each member found room on none of the nodes sent, since the plan was made."""
     slots_made: int = 0
+
+    def heed_members(self) -> None:
+        """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
+        fewer bound than a member wants."""
+        asks = [pod.gang for pod in self.members.values() if isinstance(pod.gang, GangAsk)]
+        if asks:
+            self.quorum = max(ask.quorum for ask in asks)
+            self.timeout = max(ask.timeout for ask in asks)
 
     @property
     def placed(self) -> int:

@@ -84,10 +84,11 @@ class Gangs:
                 gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
             self._of[pod.uid] = gang.key
         known = gang.members.get(pod.uid)
-        if gang.rejected and (known is None or known.deleting != pod.deleting or gang.quorum != ask.quorum):
-            self.stirred[gang.key] = None
         gang.members[pod.uid] = pod
-        gang.quorum, gang.timeout = ask.quorum, ask.timeout
+        if known is None or known.gang != ask:
+            self._heed_members(gang)
+        if gang.rejected and (known is None or known.deleting != pod.deleting):
+            self.stirred[gang.key] = None
         if pod.node is not None:
             self._is_bound(gang, pod.uid, now)
         elif pod.deleting:
@@ -95,6 +96,7 @@ class Gangs:
         elif gang.phase is Phase.PLANNED and not self._missing(gang):
             self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.timeout)
         self._open_if_complete(gang, now)
+        self._weigh(gang, now)
         return gang
 
     def remove(self, uid: PodUid, now: float) -> None:
@@ -108,7 +110,14 @@ class Gangs:
         gang.bound.discard(uid)
         gang.writing.pop(uid, None)
         gang.displaced.pop(uid, None)
+        self._heed_members(gang)
         self._shrink(gang, now)
+
+    def _heed_members(self, gang: Gang) -> None:
+        before = gang.quorum
+        gang.heed_members()
+        if gang.rejected and gang.quorum != before:
+            self.stirred[gang.key] = None
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
         if gang is None and isinstance(pod.gang, GangAsk):
@@ -142,8 +151,17 @@ class Gangs:
         if not gang.members:
             self._dissolve(gang, now)
             del self.by_key[gang.key]
-        elif gang.phase is Phase.BOUND and gang.needed:
-            gang.phase = Phase.GATHERING
+        else:
+            self._weigh(gang, now)
+
+    def _weigh(self, gang: Gang, now: float) -> None:
+        """Whether the quorum is bound, after members, or what they ask for, have changed."""
+        if gang.phase is Phase.BOUND:
+            if gang.needed:
+                gang.phase = Phase.GATHERING
+        elif gang.placed and not gang.needed and not gang.writing:
+            gang.phase, gang.deadline = Phase.BOUND, None
+            self.effects.append(GangBound(gang.key, now - gang.first_seen))
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -434,9 +452,7 @@ class Gangs:
         if uid in gang.bound:
             return
         gang.bound.add(uid)
-        if not gang.needed and not gang.writing and gang.phase is not Phase.BOUND:
-            gang.phase, gang.deadline = Phase.BOUND, None
-            self.effects.append(GangBound(gang.key, now - gang.first_seen))
+        self._weigh(gang, now)
 
     # -- time and change -----------------------------------------------------------------------------------------
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from extender.core.cluster import Owner
+from extender.core.cluster import Owner, Pod
 from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, Phase
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
@@ -395,3 +396,39 @@ def test_who_asks_for_an_ephemeral_resource_gets_one_node_and_holds_it(world: Ga
     world.delete(asker.uid)
     assert world.filter(rival, names).passed == ["n2"]
     assert world.keeper.prioritize(rival, names) == {}
+
+
+def asking(members: list[Pod], quorum: int) -> list[Pod]:
+    return [replace(member, gang=gang_ask(member.name.rpartition("-")[0], quorum)) for member in members]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_where_members_disagree_the_largest_quorum_counts_whoever_was_seen_last(
+    world: GangWorld, order: tuple[int, ...]
+) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 3, quorum=2)
+    members[1] = asking(members, 4)[1]
+    world.create(*(members[n] for n in order))
+    world.schedule()
+    world.pass_time(60)
+    world.schedule()
+    assert world.bound("train") == 0
+    assert world.gangs["train"] is Phase.GATHERING
+    world.keeper.see_pod(world.pods[members[0].uid])
+    assert world.keeper.gangs.by_key[GangKey("default", "train")].quorum == 4
+    world.create(*asking([members[1]], 2))
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_a_quorum_that_falls_to_what_is_bound_is_a_gang_that_is_bound(world: GangWorld) -> None:
+    nodes(world, 2)
+    members = gang_pods("train", 2)
+    world.create(*members)
+    world.schedule()
+    bound = [world.pods[member.uid] for member in members]
+    world.create(*asking(bound, 3))
+    assert world.gangs["train"] is Phase.GATHERING
+    world.create(*asking(bound, 2))
+    assert world.gangs["train"] is Phase.BOUND
