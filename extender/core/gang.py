@@ -97,6 +97,11 @@ class Gang:
         return max(0, self.quorum - self.placed)
 
     @property
+    def missing(self) -> int:
+        """How many members of the quorum do not exist."""
+        return max(0, self.needed - self.unplaced_count)
+
+    @property
     def priority(self) -> int:
         return max((pod.priority for pod in self.members.values()), default=0)
 

@@ -10,8 +10,7 @@ only when the quorum is there; a change that makes room wakes each member that w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
@@ -32,16 +31,13 @@ from extender.core.gang import (
     WakePod,
 )
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import CPU, MEMORY, GangKey, NodeName, PodUid
-from extender.core.node_match import accepts
-from extender.core.planning import Accepts, Shortfall, Slot, plan
+from extender.core.ledger import Kind, Ledger
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.places import SAMPLE_FLOOR, Places
+from extender.core.planning import Shortfall
 
 GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
-
-SAMPLE_FLOOR = 100
-"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
 
 
 class Gangs:
@@ -57,6 +53,7 @@ class Gangs:
         self.effects: list[GangEffect] = []
         self.stirred: dict[GangKey, None] = {}
         """Gangs that wait and whose members have changed: to be settled, though no node has gained room."""
+        self._places = Places(ledger, nodes)
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -93,7 +90,8 @@ class Gangs:
             self._is_bound(gang, pod.uid, now)
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
-        elif gang.phase is Phase.PLANNED and not self._missing(gang):
+        elif gang.phase is Phase.PLANNED and not gang.missing:
+            # All are there: from now on they have their whole time.
             self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.timeout)
         self._open_if_complete(gang, now)
         self._weigh(gang, now)
@@ -143,7 +141,7 @@ class Gangs:
         if holding is None or holding.kind is Kind.BOUND or holding.owner != gang.key:
             return
         if gang.phase is Phase.PLANNED and gang.deadline is not None:
-            self._hand_over(gang, holding, gang.deadline)
+            self._places.hand_over(gang, holding, gang.deadline)
         else:
             self.ledger.release(uid)
 
@@ -173,9 +171,9 @@ class Gangs:
         gang = self.observe(pod, now)
         if gang is None:
             return NO_ROOM
-        planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._unbound(gang))
+        planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
-            return self._turn_away(gang, pod, INCOMPLETE if self._missing(gang) else NO_ROOM)
+            return self._turn_away(gang, pod, INCOMPLETE if gang.missing else NO_ROOM)
         node = self._place(gang, pod, sent, now)
         if node is None:
             return self._displaced(gang, pod, sent, now)
@@ -183,47 +181,10 @@ class Gangs:
         return node
 
     def _place(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | None:
-        """The node that the pod now holds its units on, among those sent; None if there is none, and nothing has
-        changed."""
+        """The node, one of those sent, that the pod now holds its units on; None if there is none."""
         if pod.uid in gang.writing:
             return gang.writing[pod.uid] if gang.writing[pod.uid] in sent else None
-        own = self.ledger.holding(pod.uid)
-        until = gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout
-        if own is not None and own.kind is Kind.BOUND:
-            return own.node if own.node in sent else None
-        if own is not None:
-            return self._claim(pod, own, sent, until, gang)
-        slots = [held for held in self._unbound(gang) if held.kind is Kind.RESERVATION]
-        vacant = [held for held in slots if PodUid(held.holder) not in gang.members]
-        # A slot on a node that was sent first: it needs no move. Named ones last: their own members may still come.
-        for slot in sorted(vacant, key=lambda held: held.node not in sent):
-            if (node := self._claim(pod, slot, sent, until, gang)) is not None:
-                return node
-        for node in sent:
-            if self.ledger.short(node, pod.requests) is None:
-                self._commit([Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)])
-                return node
-        for slot in slots:
-            if slot not in vacant and (node := self._claim(pod, slot, sent, until, gang)) is not None:
-                return node
-        return None
-
-    def _claim(
-        self, pod: Pod, held: Holding, sent: Sequence[NodeName], until: float | None, gang: Gang
-    ) -> NodeName | None:
-        """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
-        giving_up = (held.holder,)
-        if held.node in sent and self.ledger.short(held.node, pod.requests, giving_up) is None:
-            node: NodeName | None = held.node
-            if PodUid(held.holder) == pod.uid and held.kind is Kind.ASSUMPTION and held.units == pod.requests:
-                return node
-        else:
-            node = next((n for n in sent if self.ledger.short(n, pod.requests, giving_up) is None), None)
-        if node is None:
-            return None
-        claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)
-        self._commit([claim], releasing=giving_up)
-        return node
+        return self._places.take(gang, pod, sent, gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout)
 
     def _turn_away(self, gang: Gang, pod: Pod, reason: str) -> str:
         phase = Phase.GATHERING if reason is INCOMPLETE else Phase.WAITING
@@ -251,13 +212,9 @@ class Gangs:
 
     def _surplus(self, gang: Gang, pod: Pod) -> bool:
         """Whether the quorum is provided for without this pod."""
-        return self.ledger.holding(pod.uid) is None and len(self._unbound(gang)) + gang.placed >= gang.quorum
+        return self.ledger.holding(pod.uid) is None and len(self._places.unbound(gang)) + gang.placed >= gang.quorum
 
     # -- plan ----------------------------------------------------------------------------------------------------
-
-    def _missing(self, gang: Gang) -> int:
-        """How many members of the quorum do not exist."""
-        return max(0, gang.needed - gang.unplaced_count)
 
     def _now_tried(self, gang: Gang) -> tuple[int, int]:
         return (self.ledger.gain_count, len(gang.members) - gang.quorum)
@@ -269,102 +226,30 @@ class Gangs:
     def _plan(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], now: float) -> bool:
         """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
         changes."""
-        missing = self._missing(gang)
+        missing = gang.missing
         if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
             gang.phase, gang.shortfall = Phase.GATHERING, None
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
-        slots = self._slots(gang, self._in_order(gang, first), sent if first is not None else None, missing)
-        found = plan(self.ledger, slots, self._candidates(sent))
-        if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
-            # With more members than the quorum there is a choice: the smallest need the least room.
-            slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None, missing)
-            retried = plan(self.ledger, slots, self._candidates(sent))
-            found = found if isinstance(retried, Shortfall) else retried
+        deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.timeout)
+        found = self._places.reserve(gang, first, sent, deadline)
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
-        deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.timeout)
-        self._commit(
-            [
-                Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, deadline)
-                for slot in slots
-            ]
-        )
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
         self.effects.append(GangPlanned(gang.key))
-        for slot in slots:
-            if PodUid(slot.holder) in gang.rejected and (first is None or slot.holder != Holder(first.uid)):
-                self._wake(gang, PodUid(slot.holder))
+        for uid in map(PodUid, found):
+            if uid in gang.rejected and (first is None or uid != first.uid):
+                self._wake(gang, uid)
         return True
 
-    def _in_order(self, gang: Gang, first: Pod | None) -> list[Pod]:
-        """The members to place: `first`, then by age."""
-        return sorted(gang.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
-
-    def _slots(
-        self, gang: Gang, members: Sequence[Pod], offered: Sequence[NodeName] | None, missing: int
-    ) -> list[Slot]:
-        """One slot for each member still needed. Members that do not exist are taken to be like the first.
-
-        `offered`: the nodes that kube-scheduler sent for the first one.
-        """
-        template, members = members[0], members[: gang.needed - missing]
-        # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
-        offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
-        accepting: Accepts | None = self._acceptance(template) if offer is None else offer.__contains__
-        kinds = [(template, accepting)]
-        slots: list[Slot] = []
-        for pod in members:
-            accepting = next((accepting for like, accepting in kinds if _alike(pod, like)), None)
-            if accepting is None:
-                accepting = self._acceptance(pod)
-                kinds.append((pod, accepting))
-            slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
-        return slots + [Slot(self._slot_name(gang), template.requests, kinds[0][1]) for _ in range(missing)]
-
-    def _acceptance(self, pod: Pod) -> Accepts:
-        nodes = self.nodes
-        return lambda name: name in nodes and accepts(nodes[name], pod)
-
-    def _candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
-        """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
-        if len(sent) >= len(self.nodes):
-            return sent
-        offered = frozenset(sent)
-        return [*sent, *(name for name in self.nodes if name not in offered)]
-
-    def _hand_over(self, gang: Gang, held: Holding, until: float) -> None:
-        """What the member held is a slot for a successor."""
-        if self.ledger.short(held.node, held.units, (held.holder,)) is not None:
-            # Others have taken the room by facts: there is nothing to hand over.
-            self.ledger.release(held.holder)
-            return
-        slot = Holding(self._slot_name(gang), held.node, held.units, Kind.RESERVATION, gang.key, until)
-        self._commit([slot], releasing=(held.holder,))
-
-    def _slot_name(self, gang: Gang) -> Holder:
-        gang.slots_made += 1
-        return Holder(f"slot:{gang.key}#{gang.slots_made}")
-
-    def _unbound(self, gang: Gang) -> list[Holding]:
-        """The gang's reservations and assumptions."""
-        return [held for held in self.ledger.held_for(gang.key) if held.kind is not Kind.BOUND]
-
-    def _commit(self, claims: Sequence[Holding], releasing: Iterable[Holder] = ()) -> None:
-        outcome = self.ledger.commit(claims, releasing=releasing)
-        if outcome.conflicts:
-            raise AssertionError(f"planned and checked, yet refused: {outcome.conflicts}")
-
     def _extend(self, gang: Gang, deadline: float) -> None:
-        if gang.deadline is None or deadline <= gang.deadline:
-            return
-        gang.deadline = deadline
-        for held in self._unbound(gang):
-            self.ledger.keep(held.holder, deadline)
+        if gang.deadline is not None and deadline > gang.deadline:
+            gang.deadline = deadline
+            self._places.keep(gang, deadline)
 
     # -- bind ----------------------------------------------------------------------------------------------------
 
@@ -390,9 +275,8 @@ class Gangs:
             if gang.arrived.pop(uid, None) is not None:
                 self.effects.append(TurnBack(gang.key, (uid,), refusal))
             return refusal
-        if held.node != node or held.kind is Kind.RESERVATION:
-            # An earlier filter call of the pod led here, and a later plan has a slot for it: it takes that now.
-            self._commit([replace(held, node=node, kind=Kind.ASSUMPTION)])
+        # An earlier filter call of the pod may have led here, and a later plan have a slot for it: it takes that now.
+        self._places.settle_on(held, node)
         gang.arrived[uid] = node
         self._open_if_complete(gang, now)
         return ""
@@ -438,7 +322,7 @@ class Gangs:
         if held is not None and held.kind is not Kind.BOUND:
             until = now + gang.timeout
             if for_good:
-                self._hand_over(gang, held, until)
+                self._places.hand_over(gang, held, until)
             else:
                 self.ledger.keep(uid, until)
         if not gang.writing and not gang.bound:
@@ -484,7 +368,7 @@ class Gangs:
                     self._wake(gang, uid)
             elif (
                 (gang.key in stirred or any(may_fit(pod) for pod in gang.unplaced()))
-                and not self._missing(gang)
+                and not gang.missing
                 and self._plan(gang, None, list(gains), now)
             ):
                 # Whoever has no slot of its own may find room beside the quorum.
@@ -498,31 +382,13 @@ class Gangs:
 
     def _dissolve(self, gang: Gang, now: float, reason: str = "") -> None:
         """The gang holds nothing but what is bound or being written; whoever stands at its barrier is turned back."""
-        for held in self._unbound(gang):
-            if PodUid(held.holder) not in gang.writing:
-                self.ledger.release(held.holder)
+        self._places.release(gang)
         if gang.arrived:
             self.effects.append(TurnBack(gang.key, tuple(gang.arrived), reason))
             gang.arrived.clear()
         gang.deadline = None
         gang.displaced.clear()
-        gang.phase = Phase.GATHERING if self._missing(gang) else Phase.WAITING
-
-
-def _alike(one: Pod, other: Pod) -> bool:
-    """Whether the scheduler would allow both on the same nodes, as far as we know."""
-    return one is other or (
-        one.requests == other.requests
-        and one.node_selector == other.node_selector
-        and one.affinity == other.affinity
-        and one.tolerations == other.tolerations
-    )
-
-
-def _size(pod: Pod) -> tuple[int, int, int]:
-    """Orders pods by what they ask for, the most contended first."""
-    requests = pod.requests
-    return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))
+        gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
 
 
 def _same_controller(one: Pod, other: Pod) -> bool:

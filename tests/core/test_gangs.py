@@ -414,7 +414,7 @@ def test_where_members_disagree_the_largest_quorum_counts_whoever_was_seen_last(
     world.pass_time(60)
     world.schedule()
     assert world.bound("train") == 0
-    assert world.gangs["train"] is Phase.GATHERING
+    assert world.gangs == {"train": Phase.GATHERING}
     world.keeper.see_pod(world.pods[members[0].uid])
     assert world.keeper.gangs.by_key[GangKey("default", "train")].quorum == 4
     world.create(*asking([members[1]], 2))
@@ -429,6 +429,6 @@ def test_a_quorum_that_falls_to_what_is_bound_is_a_gang_that_is_bound(world: Gan
     world.schedule()
     bound = [world.pods[member.uid] for member in members]
     world.create(*asking(bound, 3))
-    assert world.gangs["train"] is Phase.GATHERING
+    assert world.gangs == {"train": Phase.GATHERING}
     world.create(*asking(bound, 2))
-    assert world.gangs["train"] is Phase.BOUND
+    assert world.gangs == {"train": Phase.BOUND}

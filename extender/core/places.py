@@ -1,0 +1,192 @@
+"""The places of gangs on the ledger: a quorum reserved as one, a place taken by a member, moved, handed over.
+
+Knows the ledger and which nodes a pod accepts. Every change is one transaction: it happens whole, or nothing has
+happened. Must not know in which phase a gang is, who waits at a barrier, nor why a place is wanted: see `gangs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from extender.core.cluster import Node, Pod
+from extender.core.gang import Gang
+from extender.core.ledger import Holder, Holding, Kind, Ledger
+from extender.core.names import CPU, MEMORY, NodeName, PodUid
+from extender.core.node_match import accepts
+from extender.core.planning import Accepts, Shortfall, Slot, plan
+
+SAMPLE_FLOOR = 100
+"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
+
+
+class Places:
+    """`nodes` is the keeper's table of nodes, read here for selectors and taints."""
+
+    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node]) -> None:
+        self._ledger = ledger
+        self._nodes = nodes
+
+    def unbound(self, gang: Gang) -> list[Holding]:
+        """The gang's reservations and assumptions."""
+        return [held for held in self._ledger.held_for(gang.key) if held.kind is not Kind.BOUND]
+
+    # -- a quorum ------------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], deadline: float
+    ) -> Sequence[Holder] | Shortfall:
+        """A place for each member that the quorum still needs, all reserved; or what is short, and nothing changes.
+
+        `first`, if there is one, is placed on one of the nodes sent. Members that do not exist yet are taken to be
+        like it.
+        """
+        candidates = self._candidates(sent)
+        slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
+        found = plan(self._ledger, slots, candidates)
+        if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
+            # With more members than the quorum there is a choice: the smallest need the least room.
+            slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
+            retried = plan(self._ledger, slots, candidates)
+            found = found if isinstance(retried, Shortfall) else retried
+        if isinstance(found, Shortfall):
+            return found
+        self._commit(
+            [
+                Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, deadline)
+                for slot in slots
+            ]
+        )
+        return [slot.holder for slot in slots]
+
+    def _candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
+        """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
+        if len(sent) >= len(self._nodes):
+            return sent
+        offered = frozenset(sent)
+        return [*sent, *(name for name in self._nodes if name not in offered)]
+
+    def _slots(self, gang: Gang, members: Sequence[Pod], offered: Sequence[NodeName] | None) -> list[Slot]:
+        """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one."""
+        missing = gang.missing
+        template, members = members[0], members[: gang.needed - missing]
+        # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
+        offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
+        accepting: Accepts | None = self._acceptance(template) if offer is None else offer.__contains__
+        kinds = [(template, accepting)]
+        slots: list[Slot] = []
+        for pod in members:
+            accepting = next((accepting for like, accepting in kinds if _alike(pod, like)), None)
+            if accepting is None:
+                accepting = self._acceptance(pod)
+                kinds.append((pod, accepting))
+            slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
+        return slots + [Slot(_slot_name(gang), template.requests, kinds[0][1]) for _ in range(missing)]
+
+    def _acceptance(self, pod: Pod) -> Accepts:
+        nodes = self._nodes
+        return lambda name: name in nodes and accepts(nodes[name], pod)
+
+    # -- a member ------------------------------------------------------------------------------------------------
+
+    def take(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], until: float | None) -> NodeName | None:
+        """The node, one of those sent, that the pod now holds its units on; None if there is none, and nothing has
+        changed.
+
+        Its own place is kept, or moved; a pod that has none takes over one that is vacant, then any room, then the
+        place of a member that has not come for it.
+        """
+        own = self._ledger.holding(pod.uid)
+        if own is not None and own.kind is Kind.BOUND:
+            return own.node if own.node in sent else None
+        if own is not None:
+            return self._claim(gang, pod, own, sent, until)
+        slots = [held for held in self.unbound(gang) if held.kind is Kind.RESERVATION]
+        vacant = [held for held in slots if PodUid(held.holder) not in gang.members]
+        # A slot on a node that was sent first: it needs no move. Named ones last: their own members may still come.
+        for slot in sorted(vacant, key=lambda held: held.node not in sent):
+            if (node := self._claim(gang, pod, slot, sent, until)) is not None:
+                return node
+        for node in sent:
+            if self._ledger.short(node, pod.requests) is None:
+                self._commit([Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)])
+                return node
+        for slot in slots:
+            if slot not in vacant and (node := self._claim(gang, pod, slot, sent, until)) is not None:
+                return node
+        return None
+
+    def _claim(
+        self, gang: Gang, pod: Pod, held: Holding, sent: Sequence[NodeName], until: float | None
+    ) -> NodeName | None:
+        """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
+        giving_up = (held.holder,)
+        if held.node in sent and self._ledger.short(held.node, pod.requests, giving_up) is None:
+            node: NodeName | None = held.node
+            if PodUid(held.holder) == pod.uid and held.kind is Kind.ASSUMPTION and held.units == pod.requests:
+                return node
+        else:
+            node = next((n for n in sent if self._ledger.short(n, pod.requests, giving_up) is None), None)
+        if node is None:
+            return None
+        claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)
+        self._commit([claim], releasing=giving_up)
+        return node
+
+    def settle_on(self, held: Holding, node: NodeName) -> None:
+        """The member's place is that node, and it has come for it; there is room."""
+        if held.node != node or held.kind is Kind.RESERVATION:
+            self._commit([replace(held, node=node, kind=Kind.ASSUMPTION)])
+
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def hand_over(self, gang: Gang, held: Holding, until: float) -> None:
+        """What the member held is a slot for a successor."""
+        if self._ledger.short(held.node, held.units, (held.holder,)) is not None:
+            # Others have taken the room by facts: there is nothing to hand over.
+            self._ledger.release(held.holder)
+            return
+        slot = Holding(_slot_name(gang), held.node, held.units, Kind.RESERVATION, gang.key, until)
+        self._commit([slot], releasing=(held.holder,))
+
+    def keep(self, gang: Gang, deadline: float) -> None:
+        """What is reserved and assumed is held until then."""
+        for held in self.unbound(gang):
+            self._ledger.keep(held.holder, deadline)
+
+    def release(self, gang: Gang) -> None:
+        """Nothing is held but what is bound or being written."""
+        for held in self.unbound(gang):
+            if PodUid(held.holder) not in gang.writing:
+                self._ledger.release(held.holder)
+
+    def _commit(self, claims: Sequence[Holding], releasing: Iterable[Holder] = ()) -> None:
+        outcome = self._ledger.commit(claims, releasing=releasing)
+        if outcome.conflicts:
+            raise AssertionError(f"planned and checked, yet refused: {outcome.conflicts}")
+
+
+def _slot_name(gang: Gang) -> Holder:
+    gang.slots_made += 1
+    return Holder(f"slot:{gang.key}#{gang.slots_made}")
+
+
+def _in_order(gang: Gang, first: Pod | None) -> list[Pod]:
+    """The members to place: `first`, then by age."""
+    return sorted(gang.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Whether the scheduler would allow both on the same nodes, as far as we know."""
+    return one is other or (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and one.tolerations == other.tolerations
+    )
+
+
+def _size(pod: Pod) -> tuple[int, int, int]:
+    """Orders pods by what they ask for, the most contended first."""
+    requests = pod.requests
+    return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))
