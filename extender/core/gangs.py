@@ -364,7 +364,7 @@ class Gangs:
         stirred, self.stirred = self.stirred, {}
         for gang in sorted((g for g in self.by_key.values() if g.rejected), key=lambda g: g.turn):
             if gang.holds_a_plan:
-                for uid in [uid for uid in gang.rejected if may_fit(gang.members[uid])]:
+                for uid in [uid for uid in gang.rejected if gang.key in stirred or may_fit(gang.members[uid])]:
                     self._wake(gang, uid)
             elif (
                 (gang.key in stirred or any(may_fit(pod) for pod in gang.unplaced()))

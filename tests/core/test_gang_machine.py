@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.core.cluster import Pod
 from extender.core.gang import Phase
 from extender.core.ledger import Holder
-from extender.core.names import NodeName, PodUid
+from extender.core.names import NodeName
 from extender.core.node_match import accepts
 from extender.core.planning import Shortfall, Slot, plan
 from tests.builders import gang_ask, node, pod
@@ -159,18 +159,23 @@ class GangMachine(RuleBasedStateMachine):
             world.pass_time(100)
         world.check()
         for gang in world.keeper.gangs.by_key.values():
-            if gang.phase is Phase.BOUND or not gang.needed:
+            if gang.phase is Phase.BOUND:
+                for member in gang.unplaced():
+                    found = plan(world.keeper.ledger, [_slot(world, member)], list(world.nodes))
+                    assert isinstance(found, Shortfall), f"{member.name} is beyond the quorum, fits and still waits"
                 continue
+            assert gang.needed, f"{gang.key} has its quorum and is not called bound"
             assert not world.keeper.ledger.held_for(gang.key) or gang.bound
             members = list(gang.unplaced())
             if len(members) < gang.needed:
                 continue
-            slots = [
-                Slot(Holder(PodUid(f"try-{m.uid}")), m.requests, partial(_acceptable, world, m))
-                for m in members[: gang.needed]
-            ]
+            slots = [_slot(world, member) for member in members[: gang.needed]]
             found = plan(world.keeper.ledger, slots, list(world.nodes))
             assert isinstance(found, Shortfall), f"{gang.key} fits and still waits: {found}"
+
+
+def _slot(world: GangWorld, member: Pod) -> Slot:
+    return Slot(Holder(f"try-{member.uid}"), member.requests, partial(_acceptable, world, member))
 
 
 def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:

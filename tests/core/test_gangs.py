@@ -432,3 +432,18 @@ def test_a_quorum_that_falls_to_what_is_bound_is_a_gang_that_is_bound(world: Gan
     assert world.gangs == {"train": Phase.GATHERING}
     world.create(*asking(bound, 2))
     assert world.gangs == {"train": Phase.BOUND}
+
+
+def test_whoever_waits_goes_on_when_the_quorum_falls_to_what_is_bound(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 3, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    world.create(*asking(members[2:], 5))
+    world.pass_time(60)
+    world.schedule()
+    world.pass_time(60)
+    assert world.asleep.keys() == {members[2].uid}
+    world.create(*asking(members[2:], 2))
+    world.schedule()
+    assert world.bound("train") == 3
