@@ -70,8 +70,10 @@ class Gang:
     """Whether a plan for members that did not exist has run out before: the next one waits for them to exist."""
     shortfall: Shortfall | None = None
     """Why it did not fit when last tried."""
+    changes: int = 0
+    """How often its members have changed."""
     tried_at: tuple[int, int] | None = None
-    """The ledger's gain count and the number of members when it last did not fit: unchanged, it does not fit now."""
+    """The ledger's gain count and the gang's changes when it last did not fit: unchanged, it does not fit now."""
     tried_on: frozenset[NodeName] | None = None
     """The nodes that kube-scheduler offered then, which may not know yet of a change that we know; None: all."""
     displaced: dict[PodUid, int] = field(default_factory=dict)

@@ -81,11 +81,11 @@ class Gangs:
                 gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
             self._of[pod.uid] = gang.key
         known = gang.members.get(pod.uid)
-        gang.members[pod.uid] = pod
-        if known is None or known.gang != ask:
-            self._heed_members(gang)
-        if gang.rejected and (known is None or known.deleting != pod.deleting):
-            self.stirred[gang.key] = None
+        if known != pod:
+            gang.members[pod.uid] = pod
+            if known is None or known.gang != ask:
+                gang.heed_members()
+            self._stir(gang)
         if pod.node is not None:
             self._is_bound(gang, pod.uid, now)
         elif pod.deleting:
@@ -108,13 +108,14 @@ class Gangs:
         gang.bound.discard(uid)
         gang.writing.pop(uid, None)
         gang.displaced.pop(uid, None)
-        self._heed_members(gang)
+        gang.heed_members()
+        self._stir(gang)
         self._shrink(gang, now)
 
-    def _heed_members(self, gang: Gang) -> None:
-        before = gang.quorum
-        gang.heed_members()
-        if gang.rejected and gang.quorum != before:
+    def _stir(self, gang: Gang) -> None:
+        """Its members have changed: if it waits, it is to be settled."""
+        gang.changes += 1
+        if gang.rejected:
             self.stirred[gang.key] = None
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
@@ -217,7 +218,7 @@ class Gangs:
     # -- plan ----------------------------------------------------------------------------------------------------
 
     def _now_tried(self, gang: Gang) -> tuple[int, int]:
-        return (self.ledger.gain_count, len(gang.members) - gang.quorum)
+        return (self.ledger.gain_count, gang.changes)
 
     def _offers_more(self, gang: Gang, sent: Sequence[NodeName]) -> bool:
         """Whether kube-scheduler offers a node that it did not when the gang was tried last."""

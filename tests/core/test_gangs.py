@@ -447,3 +447,15 @@ def test_whoever_waits_goes_on_when_the_quorum_falls_to_what_is_bound(world: Gan
     world.create(*asking(members[2:], 2))
     world.schedule()
     assert world.bound("train") == 3
+
+
+def test_a_gang_that_shrinks_and_now_fits_is_tried_again(world: GangWorld) -> None:
+    """Quorum and members fall by as many; nothing became free."""
+    nodes(world, 1, cpu=1000)
+    members = gang_pods("train", 3, {"cpu": 500}, quorum=1)
+    world.create(*members[:2], *asking(members[2:], 3))
+    world.schedule()
+    world.delete(members[2].uid, seen=False)
+    world.delete(members[1].uid)
+    world.schedule()
+    assert world.bound("train") == 1
