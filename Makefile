@@ -24,7 +24,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?= --real
 # Real cluster traces for the end-to-end tests, where they lie beside the checkout; without them those tests are skipped.
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
-BENCH_ARGS ?= --nodes 100 --sizes 8 64 --rounds 15
+BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
 ##@ Start here
 
@@ -51,7 +51,7 @@ e2e: cluster ## Run the end-to-end tests
 	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
 
 .PHONY: bench
-bench: cluster ## Measure gangs by approach, as ratios to ungrouped pods; then the extender's own cost
+bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to ungrouped pods; then the extender's own cost
 	$(BIN)/python -m loadtests.gang_latency $(BENCH_ARGS)
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
 

@@ -450,12 +450,14 @@ def test_whoever_waits_goes_on_when_the_quorum_falls_to_what_is_bound(world: Gan
 
 
 def test_a_gang_that_shrinks_and_now_fits_is_tried_again(world: GangWorld) -> None:
-    """Quorum and members fall by as many; nothing became free."""
-    nodes(world, 1, cpu=1000)
-    members = gang_pods("train", 3, {"cpu": 500}, quorum=1)
-    world.create(*members[:2], *asking(members[2:], 3))
-    world.schedule()
-    world.delete(members[2].uid, seen=False)
-    world.delete(members[1].uid)
+    """Quorum and members have fallen by as many, and nothing became free."""
+    names = nodes(world, 1, cpu=1000)
+    *others, large = gang_pods("train", 4, {"cpu": 500}, quorum=1)
+    [large] = asking([large], 4)
+    world.create(*others, large, seen=False)
+    assert not world.filter(large, names).passed
+    for member in (large, *others[:2]):
+        world.delete(member.uid, seen=False)
+    world.catch_up()
     world.schedule()
     assert world.bound("train") == 1
