@@ -35,6 +35,7 @@ _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _EVENTS_REMEMBERED = 4096
+_STOPPING = "Escher is shutting down: the pod is tried again"
 
 
 class Scheduling:
@@ -69,6 +70,7 @@ class Scheduling:
         self._background: set[asyncio.Task[None]] = set()
         self._told: dict[tuple[PodUid, str], None] = {}
         self._wakes = 0
+        self._closed = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = float("inf")
 
@@ -119,6 +121,8 @@ class Scheduling:
         return ""
 
     async def _pass_barrier(self, pod: PodRef, node: NodeName) -> str:
+        if self._closed:
+            return _STOPPING
         if self._keeper.gangs.of(pod.uid) is None:
             return self._keeper.claim_for_bind(pod.uid, node)
         # Before the keeper is asked: its answer may be to let this very one through.
@@ -248,10 +252,11 @@ class Scheduling:
 
     async def close(self) -> None:
         """No bind waits any more and nothing is under way: those at a barrier are told that the service stops."""
+        self._closed = True
         if self._alarm is not None:
             self._alarm.cancel()
         for uid in list(self._at_barrier):
-            self._let(uid, "Escher is shutting down: the pod is tried again")
+            self._let(uid, _STOPPING)
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

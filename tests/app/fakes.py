@@ -16,14 +16,16 @@ from extender.app.ports import (
     EphemeralResource,
     Gone,
     NodeChoice,
+    Notice,
     Occupied,
     PodOwner,
+    PodRef,
     Refused,
     Sink,
     Unavailable,
 )
 from extender.core.cluster import Node
-from extender.core.names import EphemeralName, NodeName, ResourceKey
+from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.builders import NOW
 
 
@@ -296,3 +298,55 @@ def every_node(limit: int | None = None) -> NodeChoice:
 
 def on_node(name: str) -> NodeChoice:
     return NodeChoice(node=NodeName(name))
+
+
+class PodApi:
+    """`ports.Binder`, `Waker` and `Recorder`: an API server's pods, as far as Bindings, annotations and events go.
+
+    Each call takes `latency` seconds. `faults` are met by the next calls that begin with `of`, in order; one that is
+    met `after` is done all the same.
+    """
+
+    def __init__(self, latency: float = 0.01) -> None:
+        self.latency = latency
+        self.faults: list[Fault] = []
+        self.bound: dict[PodUid, NodeName] = {}
+        self.gone: set[PodUid] = set()
+        self.calls: list[tuple[float, str]] = []
+        """(seconds of the loop at the call's begin, `bind <pod>`, `where <pod>`, `wake <pod>` or `tell <pod>`)."""
+        self.notices: list[Notice] = []
+
+    def times(self, what: str) -> list[float]:
+        """When such calls began, in seconds of the loop."""
+        return [when for when, call in self.calls if call == what]
+
+    async def bind(self, pod: PodRef, node: NodeName) -> None:
+        fault = await self._begin(f"bind {pod.name}")
+        if pod.uid in self.gone:
+            raise Gone(404, f"pods {pod.name!r} not found")
+        if pod.uid in self.bound:
+            raise Occupied(409, f"pod {pod.name} is already assigned to node {self.bound[pod.uid]!r}")
+        self.bound[pod.uid] = node
+        if fault is not None:
+            raise fault.error
+
+    async def node_of(self, pod: PodRef) -> NodeName | None:
+        await self._begin(f"where {pod.name}")
+        return self.bound.get(pod.uid)
+
+    async def wake(self, pod: PodRef, token: str) -> None:
+        await self._begin(f"wake {pod.name}")
+
+    async def record(self, notice: Notice) -> None:
+        await self._begin(f"tell {notice.pod.name}")
+        self.notices.append(notice)
+
+    async def _begin(self, call: str) -> Fault | None:
+        self.calls.append((asyncio.get_running_loop().time(), call))
+        fault = next((each for each in self.faults if call.startswith(each.of)), None)
+        if fault is not None:
+            self.faults.remove(fault)
+        await asyncio.sleep(self.latency)
+        if fault is not None and not fault.after:
+            raise fault.error
+        return fault

@@ -1,0 +1,364 @@
+"""The verbs, done: barriers wait, Bindings are written together, failures are tried again or told to the keeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from extender.app.keeper import Keeper
+from extender.app.ports import EventType, PodRef, Refused, Unavailable
+from extender.app.scheduling import Scheduling
+from extender.app.verbs import Victims
+from extender.core.cluster import Pod
+from extender.core.gang import ROOM_TAKEN, Phase
+from extender.core.gang_ask import MalformedAsk
+from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
+from tests.builders import gang_pods, node, pod
+
+pytestmark = pytest.mark.anyio
+
+FULL = {"cpu": 8000}
+
+
+class Stage:
+    """Scheduling over a keeper and an API server in memory; and kube-scheduler, played by the test."""
+
+    def __init__(self) -> None:
+        self.clock = LoopClock()
+        self.api = PodApi()
+        self.keeper = Keeper(self.clock, lambda effects: self.scheduling.take(effects))
+        self.advertised: list[str] = []
+        self.ended: list[str] = []
+        self.placed: list[float] = []
+        self.scheduling = Scheduling(
+            self.keeper,
+            self.api,
+            self.api,
+            self.api,
+            write_within=3.0,
+            advertise=self.advertised.append,
+            ended=lambda pod: self.ended.append(pod.name),
+            placed=self.placed.append,
+        )
+        for name in ("n1", "n2", "n3", "n4"):
+            self.keeper.see_node(node(name))
+
+    def see(self, *pods: Pod) -> None:
+        for each in pods:
+            self.keeper.see_pod(each)
+
+    def filter(self, each: Pod) -> NodeName:
+        """The one node that the pod may go to."""
+        [chosen] = self.scheduling.filter(each, list(self.keeper.nodes)).passed
+        return chosen
+
+    def bind(self, each: Pod, on: str) -> asyncio.Task[str]:
+        ref = PodRef(each.namespace, each.name, each.uid)
+        return asyncio.ensure_future(self.scheduling.bind(ref, NodeName(on)))
+
+    def go(self, *pods: Pod) -> list[asyncio.Task[str]]:
+        """Filter and bind, as kube-scheduler does for each."""
+        self.see(*pods)
+        return [self.bind(each, self.filter(each)) for each in pods]
+
+    def phase(self, gang: str = "train") -> Phase:
+        return self.keeper.gangs.by_key[GangKey("default", gang)].phase
+
+    def kinds(self) -> dict[str, str]:
+        """What is held, by holder."""
+        return {held.holder: held.kind.name for held in self.keeper.ledger.holdings()}
+
+    def told(self, reason: str) -> list[tuple[str, str]]:
+        """(pod, note) of the events with that reason."""
+        return [(each.pod.name, each.note) for each in self.api.notices if each.reason == reason]
+
+
+def malformed(reason: str = "wrong", remedy: str = "mend it") -> MalformedAsk:
+    return MalformedAsk("escher.dev/gang-min-member", "many", reason, remedy)
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    made = Stage()
+    yield made
+    await made.scheduling.close()
+    assert made.keeper.ledger.violations() == []
+    assert made.scheduling.waiting_at_barrier == 0
+
+
+class TestABarrier:
+    async def test_no_binding_is_written_before_the_last_member_is_there_and_then_all_at_once(
+        self, stage: Stage
+    ) -> None:
+        members = gang_pods("train", 4, FULL)
+        first = stage.go(*members[:3])
+        await asyncio.sleep(3)
+        assert stage.api.calls == []
+        assert stage.scheduling.waiting_at_barrier == 3
+        last = stage.go(members[3])
+        assert await asyncio.gather(*first, *last) == [""] * 4
+        assert {when for when, _ in stage.api.calls} == {3.0}
+        assert len(set(stage.api.bound.values())) == 4
+        assert stage.phase() is Phase.BOUND
+        assert stage.placed == [pytest.approx(3 + stage.api.latency)]
+
+    async def test_its_deadline_turns_back_those_who_wait_tells_them_and_frees_the_room(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        stage.see(*members)
+        answers = await asyncio.gather(*stage.go(*members[:2]))
+        assert asyncio.get_running_loop().time() == pytest.approx(9, abs=1)
+        assert set(answers) == {"the gang's quorum was not there before its deadline"}
+        assert stage.kinds() == {}
+        assert stage.api.bound == {}
+        await asyncio.sleep(1)
+        assert stage.told("GangTimedOut") == [
+            (name, "gang train: 2 of 3 members were ready to be bound in time") for name in ("train-0", "train-1")
+        ]
+
+    async def test_a_member_deleted_at_it_is_answered_and_the_others_wait_for_a_successor(self, stage: Stage) -> None:
+        *members, successor = gang_pods("train", 4, FULL, quorum=3)
+        one, two = stage.go(*members[:2])
+        await asyncio.sleep(1)
+        stage.keeper.lose_pod(members[0].uid)
+        assert await one == "the pod was deleted"
+        rest = stage.go(members[2], successor)
+        assert await asyncio.gather(two, *rest) == ["", "", ""]
+        assert len(stage.api.bound) == 3
+
+    async def test_room_taken_by_others_meanwhile_turns_back_whom_it_concerns(self, stage: Stage) -> None:
+        members = gang_pods("train", 2, FULL)
+        [waiting] = stage.go(members[0])
+        await asyncio.sleep(0)
+        stage.see(pod("foreign", FULL, node=stage.filter(members[0])))
+        last = stage.go(members[1])
+        assert await waiting == ROOM_TAKEN
+        again = stage.bind(members[0], stage.filter(members[0]))
+        assert await asyncio.gather(again, *last) == ["", ""]
+
+    async def test_a_bind_that_the_gang_has_no_place_for_is_refused(self, stage: Stage) -> None:
+        members = gang_pods("train", 2, FULL)
+        stage.see(*members)
+        answer = await stage.bind(members[0], "n1")
+        assert "the gang's reservation has ended" in answer
+        assert stage.api.calls == []
+
+    async def test_when_the_service_stops_those_who_wait_are_told(self, stage: Stage) -> None:
+        [waiting] = stage.go(gang_pods("train", 2)[0])
+        await asyncio.sleep(0)
+        late = stage.bind(pod("late"), "n1")
+        await stage.scheduling.close()
+        assert set(await asyncio.gather(waiting, late)) == {"Escher is shutting down: the pod is tried again"}
+        assert stage.api.calls == []
+
+
+class TestABinding:
+    async def test_a_second_call_for_the_same_node_joins_the_first(self, stage: Stage) -> None:
+        each = pod()
+        stage.see(each)
+        assert set(await asyncio.gather(stage.bind(each, "n1"), stage.bind(each, "n1"))) == {""}
+        assert len(stage.api.times("bind pod")) == 1
+
+    async def test_a_second_call_for_another_node_is_refused_while_the_first_is_under_way(self, stage: Stage) -> None:
+        each = pod()
+        stage.see(each)
+        first, second = stage.bind(each, "n1"), stage.bind(each, "n2")
+        assert await second == "an earlier bind of this pod, to another node, is still under way"
+        assert await first == ""
+        assert await stage.bind(each, "n2") == "the pod is bound to n1 already"
+
+    async def test_a_caller_that_hangs_up_does_not_stop_it(self, stage: Stage) -> None:
+        """kube-scheduler's client times out; what was begun ends, and its next call finds it done."""
+        members = gang_pods("train", 2, FULL)
+        [hung_up] = stage.go(members[0])
+        await asyncio.sleep(0)
+        hung_up.cancel()
+        [last] = stage.go(members[1])
+        assert await last == ""
+        assert stage.api.bound.keys() == {member.uid for member in members}
+        assert await stage.bind(members[0], stage.api.bound[members[0].uid]) == ""
+
+    async def test_one_that_was_written_though_it_seemed_to_fail_counts(self, stage: Stage) -> None:
+        stage.api.faults = [Fault(Unavailable("cut off"), after=True, of="bind")]
+        each = pod()
+        stage.see(each)
+        assert await stage.bind(each, "n1") == ""
+        assert [call for _, call in stage.api.calls] == ["bind pod", "bind pod", "where pod"]
+        assert stage.kinds() == {each.uid: "BOUND"}
+
+    async def test_one_that_somebody_else_wrote_elsewhere_is_refused_and_holds_nothing(self, stage: Stage) -> None:
+        each = pod()
+        stage.see(each)
+        stage.api.bound[each.uid] = NodeName("n4")
+        answer = await stage.bind(each, "n1")
+        assert answer == "the API server refuses the binding: pod pod is already assigned to node 'n4'"
+        assert stage.kinds() == {}
+
+    async def test_is_tried_again_with_growing_pauses_until_the_time_is_up(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="bind") for _ in range(100)]
+        each = pod()
+        stage.see(each)
+        answer = await stage.bind(each, "n1")
+        assert answer == "the API server cannot be reached: connection refused"
+        begun = stage.api.times("bind pod")
+        pauses = [later - earlier - stage.api.latency for earlier, later in pairwise(begun)]
+        assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
+        assert asyncio.get_running_loop().time() <= 3.0
+        assert stage.kinds() == {}
+
+    async def test_waits_as_long_as_the_api_server_asks_for(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(1.5, of="bind")]
+        each = pod()
+        stage.see(each)
+        assert await stage.bind(each, "n1") == ""
+        assert stage.api.times("bind pod") == pytest.approx([0, 1.5 + stage.api.latency])
+
+    async def test_of_a_pod_that_is_gone_leaves_nothing(self, stage: Stage) -> None:
+        each = pod()
+        stage.see(each)
+        stage.api.gone.add(each.uid)
+        assert await stage.bind(each, "n1") == "the API server refuses the binding: pods 'pod' not found"
+        assert stage.kinds() == {}
+        assert len(stage.api.times("bind pod")) == 1
+
+    async def test_of_a_member_that_fails_keeps_its_place_for_its_next_try(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        stage.api.faults = [Fault(Refused(422, "no"), of="bind train-1")]
+        answers = await asyncio.gather(*stage.go(*members))
+        assert [bool(answer) for answer in answers] == [False, True, False]
+        assert stage.kinds()[members[1].uid] == "ASSUMPTION"
+        assert await stage.bind(members[1], stage.filter(members[1])) == ""
+        assert stage.phase() is Phase.BOUND
+
+    async def test_of_a_member_that_is_gone_keeps_its_place_for_a_successor(self, stage: Stage) -> None:
+        *members, successor = gang_pods("train", 4, FULL, quorum=3)
+        stage.api.gone.add(members[1].uid)
+        answers = await asyncio.gather(*stage.go(*members))
+        assert [bool(answer) for answer in answers] == [False, True, False]
+        stage.keeper.lose_pod(members[1].uid)
+        assert sorted(stage.kinds().values()) == ["BOUND", "BOUND", "RESERVATION"]
+        assert await asyncio.gather(*stage.go(successor)) == [""]
+
+    async def test_where_none_of_a_gang_can_be_written_nothing_is_left(self, stage: Stage) -> None:
+        members = gang_pods("train", 2, FULL)
+        stage.api.faults = [Fault(Refused(403, "forbidden"), of="bind") for _ in members]
+        assert all(await asyncio.gather(*stage.go(*members)))
+        assert stage.kinds() == {}
+
+    async def test_of_an_ordinary_pod_does_not_take_what_a_gang_has_reserved(self, stage: Stage) -> None:
+        members = gang_pods("train", 4, FULL)
+        late = pod("late", FULL)
+        stage.see(*members, late)
+        chosen = stage.filter(members[0])
+        assert await stage.bind(late, chosen) != ""
+        assert stage.api.calls == []
+
+
+class TestWaking:
+    async def test_is_tried_until_it_succeeds(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="wake"), unavailable(2.0, of="wake")]
+        members = gang_pods("train", 5, FULL)
+        stage.see(*members)
+        assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
+        stage.keeper.see_node(node("n5"))
+        await asyncio.sleep(10)
+        assert stage.api.times("wake train-0") == pytest.approx([0, 0.06, 2.07])
+
+    async def test_ends_when_the_pod_is_gone(self, stage: Stage) -> None:
+        stage.api.faults = [Fault(Refused(404, "not found"), of="wake")]
+        waiting = pod("waiting", {"cpu": 100, ResourceKey("escher.dev/default.data"): 1})
+        stage.see(waiting)
+        assert not stage.scheduling.filter(waiting, list(stage.keeper.nodes)).passed
+        stage.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/default.data"), 1)
+        await asyncio.sleep(10)
+        assert len(stage.api.times("wake waiting")) == 1
+        assert stage.advertised == ["n1"]
+
+    async def test_that_is_under_way_ends_with_the_service(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="wake") for _ in range(100)]
+        waiting = gang_pods("train", 5, FULL)
+        stage.see(*waiting)
+        stage.scheduling.filter(waiting[0], list(stage.keeper.nodes))
+        stage.keeper.see_node(node("n5"))
+        await asyncio.sleep(0.5)
+        await stage.scheduling.close()
+        tries = len(stage.api.times("wake train-0"))
+        await asyncio.sleep(10)
+        assert len(stage.api.times("wake train-0")) == tries
+
+
+class TestEvents:
+    async def test_say_once_why_a_gang_waits(self, stage: Stage) -> None:
+        members = gang_pods("train", 5, FULL)
+        stage.see(*members)
+        for _ in range(3):
+            for member in members:
+                stage.scheduling.filter(member, list(stage.keeper.nodes))
+        await asyncio.sleep(1)
+        [(name, note)] = stage.told("GangWaiting")
+        assert name == "train-0"
+        assert note.startswith("gang train: gang does not fit now")
+        assert "4 of 5" in note
+        assert stage.api.notices[0].type is EventType.WARNING
+
+    async def test_of_a_gang_whose_members_are_missing_do_not_speak_of_room(self, stage: Stage) -> None:
+        [first, *_] = gang_pods("train", 3, FULL)
+        stage.see(first)
+        stage.filter(first)
+        await asyncio.sleep(60)
+        assert not stage.scheduling.filter(first, list(stage.keeper.nodes)).passed
+        await asyncio.sleep(1)
+        assert stage.told("GangWaiting") == [("train-0", "gang train: gang waits for members that do not exist yet")]
+
+    async def test_say_once_how_to_mend_an_ask(self, stage: Stage) -> None:
+        wrong = pod("wrong", gang=malformed("escher.dev/gang-min-member is no whole number", "write 8"))
+        for _ in range(3):
+            assert stage.scheduling.filter(wrong, [NodeName("n1")]).unresolvable
+        await asyncio.sleep(1)
+        assert stage.told("InvalidGang") == [("wrong", "escher.dev/gang-min-member is no whole number; write 8")]
+
+    async def test_that_are_lost_do_no_harm(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="tell"), Fault(Refused(403, "forbidden"), of="tell")]
+        for name in ("one", "two", "three"):
+            wrong = pod(name, gang=malformed())
+            stage.scheduling.filter(wrong, [NodeName("n1")])
+        await asyncio.sleep(1)
+        assert stage.told("InvalidGang") == [("three", "wrong; mend it")]
+
+    async def test_remembered_as_told_are_bounded(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("extender.app.scheduling._EVENTS_REMEMBERED", 2)
+        for name in ("one", "two", "three", "three", "one"):
+            stage.scheduling.filter(pod(name, gang=malformed()), [NodeName("n1")])
+        await asyncio.sleep(1)
+        assert sorted(name for name, _ in stage.told("InvalidGang")) == ["one", "one", "three", "two"]
+
+
+async def test_whoever_counts_on_a_pod_hears_of_its_end_once(stage: Stage) -> None:
+    each = pod()
+    stage.see(each, replace(each, finished=True))
+    stage.keeper.lose_pod(each.uid)
+    assert stage.ended == ["pod"]
+
+
+async def test_scores_and_victims_are_the_keepers(stage: Stage) -> None:
+    asking = pod("asking", {"cpu": 100, ResourceKey("escher.dev/default.data"): 1})
+    stage.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/default.data"), 2)
+    assert stage.scheduling.prioritize(asking, [NodeName("n1"), NodeName("n2")]) == {"n1": 10}
+    victims = {NodeName("n1"): Victims([PodUid("uid-some")])}
+    assert stage.scheduling.preempt(pod("urgent", priority=5), victims) == victims
+
+
+async def test_what_was_assumed_for_a_pod_that_never_binds_is_free_again_in_time(stage: Stage) -> None:
+    data = ResourceKey("escher.dev/default.data")
+    stage.keeper.set_capacity(NodeName("n1"), data, 1)
+    first, second = (pod(name, {"cpu": 100, data: 1}) for name in ("first", "second"))
+    stage.see(first, second)
+    assert stage.filter(first) == "n1"
+    assert not stage.scheduling.filter(second, list(stage.keeper.nodes)).passed
+    await asyncio.sleep(31)
+    assert stage.api.times("wake second") == [30.0]
+    assert stage.filter(second) == "n1"
