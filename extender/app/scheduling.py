@@ -144,13 +144,8 @@ class Scheduling:
         give_up, pause = loop.time() + self._write_within, _FIRST_PAUSE
         while True:
             try:
-                await self._binder.bind(pod, node)
+                await self._try_to_write(pod, node)
                 return
-            except Occupied:
-                # Written by an attempt that seemed to fail, or by somebody else.
-                if await self._binder.node_of(pod) == node:
-                    return
-                raise
             except Unavailable as error:
                 wait = max(pause, error.retry_after or 0.0)
                 if loop.time() + wait > give_up:
@@ -158,6 +153,14 @@ class Scheduling:
                 _log.warning("binding is tried again", pod=str(pod), node=node, why=str(error))
                 await asyncio.sleep(wait)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _try_to_write(self, pod: PodRef, node: NodeName) -> None:
+        try:
+            await self._binder.bind(pod, node)
+        except Occupied:
+            # Written by an attempt that seemed to fail, or by somebody else.
+            if await self._binder.node_of(pod) != node:
+                raise
 
     # -- effects -------------------------------------------------------------------------------------------------
 
@@ -190,7 +193,8 @@ class Scheduling:
                 case AskRefused(pod, ask):
                     self._tell(pod, EventType.WARNING, "InvalidGang", f"{ask.reason}; {ask.remedy}")
                 case GangPlanned():
-                    pass
+                    # Also where a watch led to the plan: it has its deadline though no call may follow.
+                    self.set_alarm()
 
     def _let(self, uid: PodUid, answer: str) -> None:
         gate = self._at_barrier.pop(uid, None)
@@ -251,7 +255,10 @@ class Scheduling:
         self.set_alarm()
 
     async def close(self) -> None:
-        """No bind waits any more and nothing is under way: those at a barrier are told that the service stops."""
+        """No bind waits at a barrier any more: those that did are told that the service stops.
+
+        Wakes and events are given up; a Binding that is being written goes on, and answers its caller.
+        """
         self._closed = True
         if self._alarm is not None:
             self._alarm.cancel()

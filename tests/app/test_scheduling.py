@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from extender.app.keeper import Keeper
-from extender.app.ports import EventType, PodRef, Refused, Unavailable
+from extender.app.ports import EventType, Gone, PodRef, Refused, Unavailable
 from extender.app.scheduling import Scheduling
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
@@ -23,6 +23,8 @@ from tests.builders import gang_pods, node, pod
 pytestmark = pytest.mark.anyio
 
 FULL = {"cpu": 8000}
+DATA = ResourceKey("escher.dev/default.data")
+N1, N2 = NodeName("n1"), NodeName("n2")
 
 
 class Stage:
@@ -133,12 +135,65 @@ class TestABarrier:
     async def test_room_taken_by_others_meanwhile_turns_back_whom_it_concerns(self, stage: Stage) -> None:
         members = gang_pods("train", 2, FULL)
         [waiting] = stage.go(members[0])
-        await asyncio.sleep(0)
+        await asyncio.sleep(1)
         stage.see(pod("foreign", FULL, node=stage.filter(members[0])))
         last = stage.go(members[1])
         assert await waiting == ROOM_TAKEN
         again = stage.bind(members[0], stage.filter(members[0]))
         assert await asyncio.gather(again, *last) == ["", ""]
+
+    async def test_whoever_waits_is_turned_back_when_a_member_fits_nowhere(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        stage.see(*members)
+        first = stage.filter(members[0])
+        waiting = stage.bind(members[0], first)
+        await asyncio.sleep(1)
+        assert not stage.scheduling.filter(members[1], [first]).passed
+        assert await waiting == "a member fits on no node that kube-scheduler offers"
+        assert stage.kinds() == {}
+
+    async def test_a_member_that_is_seen_bound_meanwhile_is_answered_and_the_others_wait(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        one, two = stage.go(*members[:2])
+        await asyncio.sleep(1)
+        node_of_one = stage.filter(members[0])
+        stage.api.bound[members[0].uid] = node_of_one
+        stage.see(replace(members[0], node=node_of_one))
+        assert await one == ""
+        assert not two.done()
+        assert stage.scheduling.waiting_at_barrier == 1
+
+    async def test_a_call_that_is_repeated_is_answered_with_the_first(self, stage: Stage) -> None:
+        members = gang_pods("train", 2, FULL)
+        stage.see(*members)
+        chosen = stage.filter(members[0])
+        both = [stage.bind(members[0], chosen), stage.bind(members[0], chosen)]
+        await asyncio.sleep(1)
+        assert stage.scheduling.waiting_at_barrier == 1
+        assert await asyncio.gather(*both, *stage.go(members[1])) == [""] * 3
+        assert len(stage.api.times("bind train-0")) == 1
+
+    async def test_its_deadline_is_kept_though_a_later_one_was_there_before(self, stage: Stage) -> None:
+        asking = pod("asking", {"cpu": 100, DATA: 1})
+        stage.keeper.set_capacity(N1, DATA, 1)
+        stage.see(asking)
+        assert stage.filter(asking) == N1
+        [waiting] = stage.go(gang_pods("train", 2, FULL)[0])
+        assert "deadline" in await waiting
+        assert asyncio.get_running_loop().time() == pytest.approx(4)
+        assert stage.kinds() == {asking.uid: "ASSUMPTION"}
+        await asyncio.sleep(30)
+        assert stage.kinds() == {}
+
+    async def test_a_gang_that_is_woken_and_does_not_come_gives_its_room_back_in_time(self, stage: Stage) -> None:
+        """The plan was made when a node came, and no call of kube-scheduler's follows."""
+        members = gang_pods("train", 5, FULL)
+        stage.see(*members)
+        assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
+        stage.keeper.see_node(node("n5"))
+        assert list(stage.kinds().values()) == ["RESERVATION"] * 5
+        await asyncio.sleep(5)
+        assert stage.kinds() == {}
 
     async def test_a_bind_that_the_gang_has_no_place_for_is_refused(self, stage: Stage) -> None:
         members = gang_pods("train", 2, FULL)
@@ -149,11 +204,43 @@ class TestABarrier:
 
     async def test_when_the_service_stops_those_who_wait_are_told(self, stage: Stage) -> None:
         [waiting] = stage.go(gang_pods("train", 2)[0])
-        await asyncio.sleep(0)
+        await asyncio.sleep(1)
         late = stage.bind(pod("late"), "n1")
         await stage.scheduling.close()
         assert set(await asyncio.gather(waiting, late)) == {"Escher is shutting down: the pod is tried again"}
         assert stage.api.calls == []
+
+    async def test_when_the_service_stops_what_is_being_written_is_finished(self, stage: Stage) -> None:
+        members = gang_pods("train", 2, FULL)
+        writing = stage.go(*members)
+        await asyncio.sleep(stage.api.latency / 2)
+        await stage.scheduling.close()
+        assert await asyncio.gather(*writing) == ["", ""]
+        assert stage.phase() is Phase.BOUND
+
+    async def test_what_happens_after_the_service_has_stopped_harms_nothing(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        waiting = stage.go(*members[:2])
+        await asyncio.sleep(1)
+        await stage.scheduling.close()
+        await asyncio.gather(*waiting)
+        stage.keeper.lose_pod(members[0].uid)
+        await asyncio.sleep(60)
+        assert stage.api.calls == []
+
+    async def test_a_wait_that_the_event_loop_cancelled_is_not_answered(self, stage: Stage) -> None:
+        """An event loop that ends cancels whatever is left, in any order."""
+        before = asyncio.all_tasks()
+        members = gang_pods("train", 3, FULL)
+        calls = stage.go(*members[:2])
+        await asyncio.sleep(1)
+        for task in asyncio.all_tasks() - before - set(calls):
+            task.cancel()
+        await asyncio.wait(calls)
+        assert all(call.cancelled() for call in calls)
+        stage.keeper.lose_pod(members[0].uid)
+        await asyncio.sleep(60)
+        assert stage.kinds() == {}
 
 
 class TestABinding:
@@ -175,7 +262,7 @@ class TestABinding:
         """kube-scheduler's client times out; what was begun ends, and its next call finds it done."""
         members = gang_pods("train", 2, FULL)
         [hung_up] = stage.go(members[0])
-        await asyncio.sleep(0)
+        await asyncio.sleep(1)
         hung_up.cancel()
         [last] = stage.go(members[1])
         assert await last == ""
@@ -188,6 +275,17 @@ class TestABinding:
         stage.see(each)
         assert await stage.bind(each, "n1") == ""
         assert [call for _, call in stage.api.calls] == ["bind pod", "bind pod", "where pod"]
+        assert stage.kinds() == {each.uid: "BOUND"}
+
+    async def test_whose_it_is_is_asked_again_when_the_api_server_is_away_just_then(self, stage: Stage) -> None:
+        stage.api.faults = [
+            Fault(Unavailable("cut off"), after=True, of="bind"),
+            unavailable(of="where"),
+            unavailable(of="where"),
+        ]
+        each = pod()
+        stage.see(each)
+        assert await stage.bind(each, "n1") == ""
         assert stage.kinds() == {each.uid: "BOUND"}
 
     async def test_one_that_somebody_else_wrote_elsewhere_is_refused_and_holds_nothing(self, stage: Stage) -> None:
@@ -217,6 +315,22 @@ class TestABinding:
         assert await stage.bind(each, "n1") == ""
         assert stage.api.times("bind pod") == pytest.approx([0, 1.5 + stage.api.latency])
 
+    async def test_does_not_wait_for_longer_than_its_caller_does(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(3.5, of="bind")]
+        each = pod()
+        stage.see(each)
+        assert await stage.bind(each, "n1") == "the API server cannot be reached: connection refused"
+        assert asyncio.get_running_loop().time() == stage.api.latency
+        assert stage.kinds() == {}
+
+    async def test_that_was_refused_leaves_the_pod_free_to_go_elsewhere(self, stage: Stage) -> None:
+        stage.api.faults = [Fault(Refused(403, "forbidden"), of="bind")]
+        each = pod()
+        stage.see(each)
+        assert await stage.bind(each, "n1") == "the API server refuses the binding: forbidden"
+        assert await stage.bind(each, "n2") == ""
+        assert stage.api.bound == {each.uid: "n2"}
+
     async def test_of_a_pod_that_is_gone_leaves_nothing(self, stage: Stage) -> None:
         each = pod()
         stage.see(each)
@@ -243,6 +357,18 @@ class TestABinding:
         assert sorted(stage.kinds().values()) == ["BOUND", "BOUND", "RESERVATION"]
         assert await asyncio.gather(*stage.go(successor)) == [""]
 
+    @pytest.mark.parametrize("gone", [False, True])
+    async def test_of_a_member_that_nobody_comes_for_again_frees_its_place_in_time(
+        self, stage: Stage, gone: bool
+    ) -> None:
+        members = gang_pods("train", 3, FULL)
+        error = Gone(404, "not found") if gone else Refused(422, "no")
+        stage.api.faults = [Fault(error, of="bind train-1")]
+        await asyncio.gather(*stage.go(*members))
+        assert sorted(stage.kinds().values()) == sorted(["BOUND", "BOUND", "RESERVATION" if gone else "ASSUMPTION"])
+        await asyncio.sleep(5)
+        assert list(stage.kinds().values()) == ["BOUND", "BOUND"]
+
     async def test_where_none_of_a_gang_can_be_written_nothing_is_left(self, stage: Stage) -> None:
         members = gang_pods("train", 2, FULL)
         stage.api.faults = [Fault(Refused(403, "forbidden"), of="bind") for _ in members]
@@ -258,6 +384,15 @@ class TestABinding:
         assert stage.api.calls == []
 
 
+def waiting_for_data(stage: Stage) -> Pod:
+    """A pod that was turned away, and is woken: what it waited for is there now."""
+    waiting = pod("waiting", {"cpu": 100, DATA: 1})
+    stage.see(waiting)
+    assert not stage.scheduling.filter(waiting, list(stage.keeper.nodes)).passed
+    stage.keeper.set_capacity(N1, DATA, 1)
+    return waiting
+
+
 class TestWaking:
     async def test_is_tried_until_it_succeeds(self, stage: Stage) -> None:
         stage.api.faults = [unavailable(of="wake"), unavailable(2.0, of="wake")]
@@ -268,12 +403,32 @@ class TestWaking:
         await asyncio.sleep(10)
         assert stage.api.times("wake train-0") == pytest.approx([0, 0.06, 2.07])
 
+    async def test_never_pauses_for_long(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="wake") for _ in range(9)]
+        waiting = waiting_for_data(stage)
+        await asyncio.sleep(30)
+        pauses = [later - earlier for earlier, later in pairwise(stage.api.times(f"wake {waiting.name}"))]
+        assert max(pauses) == pytest.approx(2 + stage.api.latency)
+        assert len(pauses) == 9
+
+    async def test_twice_says_something_new_each_time(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An annotation that stays the same is no change, and kube-scheduler would hear of nothing."""
+        tokens: list[str] = []
+
+        async def noting(ref: PodRef, token: str) -> None:
+            tokens.append(token)
+
+        monkeypatch.setattr(stage.api, "wake", noting)
+        waiting = waiting_for_data(stage)
+        stage.keeper.set_capacity(N1, DATA, 0)
+        assert not stage.scheduling.filter(waiting, list(stage.keeper.nodes)).passed
+        stage.keeper.set_capacity(N1, DATA, 1)
+        await asyncio.sleep(1)
+        assert len(tokens) == len(set(tokens)) == 2
+
     async def test_ends_when_the_pod_is_gone(self, stage: Stage) -> None:
         stage.api.faults = [Fault(Refused(404, "not found"), of="wake")]
-        waiting = pod("waiting", {"cpu": 100, ResourceKey("escher.dev/default.data"): 1})
-        stage.see(waiting)
-        assert not stage.scheduling.filter(waiting, list(stage.keeper.nodes)).passed
-        stage.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/default.data"), 1)
+        waiting_for_data(stage)
         await asyncio.sleep(10)
         assert len(stage.api.times("wake waiting")) == 1
         assert stage.advertised == ["n1"]
@@ -317,7 +472,7 @@ class TestEvents:
     async def test_say_once_how_to_mend_an_ask(self, stage: Stage) -> None:
         wrong = pod("wrong", gang=malformed("escher.dev/gang-min-member is no whole number", "write 8"))
         for _ in range(3):
-            assert stage.scheduling.filter(wrong, [NodeName("n1")]).unresolvable
+            assert stage.scheduling.filter(wrong, [N1]).unresolvable
         await asyncio.sleep(1)
         assert stage.told("InvalidGang") == [("wrong", "escher.dev/gang-min-member is no whole number; write 8")]
 
@@ -325,14 +480,14 @@ class TestEvents:
         stage.api.faults = [unavailable(of="tell"), Fault(Refused(403, "forbidden"), of="tell")]
         for name in ("one", "two", "three"):
             wrong = pod(name, gang=malformed())
-            stage.scheduling.filter(wrong, [NodeName("n1")])
+            stage.scheduling.filter(wrong, [N1])
         await asyncio.sleep(1)
         assert stage.told("InvalidGang") == [("three", "wrong; mend it")]
 
     async def test_remembered_as_told_are_bounded(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("extender.app.scheduling._EVENTS_REMEMBERED", 2)
         for name in ("one", "two", "three", "three", "one"):
-            stage.scheduling.filter(pod(name, gang=malformed()), [NodeName("n1")])
+            stage.scheduling.filter(pod(name, gang=malformed()), [N1])
         await asyncio.sleep(1)
         assert sorted(name for name, _ in stage.told("InvalidGang")) == ["one", "one", "three", "two"]
 
@@ -345,17 +500,16 @@ async def test_whoever_counts_on_a_pod_hears_of_its_end_once(stage: Stage) -> No
 
 
 async def test_scores_and_victims_are_the_keepers(stage: Stage) -> None:
-    asking = pod("asking", {"cpu": 100, ResourceKey("escher.dev/default.data"): 1})
-    stage.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/default.data"), 2)
-    assert stage.scheduling.prioritize(asking, [NodeName("n1"), NodeName("n2")]) == {"n1": 10}
-    victims = {NodeName("n1"): Victims([PodUid("uid-some")])}
+    asking = pod("asking", {"cpu": 100, DATA: 1})
+    stage.keeper.set_capacity(N1, DATA, 2)
+    assert stage.scheduling.prioritize(asking, [N1, N2]) == {"n1": 10}
+    victims = {N1: Victims([PodUid("uid-some")])}
     assert stage.scheduling.preempt(pod("urgent", priority=5), victims) == victims
 
 
 async def test_what_was_assumed_for_a_pod_that_never_binds_is_free_again_in_time(stage: Stage) -> None:
-    data = ResourceKey("escher.dev/default.data")
-    stage.keeper.set_capacity(NodeName("n1"), data, 1)
-    first, second = (pod(name, {"cpu": 100, data: 1}) for name in ("first", "second"))
+    stage.keeper.set_capacity(N1, DATA, 1)
+    first, second = (pod(name, {"cpu": 100, DATA: 1}) for name in ("first", "second"))
     stage.see(first, second)
     assert stage.filter(first) == "n1"
     assert not stage.scheduling.filter(second, list(stage.keeper.nodes)).passed
