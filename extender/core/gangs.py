@@ -19,6 +19,7 @@ from extender.core.gang import (
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
     ROOM_TAKEN,
+    TOO_LATE,
     Gang,
     GangBound,
     GangEffect,
@@ -136,8 +137,7 @@ class Gangs:
         """The pod will not be placed: it gives up its place at the barrier, and its holding becomes a slot for
         another."""
         gang.rejected.discard(uid)
-        if gang.arrived.pop(uid, None) is not None:
-            self.effects.append(TurnBack(gang.key, (uid,), "the pod was deleted"))
+        self._turn_back(gang, [uid] if uid in gang.arrived else [], "the pod was deleted")
         holding = self.ledger.holding(uid)
         if holding is None or holding.kind is Kind.BOUND or holding.owner != gang.key:
             return
@@ -158,9 +158,13 @@ class Gangs:
         if gang.phase is Phase.BOUND:
             if gang.needed:
                 gang.phase = Phase.GATHERING
-        elif gang.placed and not gang.needed and not gang.writing:
+        elif gang.writing:
+            return
+        elif gang.placed and not gang.needed:
             gang.phase, gang.deadline = Phase.BOUND, None
             self.effects.append(GangBound(gang.key, now - gang.first_seen))
+        elif gang.phase is Phase.BINDING and not gang.placed:
+            self._dissolve(gang, now, "no member of the gang could be bound")
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -273,8 +277,7 @@ class Gangs:
             return "the gang's reservation has ended: the pod is tried again"
         if self.ledger.short(node, held.units, (uid,)) is not None:
             refusal = NOT_ITS_NODE if held.node != node else ROOM_TAKEN
-            if gang.arrived.pop(uid, None) is not None:
-                self.effects.append(TurnBack(gang.key, (uid,), refusal))
+            self._turn_back(gang, [uid] if uid in gang.arrived else [], refusal)
             return refusal
         # An earlier filter call of the pod may have led here, and a later plan have a slot for it: it takes that now.
         self._places.settle_on(held, node)
@@ -286,11 +289,12 @@ class Gangs:
         if not self._is_complete(gang):
             return
         # Facts may have overtaken the plan while members waited: a foreign pod, a node that is gone.
-        for uid, node in list(gang.arrived.items()):
-            held = self.ledger.holding(uid)
-            if held is None or self.ledger.short(node, held.units, (uid,)) is not None:
-                del gang.arrived[uid]
-                self.effects.append(TurnBack(gang.key, (uid,), ROOM_TAKEN))
+        overtaken = [
+            uid
+            for uid, node in gang.arrived.items()
+            if (held := self.ledger.holding(uid)) is None or self.ledger.short(node, held.units, (uid,)) is not None
+        ]
+        self._turn_back(gang, overtaken, ROOM_TAKEN)
         if not self._is_complete(gang):
             return
         members = tuple(gang.arrived)
@@ -326,8 +330,7 @@ class Gangs:
                 self._places.hand_over(gang, held, until)
             else:
                 self.ledger.keep(uid, until)
-        if not gang.writing and not gang.bound:
-            self._dissolve(gang, now)
+        self._weigh(gang, now)
 
     def _is_bound(self, gang: Gang, uid: PodUid, now: float) -> None:
         gang.writing.pop(uid, None)
@@ -344,12 +347,15 @@ class Gangs:
     def expire(self, key: GangKey, now: float) -> None:
         """Something held for the gang has passed its deadline. A plan that is not yet binding ends as a whole."""
         gang = self.by_key.get(key)
-        if gang is None or gang.phase is not Phase.PLANNED:
+        if gang is None:
+            return
+        if gang.phase is not Phase.PLANNED:
+            self._turn_back(gang, [uid for uid in gang.arrived if self.ledger.holding(uid) is None], TOO_LATE)
             return
         gang.gathered = True
         waiting = tuple(gang.members[uid] for uid in gang.arrived)
         self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
-        self._dissolve(gang, now, "the gang's quorum was not there before its deadline")
+        self._dissolve(gang, now, TOO_LATE)
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
         """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the
@@ -381,12 +387,17 @@ class Gangs:
         if uid in gang.members:
             self.effects.append(WakePod(gang.members[uid]))
 
+    def _turn_back(self, gang: Gang, members: Collection[PodUid], reason: str) -> None:
+        """They stand at the barrier no more."""
+        for uid in members:
+            del gang.arrived[uid]
+        if members:
+            self.effects.append(TurnBack(gang.key, tuple(members), reason))
+
     def _dissolve(self, gang: Gang, now: float, reason: str = "") -> None:
         """The gang holds nothing but what is bound or being written; whoever stands at its barrier is turned back."""
         self._places.release(gang)
-        if gang.arrived:
-            self.effects.append(TurnBack(gang.key, tuple(gang.arrived), reason))
-            gang.arrived.clear()
+        self._turn_back(gang, list(gang.arrived), reason)
         gang.deadline = None
         gang.displaced.clear()
         gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING

@@ -221,6 +221,10 @@ class GangWorld:
             if gang.phase is Phase.PLANNED:
                 assert gang.deadline is not None
                 assert all(h.until == gang.deadline for h in idle)
+            for uid, node in gang.arrived.items():
+                own = keeper.ledger.holding(uid)
+                assert own is not None, f"{uid} is at the barrier and holds nothing"
+                assert (own.node, own.kind) == (node, Kind.ASSUMPTION)
             assert not gang.arrived.keys() & gang.writing.keys()
             assert gang.members, "a gang without members"
         owners = {h.owner for h in keeper.ledger.holdings() if h.kind is not Kind.BOUND and h.owner is not None}

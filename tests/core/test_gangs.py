@@ -461,3 +461,33 @@ def test_a_gang_that_shrinks_and_now_fits_is_tried_again(world: GangWorld) -> No
     world.catch_up()
     world.schedule()
     assert world.bound("train") == 1
+
+
+def test_a_node_that_a_refused_bind_sets_free_is_offered_to_those_that_were_tried_without_it(world: GangWorld) -> None:
+    """kube-scheduler counts a pod on its node from filter to bind, also when our plan for it has long ended."""
+    nodes(world, 2, cpu=2000)
+    [early, _] = gang_pods("early", 2, {"cpu": 2000})
+    world.create(early)
+    assert world.filter(early).passed == ["n0"]
+    world.pass_time(10)
+    later = gang_pods("later", 5, {"cpu": 500})
+    world.create(*later)
+    for member in later:
+        assert world.filter(member).passed == (), "n0 is not offered"
+    assert world.bind(early.uid) != ""
+    assert world.wakes == {member.uid: 1 for member in later}
+    world.schedule()
+    assert world.bound("later") == 5
+
+
+def test_a_member_whose_place_ends_while_others_are_bound_is_turned_back(world: GangWorld) -> None:
+    nodes(world, 3)
+    one, two = gang_pods("train", 2, quorum=1)
+    world.create(one, two)
+    assert world.filter(two).passed
+    assert world.filter(one).passed
+    world.bind(one.uid)
+    world.create(*asking([one, two], 3), seen=True)
+    world.bind(two.uid)
+    world.pass_time(10)
+    assert world.turned_back == [two.uid]
