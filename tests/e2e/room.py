@@ -1,0 +1,111 @@
+"""Who could be bound and is not: reckoned from nodes and pods as the API server tells them, and from nothing else.
+
+Knows nothing of the ledger or of kube-scheduler. What it can answer exactly is what it is asked for: whether one more
+pod has room, and whether so many pods that are alike have room at once. It counts resources, node selectors and taints;
+a workload that uses more (affinity, tolerations, members of a gang that differ) is refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from tests.e2e.observer import Amounts, gang_of, requests_of
+from tests.e2e.observer import amounts as quantities
+
+Json = dict[str, Any]
+Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
+"""What a pod asks for, in thousandths of units, and its node selector."""
+
+
+def _thousandths(amounts: Amounts) -> dict[str, int]:
+    found = {name: units * 1000 for name, units in amounts.items() if units}
+    assert all(units.denominator == 1 for units in found.values()), f"finer than thousandths: {amounts}"
+    return {name: int(units) for name, units in found.items()}
+
+
+def shape_of(pod: Json) -> Shape:
+    spec = pod["spec"]
+    assert "affinity" not in spec, f"{pod['metadata']['name']} has an affinity, which is not reckoned with here"
+    assert "initContainers" not in spec, f"{pod['metadata']['name']} has init containers"
+    requests = _thousandths(requests_of(pod))
+    return tuple(sorted(requests.items())), tuple(sorted((spec.get("nodeSelector") or {}).items()))
+
+
+class Room:
+    """What is free on each node that takes pods: allocatable without what its unfinished pods ask for."""
+
+    def __init__(self, nodes: Iterable[Json], pods: Iterable[Json]) -> None:
+        self._labels: dict[str, dict[str, str]] = {}
+        self._free: dict[str, dict[str, int]] = {}
+        for node in nodes:
+            spec, name = node.get("spec") or {}, node["metadata"]["name"]
+            if not spec.get("unschedulable") and not spec.get("taints"):
+                self._labels[name] = node["metadata"].get("labels") or {}
+                self._free[name] = _thousandths(quantities(node["status"]["allocatable"]))
+        for pod in pods:
+            node_name = pod["spec"].get("nodeName")
+            if node_name in self._free and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+                free = self._free[node_name]
+                for resource, units in shape_of(pod)[0]:
+                    free[resource] = free.get(resource, 0) - units
+        self._copies: dict[Shape, int] = {}
+
+    @property
+    def nodes(self) -> set[str]:
+        """Those that take pods."""
+        return set(self._free)
+
+    def copies(self, shape: Shape) -> int:
+        """How many more pods of this shape have room at once.
+
+        Exact: alike pods take from each node what it can hold of them, whatever the order.
+        """
+        if shape not in self._copies:
+            requests, selector = shape
+            self._copies[shape] = sum(
+                max(0, min(free.get(resource, 0) // units for resource, units in requests))
+                for name, free in self._free.items()
+                if all(self._labels[name].get(key) == value for key, value in selector)
+            )
+        return self._copies[shape]
+
+
+def waiting_though_there_is_room(nodes: Iterable[Json], pods: Iterable[Json]) -> list[str]:
+    """Pods and gangs that could be bound now and are not, in words.
+
+    A gang could, if what it lacks to its quorum exists and has room at once; beyond the quorum each member counts for
+    itself.
+    """
+    pods = list(pods)
+    room = Room(nodes, pods)
+    found, gangs = [], defaultdict[str, list[Json]](list)
+    for pod in pods:
+        if (gang := gang_of(pod)) is not None:
+            gangs[gang[0]].append(pod)
+        elif not pod["spec"].get("nodeName") and (copies := room.copies(shape_of(pod))):
+            found.append(f"{pod['metadata']['name']} has room {copies} times")
+    for name, members in gangs.items():
+        waiting = [each for each in members if not each["spec"].get("nodeName")]
+        shapes = {shape_of(each) for each in waiting}
+        assert len(shapes) <= 1, f"the members of {name} differ, which is not reckoned with here"
+        quorum = max(gang[1] for each in members if (gang := gang_of(each)))
+        lacking = max(quorum - (len(members) - len(waiting)), 1)
+        if len(waiting) >= lacking and (copies := room.copies(*shapes)) >= lacking:
+            found.append(f"gang {name} needs {lacking} more places and has room for {copies}")
+    return found
+
+
+def partly_bound(pods: Iterable[Json]) -> list[str]:
+    """Gangs of which some members are bound, and fewer than the quorum."""
+    placed, quorums = defaultdict[str, int](int), dict[str, int]()
+    for pod in pods:
+        if (gang := gang_of(pod)) is not None:
+            quorums[gang[0]] = max(quorums.get(gang[0], 0), gang[1])
+            placed[gang[0]] += bool(pod["spec"].get("nodeName"))
+    return [
+        f"gang {name}: {placed[name]} of {quorum} bound"
+        for name, quorum in quorums.items()
+        if 0 < placed[name] < quorum
+    ]

@@ -1,0 +1,92 @@
+"""The reckoning of room is no good if it cannot find a pod that was forgotten: shown with clusters of a few objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.controlplane import nodes
+from tests.e2e.room import Room, partly_bound, shape_of, waiting_though_there_is_room
+from tests.e2e.workload import pod
+
+Json = dict[str, Any]
+GPU = nodes.GPU
+
+
+def node(name: str, cpu: str = "4", pods: int = 10, model: str | None = None, gpus: int = 0) -> Json:
+    offered = {"cpu": cpu, "memory": "8Gi", "pods": str(pods)} | ({GPU: str(gpus)} if gpus else {})
+    return nodes.node(name, offered, labels={nodes.GPU_MODEL_LABEL: model} if model else {})
+
+
+def on(place: str | None, name: str, **asks: Any) -> Json:
+    made = pod(name, **asks)
+    made["metadata"]["namespace"] = "ns"
+    if place is not None:
+        made["spec"]["nodeName"] = place
+    return made
+
+
+def test_a_pod_with_room_is_found() -> None:
+    there = [on("a", "one", cpu="2500m"), on(None, "two", cpu="1500m")]
+    assert waiting_though_there_is_room([node("a")], there) == ["two has room 1 times"]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"cpu": "1501m"},
+        {"memory": "9Gi"},
+        {GPU: 1},
+        {"selector": {nodes.GPU_MODEL_LABEL: "T4"}},
+    ],
+)
+def test_a_pod_without_room_is_not(asks: dict[str, Any]) -> None:
+    there = [on("a", "one", cpu="2500m"), on(None, "two", **asks)]
+    assert waiting_though_there_is_room([node("a")], there) == []
+
+
+def test_pods_count_against_what_a_node_takes_of_them() -> None:
+    there = [on("a", "one"), on(None, "two")]
+    assert waiting_though_there_is_room([node("a", pods=1)], there) == []
+
+
+def test_a_finished_pod_holds_nothing_and_a_tainted_node_offers_nothing() -> None:
+    done = on("a", "done", cpu=4)
+    done["status"] = {"phase": "Succeeded"}
+    assert waiting_though_there_is_room([node("a")], [done, on(None, "next", cpu=4)])
+    tainted = node("a")
+    tainted["spec"] = {"taints": [{"key": "away", "effect": "NoSchedule"}]}
+    assert not waiting_though_there_is_room([tainted], [done, on(None, "next", cpu=4)])
+
+
+def test_room_for_alike_pods_is_the_sum_over_nodes_and_not_of_what_is_free() -> None:
+    two = [node("a", cpu="5"), node("b", cpu="5"), node("c", model="T4", gpus=2)]
+    room = Room(two, [])
+    assert room.copies(shape_of(on(None, "p", cpu=3))) == 3
+    assert room.copies(shape_of(on(None, "p", cpu=1, **{GPU: 1}))) == 2
+
+
+def test_a_gang_is_found_only_if_its_quorum_has_room_at_once() -> None:
+    def members(size: int, quorum: int) -> list[Json]:
+        return [on(None, f"m{index}", gang="train", quorum=quorum, cpu=4) for index in range(size)]
+
+    two = [node("a"), node("b")]
+    assert waiting_though_there_is_room(two, members(3, 3)) == []
+    assert waiting_though_there_is_room(two, members(1, 2)) == []
+    assert waiting_though_there_is_room(two, members(3, 2)) == ["gang ns/train needs 2 more places and has room for 2"]
+
+
+def test_a_member_beyond_the_quorum_counts_for_itself() -> None:
+    there = [on(place, f"m{index}", gang="train", quorum=2, cpu=4) for index, place in enumerate(["a", "b", None])]
+    assert waiting_though_there_is_room([node("a"), node("b")], there) == []
+    assert waiting_though_there_is_room([node("a"), node("b"), node("c")], there)
+
+
+def test_a_gang_of_which_some_are_bound_is_partly_bound() -> None:
+    def gang(*places: str | None) -> list[Json]:
+        return [on(place, f"m{index}", gang="train", quorum=2) for index, place in enumerate(places)]
+
+    assert partly_bound(gang("a", None, None)) == ["gang ns/train: 1 of 2 bound"]
+    assert partly_bound(gang(None, None, None)) == []
+    assert partly_bound(gang("a", "a", None)) == []
