@@ -23,7 +23,7 @@ from extender.core.node_match import accepts
 from extender.filters import FILTERS, Filter
 from extender.filters.base import Judge, Rejection
 
-GONE = "the pod is deleted"
+GONE = "the pod is deleted or has finished"
 _GONE_REMEMBERED = 16_384
 
 
@@ -85,7 +85,7 @@ class Keeper:
         self._deliver = deliver
         self._effects: list[Effect] = []
         self._gone: dict[PodUid, None] = {}
-        """Pods deleted lately: a call about one was under way when it went."""
+        """Pods that ended lately: a call about one was under way when it went."""
         self._turned_away: dict[PodUid, Pod] = {}
         """Pods of no gang that our filters rejected everywhere, and that nothing has woken since."""
 
@@ -159,11 +159,16 @@ class Keeper:
         if pod.finished:
             if self.pods.pop(pod.uid, None) is not None:
                 self._effects.append(PodEnded(pod))
+                self._remember_gone(pod.uid)
             self.ledger.forget(pod.uid)
             self._turned_away.pop(pod.uid, None)
             self.gangs.observe(pod, now)
             return
-        self._gone.pop(pod.uid, None)
+        if pod.uid in self._gone:
+            # A list older than the pod had left it out, and a call about it may have been rejected for that.
+            del self._gone[pod.uid]
+            if pod.node is None:
+                self._effects.append(WakePod(pod))
         known = self.pods.get(pod.uid)
         if known is not None and known.requests == pod.requests:
             # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
@@ -178,15 +183,18 @@ class Keeper:
             self.gangs.observe(pod, now)
 
     def _drop_pod(self, uid: PodUid) -> None:
-        self._gone[uid] = None
-        if len(self._gone) > _GONE_REMEMBERED:
-            del self._gone[next(iter(self._gone))]
+        self._remember_gone(uid)
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
         self._turned_away.pop(uid, None)
         self.gangs.remove(uid, self.clock.now())
         self.ledger.forget(uid)
+
+    def _remember_gone(self, uid: PodUid) -> None:
+        self._gone[uid] = None
+        if len(self._gone) > _GONE_REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
     # -- capacity ------------------------------------------------------------------------------------------------
 
@@ -205,7 +213,7 @@ class Keeper:
             self._effects.append(AskRefused(pod, pod.gang))
             self._flush()
             return Verdict(unresolvable=dict.fromkeys(sent, pod.gang.reason))
-        if pod.uid in self._gone:
+        if pod.uid in self._gone or self.pods.get(pod.uid, pod).deleting:
             return Verdict(unresolvable=dict.fromkeys(sent, GONE))
         if pod.uid not in self.pods and pod.node is None:
             # The scheduler's watch was ahead of ours.
@@ -284,6 +292,17 @@ class Keeper:
 
     def claim_for_bind(self, uid: PodUid, node: NodeName) -> str:
         """A pod of no gang may be bound to the node, and its units are held there; or why not."""
+        refusal = self._claim(uid, node)
+        if refusal:
+            self._offered_again(node)
+        return refusal
+
+    def _offered_again(self, node: NodeName) -> None:
+        """A bind is refused. Until now kube-scheduler counted the pod there, and maybe offered the node to no other."""
+        self.ledger.reconsider(node)
+        self.settle()
+
+    def _claim(self, uid: PodUid, node: NodeName) -> str:
         pod = self.pods.get(uid)
         if pod is None:
             # Not seen yet: kube-scheduler has matched it, and nothing of ours can be known about it.
@@ -309,6 +328,8 @@ class Keeper:
     def arrive(self, uid: PodUid, node: NodeName) -> str:
         """The gang's member stands at its barrier, or the answer says why not."""
         refusal = self.gangs.arrive(uid, node, self.clock.now())
+        if refusal:
+            self._offered_again(node)
         self.settle()
         return refusal
 
@@ -323,9 +344,10 @@ class Keeper:
 
     def not_bound(self, uid: PodUid, *, for_good: bool) -> None:
         """The pod's Binding could not be written; `for_good`: the pod is gone."""
-        if self.gangs.of(uid) is not None:
-            self.gangs.failed(uid, self.clock.now(), for_good=for_good)
-        elif (held := self.ledger.holding(uid)) is not None and held.kind is not Kind.BOUND:
+        self.gangs.failed(uid, self.clock.now(), for_good=for_good)
+        # A gang has the say on what is held for it, and on nothing that the pod held before it was a member.
+        held = self.ledger.holding(uid)
+        if held is not None and held.kind is not Kind.BOUND and held.owner is None:
             self.ledger.forget(uid)
         self.settle()
 
