@@ -1,0 +1,439 @@
+"""The keeper: what facts, calls and Bindings leave behind, in whatever order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from extender.app import keeper as keeper_module
+from extender.app.keeper import GONE, AdvertiseCapacity, Effect, Keeper, Nodes, PodEnded, Pods, Rules
+from extender.core.cluster import Owner, Pod
+from extender.core.gang import Phase, TurnBack, WakePod
+from extender.core.ledger import Kind
+from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
+from extender.filters.ephemeral_fit import ABSENT
+from extender.filters.ephemeral_fit import REASON as NOT_FREE
+from tests.app.fakes import LoopClock
+from tests.builders import claim, gang_ask, gang_pods, node, pod, taint, toleration
+
+DATA, LICENCE = ResourceKey("escher.dev/default.data"), ResourceKey("escher.dev/default.licence")
+N1, N2, N3 = NODES = [NodeName(f"n{number}") for number in (1, 2, 3)]
+FULL = {"cpu": 8000}
+
+
+class Room:
+    """A keeper of three nodes of 8 CPU, and what it wants done."""
+
+    def __init__(self, *, reserve_at_filter: bool) -> None:
+        self.clock = LoopClock()
+        self.effects: list[Effect] = []
+        self.keeper = Keeper(self.clock, self._take, Rules(reserve_at_filter))
+        self.nodes, self.pods = Nodes(self.keeper), Pods(self.keeper)
+        self.nodes.replace(node(name) for name in NODES)
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        self.effects += effects
+
+    def see(self, *pods: Pod) -> None:
+        for each in pods:
+            self.pods.upsert(each)
+
+    def filter(self, each: Pod, sent: Sequence[NodeName] = tuple(NODES)) -> list[NodeName]:
+        return list(self.keeper.filter(each, sent).passed)
+
+    def asker(self, name: str = "asker", **asks: int) -> Pod:
+        """A pod that is there and asks for one unit of DATA and what else is said."""
+        made = pod(name, {"cpu": 100, DATA: 1, **asks})
+        self.see(made)
+        return made
+
+    def fill(self, *names: NodeName) -> None:
+        """Somebody else's pods take all CPU there."""
+        self.see(*(pod(f"foreign-{name}", FULL, node=name) for name in names))
+
+    def held(self, each: Pod) -> tuple[NodeName, Kind, float | None] | None:
+        """Where, as what and for how many seconds more the pod holds its units."""
+        held = self.keeper.ledger.holding(each.uid)
+        if held is None:
+            return None
+        return held.node, held.kind, None if held.until is None else held.until - self.clock.now()
+
+    def woken(self) -> list[str]:
+        return [effect.pod.name for effect in self.effects if isinstance(effect, WakePod)]
+
+    def ended(self) -> list[str]:
+        return [effect.pod.name for effect in self.effects if isinstance(effect, PodEnded)]
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.ahead += seconds
+        self.keeper.tick()
+
+
+@pytest.fixture
+def room(reserve_at_filter: bool) -> Iterator[Room]:
+    made = Room(reserve_at_filter=reserve_at_filter)
+    yield made
+    assert made.keeper.ledger.violations() == []
+
+
+@pytest.fixture
+def reserve_at_filter() -> bool:
+    return True
+
+
+class TestAList:
+    def test_of_nodes_takes_away_those_it_leaves_out(self, room: Room) -> None:
+        for name in NODES:
+            room.keeper.set_capacity(name, DATA, 1)
+        room.nodes.replace([node(N2)])
+        assert room.filter(room.asker(), [N1, N2]) == [N2]
+        assert list(room.keeper.nodes) == [N2]
+
+    def test_of_nodes_that_brings_one_back_wakes_who_waits_for_it(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        room.nodes.replace([node(N2)])
+        asker = room.asker()
+        assert room.filter(asker, [N2]) == []
+        room.nodes.replace([node(N1), node(N2)])
+        assert room.woken() == ["asker"]
+        assert room.filter(asker) == [N1]
+
+    def test_of_pods_frees_what_those_it_leaves_out_held(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        holder = room.asker("holder")
+        room.see(replace(holder, node=N1))
+        waiting = room.asker("waiting")
+        assert room.filter(waiting) == []
+        room.pods.replace([waiting])
+        assert (room.ended(), room.woken()) == (["holder"], ["waiting"])
+        assert room.filter(waiting) == [N1]
+
+    def test_of_pods_leaves_what_a_transaction_claimed(self, room: Room) -> None:
+        room.keeper.ledger.commit([claim("claim:team/a", N1, FULL)])
+        room.pods.replace([])
+        assert room.keeper.ledger.free(N1, CPU) == 0
+
+    def test_of_pods_counts_finished_members_of_a_gang_that_lives(self, room: Room) -> None:
+        """As after a restart, and in whatever order they are listed."""
+        facts: dict[str, Any] = {
+            "gang": gang_ask(quorum=2),
+            "owner": Owner("Job", "train", "uid-of-this-run"),
+            "node": N1,
+        }
+        room.pods.replace([pod("done", finished=True, **facts), pod("living", **facts)])
+        assert room.keeper.gangs.by_key[GangKey("default", "train")].needed == 0
+        assert room.keeper.ledger.free(N1, CPU) == 7000
+
+    def test_that_is_older_than_a_pod_does_not_make_it_wait_for_ever(self, room: Room) -> None:
+        """kube-scheduler knows the pod already, and tries a rejected one again only when something wakes it."""
+        early = pod("early")
+        assert room.filter(early) == NODES
+        room.pods.replace([])
+        assert room.keeper.filter(early, NODES).unresolvable == dict.fromkeys(NODES, GONE)
+        room.see(early)
+        assert room.woken() == ["early"]
+        assert room.filter(early) == NODES
+
+    def test_that_is_older_than_a_binding_wakes_nobody(self, room: Room) -> None:
+        bound = pod("bound", node=N1)
+        room.see(bound)
+        room.pods.replace([])
+        room.see(bound)
+        assert room.woken() == []
+        assert room.held(bound) == (N1, Kind.BOUND, None)
+
+
+class TestAPodThatEnds:
+    @pytest.mark.parametrize("how", ["deleted", "finished"])
+    def test_frees_what_it_held_and_is_told_once(self, room: Room, how: str) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N1]
+        room.see(replace(asker, finished=True)) if how == "finished" else room.pods.remove(asker)
+        assert room.held(asker) is None
+        room.pods.remove(asker)
+        assert room.ended() == ["asker"]
+
+    @pytest.mark.parametrize("how", ["deleted", "being deleted", "finished"])
+    def test_is_not_placed_by_a_call_that_comes_late(self, room: Room, how: str) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        asker = room.asker()
+        end(room, asker, how)
+        assert room.keeper.filter(asker, NODES).unresolvable == dict.fromkeys(NODES, GONE)
+        assert room.held(asker) is None
+
+    @pytest.mark.parametrize("how", ["deleted", "being deleted", "finished"])
+    def test_does_not_count_at_a_barrier_because_of_a_call_that_comes_late(self, room: Room, how: str) -> None:
+        first, second = gang_pods("train", 2, FULL)
+        room.see(first, second)
+        end(room, first, how)
+        assert room.filter(first) == []
+        [chosen] = room.filter(second)
+        assert room.keeper.arrive(second.uid, chosen) == ""
+        assert room.keeper.arrive(first.uid, N1) != ""
+        assert room.keeper.gangs.by_key[GangKey("default", "train")].phase is Phase.PLANNED
+
+    def test_is_remembered_for_late_calls_as_long_as_few_others_end(
+        self, room: Room, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(keeper_module, "_GONE_REMEMBERED", 2)
+        ended = [pod(f"p{number}") for number in range(3)]
+        room.see(*ended)
+        for each in ended:
+            room.pods.remove(each)
+        assert [bool(room.filter(each)) for each in ended] == [True, False, False]
+
+    def test_unknown_is_nothing_to_tell(self, room: Room) -> None:
+        room.pods.remove(pod("never-seen"))
+        assert room.effects == []
+
+    def test_while_its_binding_was_written_holds_nothing_afterwards(self, room: Room) -> None:
+        each = pod()
+        room.see(each)
+        assert room.keeper.claim_for_bind(each.uid, N1) == ""
+        room.pods.remove(each)
+        room.keeper.bound(each.uid, N1)
+        assert room.held(each) is None
+        assert room.keeper.pods == {}
+
+
+def end(room: Room, each: Pod, how: str) -> None:
+    if how == "deleted":
+        room.pods.remove(each)
+    else:
+        room.see(replace(each, finished=how == "finished", deleting=how == "being deleted"))
+
+
+class TestFilter:
+    def test_holds_one_node_for_who_asks_for_an_ephemeral_resource_and_repeats_itself(self, room: Room) -> None:
+        for name in (N2, N3):
+            room.keeper.set_capacity(name, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N2]
+        assert room.filter(asker, NODES[::-1]) == [N2]
+        assert room.held(asker) == (N2, Kind.ASSUMPTION, 30)
+        assert room.filter(asker, [N3]) == [N3]
+        assert room.filter(room.asker("rival")) == [N2]
+
+    def test_passes_over_a_node_where_something_else_is_short(self, room: Room) -> None:
+        for name in (N1, N2):
+            room.keeper.set_capacity(name, DATA, 1)
+        room.fill(N1)
+        assert room.filter(room.asker()) == [N2]
+
+    def test_leaves_it_to_kube_scheduler_where_we_have_not_heard_yet_what_became_free(self, room: Room) -> None:
+        for name in (N1, N2):
+            room.keeper.set_capacity(name, DATA, 1)
+        room.fill(N1, N2)
+        asker = room.asker()
+        assert room.filter(asker) == [N1, N2]
+        assert room.held(asker) is None
+
+    def test_gives_back_what_nobody_came_for(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        first, second = room.asker("first"), room.asker("second")
+        assert room.filter(first) == [N1]
+        assert room.filter(second) == []
+        room.pass_time(30)
+        assert room.held(first) is None
+        assert room.woken() == ["second"]
+
+    def test_says_whether_the_resource_is_taken_or_not_there_at_all(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        room.see(pod("holder", {DATA: 1}, node=N1))
+        verdict = room.keeper.filter(room.asker(), NODES)
+        assert verdict.rejected == {N1: NOT_FREE}
+        assert verdict.unresolvable == {N2: ABSENT, N3: ABSENT}
+
+    def test_of_a_pod_that_changes_while_it_waits_goes_by_what_it_is_now(self, room: Room) -> None:
+        room.nodes.upsert(node(N1, taints=(taint("busy"),)))
+        asker = room.asker()
+        assert room.filter(asker) == []
+        room.see(replace(asker, tolerations=(toleration("busy", "Exists"),)))
+        room.keeper.set_capacity(N1, DATA, 1)
+        assert room.woken() == ["asker"]
+
+    def test_of_a_pod_that_does_not_tolerate_the_node_leaves_it_asleep(self, room: Room) -> None:
+        room.nodes.upsert(node(N1, taints=(taint("busy"),)))
+        assert room.filter(room.asker()) == []
+        room.keeper.set_capacity(N1, DATA, 1)
+        assert room.woken() == []
+        room.nodes.upsert(node(N1))
+        assert room.woken() == ["asker"]
+
+
+class TestOptimisticRules:
+    """`reserve_at_filter=False`: every node that fits passes, and bind checks again."""
+
+    @pytest.fixture
+    def reserve_at_filter(self) -> bool:
+        return False
+
+    def test_filter_holds_nothing_and_the_second_of_two_that_raced_is_refused_at_bind(self, room: Room) -> None:
+        for name in (N1, N2):
+            room.keeper.set_capacity(name, DATA, 1)
+        first, second = room.asker("first"), room.asker("second")
+        assert room.filter(first) == room.filter(second) == [N1, N2]
+        assert (room.held(first), room.held(second)) == (None, None)
+        assert room.keeper.claim_for_bind(first.uid, N1) == ""
+        assert room.keeper.claim_for_bind(second.uid, N1) == NOT_FREE
+        assert room.held(second) is None
+        assert room.keeper.claim_for_bind(second.uid, N2) == ""
+
+
+class TestPrioritize:
+    def test_prefers_the_emptier_node_by_the_scarcest_of_what_is_asked_for(self, room: Room) -> None:
+        for name, data, licences in ((N1, 10, 10), (N2, 10, 4), (N3, 10, 0)):
+            room.keeper.set_capacity(name, DATA, data)
+            room.keeper.set_capacity(name, LICENCE, licences)
+        room.see(pod("one", {DATA: 2}, node=N1), pod("two", {LICENCE: 2}, node=N2), pod("three", {DATA: 10}, node=N3))
+        assert room.keeper.prioritize(pod("asker", {DATA: 1, LICENCE: 1}), NODES) == {N1: 8, N2: 5}
+
+    def test_has_no_opinion_on_nodes_it_does_not_know_nor_on_other_pods(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        assert room.keeper.prioritize(pod("asker", {DATA: 1}), [NodeName("new"), N1, N2]) == {N1: 10}
+        assert room.keeper.prioritize(pod("plain"), NODES) == {}
+
+    def test_is_never_below_nothing_though_capacity_was_lowered_under_holders(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 4)
+        room.see(pod("holder", {DATA: 4}, node=N1))
+        room.keeper.set_capacity(N1, DATA, 2)
+        assert room.keeper.prioritize(pod("asker", {DATA: 1}), NODES) == {}
+
+
+class TestAClaimForBind:
+    def test_keeps_what_filter_reserved_until_the_binding_is_written(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N1]
+        assert room.keeper.claim_for_bind(asker.uid, N1) == ""
+        room.pass_time(3600)
+        assert room.held(asker) == (N1, Kind.ASSUMPTION, None)
+        room.keeper.bound(asker.uid, N1)
+        assert room.held(asker) == (N1, Kind.BOUND, None)
+
+    def test_for_another_node_than_was_reserved_moves_there(self, room: Room) -> None:
+        for name in (N1, N2):
+            room.keeper.set_capacity(name, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N1]
+        assert room.keeper.claim_for_bind(asker.uid, N2) == ""
+        assert room.held(asker) == (N2, Kind.ASSUMPTION, None)
+        assert room.keeper.ledger.free(N1, DATA) == 1
+
+    def test_of_a_pod_that_is_not_seen_yet_is_kube_scheduler_s_to_decide(self, room: Room) -> None:
+        assert room.keeper.claim_for_bind(PodUid("uid-unseen"), N1) == ""
+        room.keeper.bound(PodUid("uid-unseen"), N1)
+        assert list(room.keeper.ledger.holdings()) == []
+
+    def test_of_a_pod_that_is_bound_passes_there_and_is_refused_elsewhere(self, room: Room) -> None:
+        bound = pod(node=N1)
+        room.see(bound)
+        assert room.keeper.claim_for_bind(bound.uid, N1) == ""
+        assert room.keeper.claim_for_bind(bound.uid, N2) == "the pod is bound to n1 already"
+        assert room.held(bound) == (N1, Kind.BOUND, None)
+
+    def test_where_only_the_departure_of_others_is_not_known_yet_passes_and_holds_nothing(self, room: Room) -> None:
+        room.fill(N1)
+        plain = pod()
+        room.see(plain)
+        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        assert room.held(plain) is None
+        room.keeper.bound(plain.uid, N1)
+        assert room.held(plain) == (N1, Kind.BOUND, None)
+
+    def test_that_was_in_vain_is_given_back(self, room: Room) -> None:
+        plain = pod()
+        room.see(plain)
+        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        room.keeper.not_bound(plain.uid, for_good=False)
+        assert room.held(plain) is None
+
+    def test_that_was_in_vain_does_not_touch_a_fact(self, room: Room) -> None:
+        """Our Binding was refused, for somebody else's was there first, and the watch has told of it."""
+        plain = pod()
+        room.see(plain)
+        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        room.see(replace(plain, node=N2))
+        room.keeper.not_bound(plain.uid, for_good=False)
+        assert room.held(plain) == (N2, Kind.BOUND, None)
+
+    def test_that_was_in_vain_is_given_back_by_a_pod_that_joined_a_gang_meanwhile(self, room: Room) -> None:
+        plain = pod()
+        room.see(plain)
+        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        room.see(replace(plain, gang=gang_ask(quorum=2)))
+        room.keeper.not_bound(plain.uid, for_good=False)
+        assert room.held(plain) is None
+
+
+class TestARefusedBind:
+    """kube-scheduler counted the pod on its node until now, and offered the node to nobody else meanwhile."""
+
+    @pytest.fixture
+    def waiting(self, room: Room) -> Pod:
+        room.keeper.set_capacity(N1, DATA, 1)
+        waiting = room.asker("waiting")
+        assert room.filter(waiting, [N2, N3]) == []
+        return waiting
+
+    @pytest.mark.usefixtures("waiting")
+    def test_of_an_ordinary_pod_wakes_who_could_go_there(self, room: Room) -> None:
+        wrong = pod("wrong", {LICENCE: 1})
+        room.see(wrong)
+        assert room.keeper.claim_for_bind(wrong.uid, N1) == ABSENT
+        assert room.woken() == ["waiting"]
+
+    @pytest.mark.usefixtures("waiting")
+    def test_of_a_member_wakes_who_could_go_there(self, room: Room) -> None:
+        late = pod("late", gang=gang_ask())
+        room.see(late)
+        assert "reservation has ended" in room.keeper.arrive(late.uid, N1)
+        assert room.woken() == ["waiting"]
+
+    def test_wakes_nobody_who_could_not_go_there(self, room: Room, waiting: Pod) -> None:
+        room.see(pod("holder", {DATA: 1}, node=N1))
+        assert room.keeper.arrive(PodUid("uid-unknown"), N1) == "the pod is no member of a gang that is known"
+        assert room.woken() == []
+        assert room.held(waiting) is None
+
+
+def test_capacity_of_a_node_that_is_not_there_is_advertised_when_it_comes(room: Room) -> None:
+    later = NodeName("later")
+    room.keeper.set_capacity(later, DATA, 1)
+    assert room.effects == []
+    room.nodes.upsert(node(later))
+    assert room.effects == [AdvertiseCapacity(later)]
+    assert room.filter(room.asker()) == []
+    assert room.filter(room.asker(), [later]) == [later]
+
+
+def test_a_node_that_is_gone_turns_back_whoever_waits_to_be_bound_there(room: Room) -> None:
+    members = gang_pods("train", 2, FULL)
+    room.see(*members)
+    chosen = [room.filter(member)[0] for member in members]
+    assert room.keeper.arrive(members[0].uid, chosen[0]) == ""
+    room.nodes.remove(node(chosen[0]))
+    assert room.keeper.arrive(members[1].uid, chosen[1]) == ""
+    assert [effect.members for effect in room.effects if isinstance(effect, TurnBack)] == [(members[0].uid,)]
+
+
+def test_deadlines_end_in_their_own_time(room: Room) -> None:
+    for name in NODES:
+        room.keeper.set_capacity(name, DATA, 1)
+    askers = [room.asker(f"asker-{number}") for number in range(3)]
+    for each in askers:
+        room.filter(each)
+        room.clock.ahead += 10
+    ends = [room.keeper.next_deadline()]
+    for _ in askers:
+        deadline = room.keeper.next_deadline()
+        assert deadline is not None
+        room.pass_time(deadline - room.clock.now())
+        ends.append(room.keeper.next_deadline())
+    assert [later - earlier for earlier, later in pairwise(ends[:3]) if later and earlier] == [10, 10]
+    assert ends[3] is None
