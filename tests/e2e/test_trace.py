@@ -187,6 +187,12 @@ def test_all_that_fits_is_bound_no_gang_in_part_and_the_ledger_is_the_clusters(
     gangs = {each.name: each for each in units if each.quorum is not None}
     nodes = arena.api.list_all("/api/v1/nodes")
     assert len(nodes) == len(read_nodes(traces / "openb_node_list_all_node.csv")) == NODES
+    sizes = [len(gang.pods) for gang in gangs.values()]
+    # Before anything can fail, so that a failed run tells its seed as well.
+    arena.field.measured.append(
+        f"trace, {scheduler}, seed {SEED}: {NODES} nodes, {PODS} pods created at {RATE}/s, "
+        f"{sum(sizes)} of them in {len(sizes)} gangs of {min(sizes)} to {max(sizes)}"
+    )
 
     create_at(RATE, arena, [each for unit in units for each in objects(arena, unit, scheduler)])
     pods = settled(arena, nodes, within=90)
@@ -213,10 +219,7 @@ def test_all_that_fits_is_bound_no_gang_in_part_and_the_ledger_is_the_clusters(
     assert bound - set(leaving) <= now_bound, "nobody who was bound has lost its place"
     in_time = {name for name in waiting_gangs if not {each.name for each in gangs[name].pods} <= still_waiting}
     assert in_time, "some gang that waited has room now"
-    sizes = [len(gang.pods) for gang in gangs.values()]
     arena.field.measured += [
-        f"trace, {scheduler}, seed {SEED}: {NODES} nodes, {PODS} pods created at {RATE}/s, "
-        f"{sum(sizes)} of them in {len(sizes)} gangs of {min(sizes)} to {max(sizes)}",
         f"  {rate:.0f} pods bound per second; {len(bound)} bound, {len(waiting)} without room, "
         f"{len(waiting_gangs)} whole gangs among them",
         f"  gang latency (first member seen to quorum bound): median {1000 * statistics.median(latency):.0f} ms, "
