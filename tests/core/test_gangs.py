@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, Phase
+from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, NOT_ITS_NODE, ROOM_TAKEN, Phase
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, gang_pods, node, pod, taint, units
@@ -491,3 +491,133 @@ def test_a_member_whose_place_ends_while_others_are_bound_is_turned_back(world: 
     world.bind(two.uid)
     world.pass_time(10)
     assert world.turned_back == [two.uid]
+
+
+def test_a_member_that_moves_to_another_gang_leaves_its_place_to_a_successor(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 3, EIGHT)
+    world.create(*members)
+    for member in members[:2]:
+        world.filter(member)
+        world.bind(member.uid)
+    moved = replace(members[0], gang=gang_ask("other", 1))
+    world.create(moved)
+    assert world.turned_back == [moved.uid]
+    world.check()
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 3
+    world.create(pod("train-again", EIGHT, gang=members[1].gang))
+    world.schedule()
+    assert (world.bound("train"), world.bound("other")) == (3, 1)
+
+
+def test_a_member_that_is_of_no_gang_any_more_is_an_ordinary_pod(world: GangWorld) -> None:
+    nodes(world, 1)
+    [member] = gang_pods("train", 1, EIGHT, quorum=2)
+    world.create(member)
+    world.filter(member)
+    world.create(replace(member, gang=None))
+    assert world.gangs == {}
+    # kube-scheduler tries a pod again that has changed itself.
+    world.asleep.clear()
+    world.schedule()
+    assert world.pods[member.uid].node == "n0"
+
+
+def test_a_member_beyond_the_quorum_that_goes_leaves_its_room_to_everybody(world: GangWorld) -> None:
+    nodes(world, 3)
+    members = gang_pods("train", 3, EIGHT, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    world.create(members[2])
+    [room] = world.filter(members[2]).passed
+    stranger = pod("stranger", EIGHT)
+    world.create(stranger)
+    assert not world.filter(stranger, [room]).passed
+    world.delete(members[2].uid)
+    assert world.wakes == {stranger.uid: 1}
+    world.schedule()
+    assert world.pods[stranger.uid].node == room
+
+
+def test_a_member_that_is_tried_again_while_it_is_being_bound_gets_the_same_node_or_none(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+        world.bind(member.uid)
+    where = world.opened[members[0].uid]
+    again = world.keeper.filter(members[0], names)
+    assert again.passed == [where]
+    elsewhere = world.keeper.filter(members[0], [name for name in names if name != where])
+    assert set(elsewhere.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 2
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_member_is_not_bound_to_the_place_of_another(world: GangWorld) -> None:
+    names = nodes(world, 2)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+    assert world.assumed == {members[0].uid: names[0], members[1].uid: names[1]}
+    world.assumed[members[0].uid] = names[1]
+    assert world.bind(members[0].uid) == NOT_ITS_NODE
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_member_whose_room_a_stranger_took_is_told_when_it_comes_to_bind(world: GangWorld, waits: bool) -> None:
+    """Also when it waits already, and kube-scheduler calls again: then both calls are answered."""
+    nodes(world, 3)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    world.filter(members[0])
+    if waits:
+        assert world.bind(members[0].uid) == ""
+    world.create(pod("foreign", EIGHT, node=world.assumed[members[0].uid]))
+    assert world.bind(members[0].uid) == ROOM_TAKEN
+    assert world.turned_back == [members[0].uid] * waits
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_member_that_is_being_deleted_while_it_is_bound_holds_nothing_when_that_fails(world: GangWorld) -> None:
+    nodes(world, 3)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+        world.bind(member.uid)
+    world.write(members[1].uid)
+    del world.opened[members[0].uid], world.assumed[members[0].uid]
+    world.create(replace(members[0], deleting=True))
+    world.keeper.not_bound(members[0].uid, for_good=False)
+    assert world.keeper.ledger.holding(members[0].uid) is None
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 1
+
+
+def test_members_beyond_the_quorum_that_are_alike_are_each_woken(world: GangWorld) -> None:
+    nodes(world, 1)
+    first, *_ = gang_pods("train", 1, EIGHT)
+    others = [replace(first, name=f"more-{number}", uid=PodUid(f"uid-more-{number}")) for number in range(2)]
+    world.create(first)
+    world.schedule()
+    world.create(*others)
+    for other in others:
+        world.filter(other, list(world.nodes))
+    world.add_node(node("small", {"cpu": 4000}))
+    assert world.wakes == {}
+    world.add_node(node("n1"))
+    assert world.wakes == {other.uid: 1 for other in others}
+
+
+def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:
+    nodes(world, 1)
+    done = replace(gang_pods("train", 1)[0], finished=True)
+    assert world.keeper.gangs.admit(done, list(world.nodes), world.clock.now()) == NO_ROOM
+    assert world.gangs == {}
+    assert list(world.keeper.ledger.holdings()) == []
