@@ -131,13 +131,15 @@ class Gangs:
             gang.finished.add(pod.uid)
         if pod.uid in gang.members:
             self.remove(pod.uid, now)
+        else:
+            self._weigh(gang, now)
         return self.by_key.get(gang.key)
 
     def _leave(self, gang: Gang, uid: PodUid, now: float) -> None:
         """The pod will not be placed: it gives up its place at the barrier, and its holding becomes a slot for
         another."""
         gang.rejected.discard(uid)
-        self._turn_back(gang, [uid] if uid in gang.arrived else [], "the pod was deleted")
+        self._turn_back(gang, [uid] if uid in gang.arrived else [], "the pod has left the gang")
         holding = self.ledger.holding(uid)
         if holding is None or holding.kind is Kind.BOUND or holding.owner != gang.key:
             return

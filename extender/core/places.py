@@ -123,7 +123,7 @@ class Places:
         giving_up = (held.holder,)
         if held.node in sent and self._ledger.short(held.node, pod.requests, giving_up) is None:
             node: NodeName | None = held.node
-            if PodUid(held.holder) == pod.uid and held.kind is Kind.ASSUMPTION and held.units == pod.requests:
+            if held == Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, held.until):
                 return node
         else:
             node = next((n for n in sent if self._ledger.short(n, pod.requests, giving_up) is None), None)

@@ -127,7 +127,7 @@ class TestABarrier:
         one, two = stage.go(*members[:2])
         await asyncio.sleep(1)
         stage.keeper.lose_pod(members[0].uid)
-        assert await one == "the pod was deleted"
+        assert await one == "the pod has left the gang"
         rest = stage.go(members[2], successor)
         assert await asyncio.gather(two, *rest) == ["", "", ""]
         assert len(stage.api.bound) == 3

@@ -621,3 +621,30 @@ def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:
     assert world.keeper.gangs.admit(done, list(world.nodes), world.clock.now()) == NO_ROOM
     assert world.gangs == {}
     assert list(world.keeper.ledger.holdings()) == []
+
+
+def test_a_pod_that_joins_a_gang_brings_the_place_it_holds(world: GangWorld) -> None:
+    """Its annotation came after its filter had reserved an ephemeral resource for it."""
+    names = nodes(world, 2)
+    key = ResourceKey("escher.dev/default.licence")
+    world.keeper.set_capacity(NodeName("n1"), key, 1)
+    alone = pod("alone", {"cpu": 1000, key: 1})
+    world.create(alone)
+    assert world.filter(alone, names).passed == ["n1"]
+    member = replace(alone, gang=gang_ask("late", 1))
+    world.create(member)
+    assert world.filter(member, names).passed == ["n1"]
+    assert world.bind(member.uid) == ""
+    world.schedule()
+    assert world.bound("late") == 1
+
+
+def test_a_member_that_has_finished_before_it_was_seen_completes_the_quorum(world: GangWorld) -> None:
+    """As after a restart of the service."""
+    job = Owner("Job", "train", "run-1")
+    living, done = (replace(member, owner=job, node=NodeName("n0")) for member in gang_pods("train", 2))
+    nodes(world, 1)
+    world.create(living)
+    assert world.gangs == {"train": Phase.GATHERING}
+    world.keeper.see_pod(replace(done, finished=True))
+    assert world.gangs == {"train": Phase.BOUND}
