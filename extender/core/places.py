@@ -121,16 +121,13 @@ class Places:
     ) -> NodeName | None:
         """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
         giving_up = (held.holder,)
-        if held.node in sent and self._ledger.short(held.node, pod.requests, giving_up) is None:
-            node: NodeName | None = held.node
-            if held == Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, held.until):
-                return node
-        else:
-            node = next((n for n in sent if self._ledger.short(n, pod.requests, giving_up) is None), None)
+        wanted = [held.node] if held.node in sent else []
+        node = next((n for n in (*wanted, *sent) if self._ledger.short(n, pod.requests, giving_up) is None), None)
         if node is None:
             return None
         claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)
-        self._commit([claim], releasing=giving_up)
+        if held != replace(claim, until=held.until):
+            self._commit([claim], releasing=giving_up)
         return node
 
     def settle_on(self, held: Holding, node: NodeName) -> None:

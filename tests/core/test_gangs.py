@@ -628,15 +628,17 @@ def test_a_pod_that_joins_a_gang_brings_the_place_it_holds(world: GangWorld) -> 
     names = nodes(world, 2)
     key = ResourceKey("escher.dev/default.licence")
     world.keeper.set_capacity(NodeName("n1"), key, 1)
+    world.create(*gang_pods("train", 1))
+    world.schedule()
     alone = pod("alone", {"cpu": 1000, key: 1})
     world.create(alone)
     assert world.filter(alone, names).passed == ["n1"]
-    member = replace(alone, gang=gang_ask("late", 1))
+    member = replace(alone, gang=gang_ask("train", 1))
     world.create(member)
     assert world.filter(member, names).passed == ["n1"]
     assert world.bind(member.uid) == ""
     world.schedule()
-    assert world.bound("late") == 1
+    assert world.bound("train") == 2
 
 
 def test_a_member_that_has_finished_before_it_was_seen_completes_the_quorum(world: GangWorld) -> None:

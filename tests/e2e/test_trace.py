@@ -19,7 +19,7 @@ import random
 import statistics
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,6 +44,8 @@ MODELS = {"V100M16": 4, "V100M32": 4, "P100": 4, "G3": 2, "T4": 2, "G2": 1}
 """Both: how often, relative to each other."""
 RATE = 100
 """Pods created per second."""
+STUCK = 45
+"""Seconds. kube-scheduler's longest back-off is 10 s; what it gives up for longer has to be woken."""
 
 Json = dict[str, Any]
 
@@ -111,18 +113,35 @@ def create_at(rate: float, arena: Arena, pods: Sequence[Json]) -> None:
     together([lambda index=index, each=each: create(index, each) for index, each in enumerate(pods)], threads=8)  # type: ignore[misc]
 
 
-def settled(arena: Arena, nodes: list[Json], *, within: float) -> list[Json]:
-    """The test's pods, once all that fit are bound and nothing changes any more. Fails the test if some never are."""
-    deadline, before = time.monotonic() + within, None
+def settled(arena: Arena, nodes: list[Json]) -> list[Json]:
+    """The test's pods, once all that fit are bound and nothing changes any more.
+
+    Fails the test if some that fit are not bound and for `STUCK` seconds nobody is: however slow the machine is.
+    """
+    before, since = None, time.monotonic()
     while True:
         pods = arena.api.list_all(arena.pods_path)
-        bound = {each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")}
+        bound = split(pods)[0]
         forgotten = waiting_though_there_is_room(nodes, pods)
-        if not forgotten and bound == before:
+        if bound != before:
+            before, since = bound, time.monotonic()
+        elif not forgotten:
             return pods
-        assert time.monotonic() < deadline, f"not bound within {within} s: {len(forgotten)}: {forgotten[:5]}"
-        before = bound
+        assert time.monotonic() - since < STUCK, (
+            f"{len(forgotten)} could be bound and are not, {len(bound)} of {len(pods)} are: {forgotten[:5]}; "
+            f"kube-scheduler says {said_of_waiting(pods).most_common(5)}"
+        )
         threading.Event().wait(1.5)
+
+
+def said_of_waiting(pods: list[Json]) -> Counter[str]:
+    """What kube-scheduler says of the pods that wait, and of how many; empty where it has not tried the pod."""
+    words = [
+        next((c["message"] for c in each["status"].get("conditions") or [] if c["type"] == "PodScheduled"), "")
+        for each in pods
+        if not each["spec"].get("nodeName")
+    ]
+    return Counter(words)
 
 
 def split(pods: list[Json]) -> tuple[set[str], set[str]]:
@@ -135,10 +154,7 @@ def assert_sound(arena: Arena, nodes: list[Json], pods: list[Json]) -> None:
     """What must hold at rest: as the API server tells it, as the witness saw it, as the ledger has it."""
     assert Room(nodes, pods).nodes == {each["metadata"]["name"] for each in nodes}
     assert partly_bound(pods) == []
-    for each in pods:
-        if not each["spec"].get("nodeName"):
-            said = [c["status"] for c in each["status"].get("conditions") or [] if c["type"] == "PodScheduled"]
-            assert said == ["False"], f"kube-scheduler never tried {each['metadata']['name']}"
+    assert "" not in said_of_waiting(pods), "kube-scheduler has not tried some pods"
     arena.assert_witnessed()
     arena.field.assert_sound()
     assert arena.field.differences() == []
@@ -195,7 +211,7 @@ def test_all_that_fits_is_bound_no_gang_in_part_and_the_ledger_is_the_clusters(
     )
 
     create_at(RATE, arena, [each for unit in units for each in objects(arena, unit, scheduler)])
-    pods = settled(arena, nodes, within=90)
+    pods = settled(arena, nodes)
 
     assert len(pods) == PODS
     assert_sound(arena, nodes, pods)
@@ -211,7 +227,7 @@ def test_all_that_fits_is_bound_no_gang_in_part_and_the_ledger_is_the_clusters(
     ended = [unit for unit in units if drawn.random() < (0.5 if unit.quorum is not None else 0.2)]
     leaving = [each.name for unit in ended if unit.name not in waiting_gangs for each in unit.pods]
     together([lambda name=name: arena.api.delete(f"{arena.pods_path}/{name}") for name in leaving], threads=8)  # type: ignore[misc]
-    pods = settled(arena, nodes, within=90)
+    pods = settled(arena, nodes)
 
     assert len(pods) == PODS - len(leaving)
     assert_sound(arena, nodes, pods)
