@@ -183,4 +183,4 @@ def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
 
 
 TestGangMachine = GangMachine.TestCase
-TestGangMachine.settings = settings(max_examples=800, stateful_step_count=40)
+TestGangMachine.settings = settings(max_examples=300, stateful_step_count=40)
