@@ -156,10 +156,12 @@ class Gangs:
             self._weigh(gang, now)
 
     def _weigh(self, gang: Gang, now: float) -> None:
-        """Whether the quorum is bound, after members, or what they ask for, have changed."""
+        """Whether the quorum is bound, or exists, after members, or what they ask for, have changed."""
+        if gang.phase in (Phase.GATHERING, Phase.WAITING):
+            gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
         if gang.phase is Phase.BOUND:
             if gang.needed:
-                gang.phase = Phase.GATHERING
+                gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
         elif gang.writing:
             return
         elif gang.placed and not gang.needed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.server
 import json
 import os
@@ -235,7 +236,9 @@ def test_a_killed_supervisor_leaves_nothing_running() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupting_up_leaves_nothing_running(number: signal.Signals) -> None:
     arguments = [sys.executable, "-m", "extender", "cluster", "up", "--real", "--no-service", "--name", "cut"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as up:
+    # A shell's background jobs, and so perhaps these tests, ignore SIGINT, and children inherit that.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as up:
         processes = eventually(
             lambda: [each for each in living("cut") if each.name == "kube-apiserver"] and living("cut"), within=60
         )
