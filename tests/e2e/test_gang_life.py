@@ -65,7 +65,7 @@ class TestWaking:
         arena.until_bound(waiting.members)
         report = arena.assert_witnessed()
         wakes, calls = wakes_of(report, arena, waiting.members), waiting.more_calls()
-        # One wake a member. kube-scheduler may have tried one of them by itself, on nodes as they were before the change,
+        # One wake a member. kube-scheduler may have tried one of them itself, on nodes as they were before the change,
         # just when the others were woken: it was turned away once more, and is woken once more.
         assert sum(wakes) <= 5, wakes
         # One call a member; and one more each, where kube-scheduler tried it again by itself before it was woken.
