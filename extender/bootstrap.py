@@ -24,7 +24,7 @@ from extender.adapters.kube.connection import Connection
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.metrics import Metrics
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
@@ -66,6 +66,7 @@ class Application:
             self.keeper,
             ApiBinder(connection),
             ApiWaker(connection),
+            ApiEvictor(connection),
             ApiRecorder(connection),
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             advertise=self.write_back.advertise,

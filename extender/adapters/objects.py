@@ -129,7 +129,9 @@ class ContainerStatus(_Json):
 
 class PodCondition(_Json):
     type: str
+    status: str = ""
     reason: str = ""
+    last_transition_time: datetime | None = None
 
 
 class PodStatus(_Json):
@@ -199,6 +201,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else "",
         priority=spec.priority or 0,
         created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
+        bound_at=_bound_at(status) if spec.node_name and status is not None else 0.0,
         deleting=metadata.deletion_timestamp is not None,
         finished=status is not None and status.phase in _FINISHED,
         gang=read_gang_ask(
@@ -215,6 +218,13 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         if spec.tolerations
         else (),
     )
+
+
+def _bound_at(status: PodStatus) -> float:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
+            return condition.last_transition_time.timestamp()
+    return 0.0
 
 
 def to_node(node: Node) -> cluster.Node:

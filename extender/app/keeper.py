@@ -359,10 +359,13 @@ class Keeper:
         for held in self.ledger.expire(now):
             if held.owner is not None:
                 self.gangs.expire(held.owner, now)
+        self.gangs.give_up(now)
         self.settle()
 
     def next_deadline(self) -> float | None:
-        return self.ledger.next_deadline()
+        """The next moment at which `tick` has something to do, in seconds since the epoch; None: nothing waits."""
+        known = (self.ledger.next_deadline(), self.gangs.next_deadline())
+        return min((when for when in known if when is not None), default=None)
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
@@ -372,6 +375,7 @@ class Keeper:
                 if any(self._could_pass(pod, node) for node in gains):
                     del self._turned_away[uid]
                     self._effects.append(WakePod(pod))
+        self.gangs.announce()
         self._flush()
 
     def _could_pass(self, pod: Pod, node: NodeName) -> bool:

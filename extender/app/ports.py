@@ -84,6 +84,15 @@ class Binder(Protocol):
         ...
 
 
+class Evictor(Protocol):
+    async def evict(self, pod: PodRef) -> None:
+        """The pod is being deleted, as disruption budgets allow.
+
+        Raises Unavailable where a budget does not allow it now, else as Binder.
+        """
+        ...
+
+
 class Waker(Protocol):
     async def wake(self, pod: PodRef, token: str) -> None:
         """kube-scheduler tries the rejected pod again: its annotation `escher.dev/wake` says `token`.

@@ -16,6 +16,7 @@ from extender.app.keeper import AdvertiseCapacity, AskRefused, Effect, Keeper, P
 from extender.app.ports import (
     Binder,
     EventType,
+    Evictor,
     Gone,
     Notice,
     Occupied,
@@ -28,7 +29,17 @@ from extender.app.ports import (
 from extender.app.verbs import Verdict, Victims
 from extender.app.wording import in_words
 from extender.core.cluster import Node, Pod
-from extender.core.gang import GangBound, GangPlanned, GangTimedOut, GangTurnedAway, OpenBarrier, TurnBack, WakePod
+from extender.core.gang import (
+    EvictMembers,
+    GangBound,
+    GangInPart,
+    GangPlanned,
+    GangTimedOut,
+    GangTurnedAway,
+    OpenBarrier,
+    TurnBack,
+    WakePod,
+)
 from extender.core.names import NodeName, PodUid
 
 _log = structlog.get_logger(__name__)
@@ -50,6 +61,7 @@ class Scheduling:
         keeper: Keeper,
         binder: Binder,
         waker: Waker,
+        evictor: Evictor,
         recorder: Recorder,
         *,
         write_within: float,
@@ -60,6 +72,7 @@ class Scheduling:
         self._keeper = keeper
         self._binder = binder
         self._waker = waker
+        self._evictor = evictor
         self._recorder = recorder
         self._write_within = write_within
         self._advertise = advertise
@@ -190,11 +203,31 @@ class Scheduling:
                     for pod in members:
                         note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
                         self._tell(pod, EventType.WARNING, "GangTimedOut", note)
+                case GangInPart(key, quorum, members, seconds):
+                    self.set_alarm()
+                    bound = f"{len(members)} of {quorum} members are bound"
+                    note = f"gang {key.name}: {bound}; the others have {seconds:g} s to follow"
+                    for pod in members:
+                        self._tell(pod, EventType.WARNING, "GangInPart", note)
+                case EvictMembers(key, quorum, members):
+                    self.set_alarm()
+                    note = f"gang {key.name}: the rest of {quorum} did not follow in time; this one is evicted"
+                    for pod in members:
+                        self._tell(pod, EventType.WARNING, "GangEvicted", note)
+                        self._start(self._evict(pod))
                 case AskRefused(pod, ask):
                     self._tell(pod, EventType.WARNING, "InvalidGang", f"{ask.reason}; {ask.remedy}")
                 case GangPlanned():
                     # Also where a watch led to the plan: it has its deadline though no call may follow.
                     self.set_alarm()
+
+    async def _evict(self, pod: Pod) -> None:
+        """Once: what is still there after a while is to be evicted again."""
+        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        try:
+            await self._evictor.evict(ref)
+        except (Unavailable, Refused) as error:
+            _log.warning("a member cannot be evicted", pod=str(ref), why=str(error))
 
     def _let(self, uid: PodUid, answer: str) -> None:
         gate = self._at_barrier.pop(uid, None)

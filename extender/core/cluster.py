@@ -76,6 +76,8 @@ class Pod:
     scheduler: str = ""
     priority: int = 0
     created: float = 0.0
+    bound_at: float = 0.0
+    """When it was bound, as the API server tells it, in whole seconds since the epoch; 0 where that is not known."""
     deleting: bool = False
     finished: bool = False
     gang: GangAsk | MalformedAsk | None = None

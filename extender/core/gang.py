@@ -65,8 +65,12 @@ class Gang:
     """Members whose Binding is being written."""
     rejected: set[PodUid] = field(default_factory=set)
     """Members that filter turned away and that nothing has woken since."""
+    opened: bool = False
+    """Whether its barrier has been opened, as far as we know."""
     phase: Phase = Phase.GATHERING
     deadline: float | None = None
+    whole: bool = False
+    """Whether its quorum has been bound once: who leaves it later leaves a gang that runs."""
     gathered: bool = False
     """Whether a plan for members that did not exist has run out before: the next one waits for them to exist."""
     shortfall: Shortfall | None = None
@@ -98,6 +102,18 @@ class Gang:
     def needed(self) -> int:
         """How many more must be placed together."""
         return max(0, self.quorum - self.placed)
+
+    @property
+    def in_part(self) -> bool:
+        """Whether it was being bound as a whole and has come to a halt with a part of its quorum.
+
+        A member that is not bound, and is older than the first Binding, was among those to be bound with it: so it is
+        known after a restart too. A replacement for a member of a gang that ran is younger.
+        """
+        if self.whole or not self.needed or not self.bound or self.writing:
+            return False
+        first = min(self.members[uid].bound_at for uid in self.bound)
+        return self.opened or any(0 < pod.created <= first for pod in self.unplaced())
 
     @property
     def missing(self) -> int:
@@ -184,4 +200,33 @@ class GangTimedOut:
     members: tuple[Pod, ...]
 
 
-GangEffect = WakePod | OpenBarrier | TurnBack | GangPlanned | GangBound | GangTurnedAway | GangTimedOut
+@dataclass(frozen=True, slots=True)
+class GangInPart:
+    """Event: of the quorum only `members` are bound; the rest may follow for `seconds`."""
+
+    gang: GangKey
+    quorum: int
+    members: tuple[Pod, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvictMembers:
+    """Effect: the gang could not be completed in time; these, which are bound, are to be evicted: none, not a part."""
+
+    gang: GangKey
+    quorum: int
+    members: tuple[Pod, ...]
+
+
+GangEffect = (
+    WakePod
+    | OpenBarrier
+    | TurnBack
+    | GangPlanned
+    | GangBound
+    | GangTurnedAway
+    | GangTimedOut
+    | GangInPart
+    | EvictMembers
+)

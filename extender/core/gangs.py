@@ -20,9 +20,11 @@ from extender.core.gang import (
     NOT_ITS_NODE,
     ROOM_TAKEN,
     TOO_LATE,
+    EvictMembers,
     Gang,
     GangBound,
     GangEffect,
+    GangInPart,
     GangPlanned,
     GangTimedOut,
     GangTurnedAway,
@@ -54,6 +56,10 @@ class Gangs:
         self.effects: list[GangEffect] = []
         self.stirred: dict[GangKey, None] = {}
         """Gangs that wait and whose members have changed: to be settled, though no node has gained room."""
+        self.in_part: dict[GangKey, float] = {}
+        """Gangs of which a part is bound, and until when the rest may follow."""
+        self._untold: dict[GangKey, None] = {}
+        """Those of them that nobody has been told of."""
         self._places = Places(ledger, nodes)
         self._of: dict[PodUid, GangKey] = {}
 
@@ -152,6 +158,7 @@ class Gangs:
         if not gang.members:
             self._dissolve(gang, now)
             del self.by_key[gang.key]
+            self.in_part.pop(gang.key, None)
         else:
             self._weigh(gang, now)
 
@@ -165,10 +172,20 @@ class Gangs:
         elif gang.writing:
             return
         elif gang.placed and not gang.needed:
-            gang.phase, gang.deadline = Phase.BOUND, None
+            gang.phase, gang.deadline, gang.whole = Phase.BOUND, None, True
             self.effects.append(GangBound(gang.key, now - gang.first_seen))
         elif gang.phase is Phase.BINDING and not gang.placed:
             self._dissolve(gang, now, "no member of the gang could be bound")
+        self._heed_part(gang, now)
+
+    def _heed_part(self, gang: Gang, now: float) -> None:
+        """A gang of which a part is bound has a time to be completed."""
+        if not gang.in_part:
+            if not gang.writing:
+                self.in_part.pop(gang.key, None)
+        elif gang.key not in self.in_part:
+            self.in_part[gang.key] = now + gang.timeout
+            self._untold[gang.key] = None
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -304,7 +321,7 @@ class Gangs:
         members = tuple(gang.arrived)
         gang.writing.update(gang.arrived)
         gang.arrived.clear()
-        gang.phase = Phase.BINDING
+        gang.phase, gang.opened = Phase.BINDING, True
         for uid in members:
             self.ledger.keep(uid, None)
         self.effects.append(OpenBarrier(gang.key, members))
@@ -360,6 +377,32 @@ class Gangs:
         waiting = tuple(gang.members[uid] for uid in gang.arrived)
         self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
         self._dissolve(gang, now, TOO_LATE)
+
+    def next_deadline(self) -> float | None:
+        """The next moment at which `give_up` has something to do, in seconds since the epoch."""
+        return min(self.in_part.values(), default=None)
+
+    def give_up(self, now: float) -> None:
+        """Gangs that were not completed in time are to be evicted, so that none of them is bound instead of a part.
+
+        What is not gone after as long again is to be evicted again.
+        """
+        for key in [key for key, until in self.in_part.items() if until <= now]:
+            gang = self.by_key[key]
+            self.in_part[key] = now + gang.timeout
+            if not gang.writing:
+                bound = (gang.members[uid] for uid in sorted(gang.bound))
+                self.effects.append(EvictMembers(key, gang.quorum, tuple(pod for pod in bound if not pod.deleting)))
+                self._dissolve(gang, now, TOO_LATE)
+
+    def announce(self) -> None:
+        """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
+        for key in self._untold:
+            if key in self.in_part:
+                gang = self.by_key[key]
+                bound = tuple(gang.members[uid] for uid in sorted(gang.bound))
+                self.effects.append(GangInPart(key, gang.quorum, bound, gang.timeout))
+        self._untold.clear()
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
         """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the

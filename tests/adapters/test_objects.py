@@ -237,6 +237,15 @@ class TestPod:
         )
         assert not pod.deleting
         assert not pod.finished
+        assert pod.bound_at == 0
+
+    def test_was_bound_when_its_condition_says_so(self) -> None:
+        manifest = manifests.pod(nodeName="n7")
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T06:00:02Z"}
+        manifest["status"] = {"conditions": [{"type": "Ready", "status": "True"}, scheduled]}
+        assert read_pod(manifest).bound_at == 1795240802.0
+        manifest["status"] = {"conditions": [{**scheduled, "status": "False"}]}
+        assert read_pod(manifest).bound_at == 0
 
     @pytest.mark.parametrize("affinity", [{}, {"nodeAffinity": {}}, {"podAffinity": {}}, None])
     def test_without_required_node_affinity_goes_anywhere(self, affinity: Json | None) -> None:

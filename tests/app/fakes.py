@@ -301,7 +301,7 @@ def on_node(name: str) -> NodeChoice:
 
 
 class PodApi:
-    """`ports.Binder`, `Waker` and `Recorder`: an API server's pods, as far as Bindings, annotations and events go.
+    """`ports.Binder`, `Evictor`, `Waker` and `Recorder`: an API server's pods, as far as these go.
 
     Each call takes `latency` seconds. `faults` are met by the next calls that begin with `of`, in order; one that is
     met `after` is done all the same.
@@ -313,7 +313,7 @@ class PodApi:
         self.bound: dict[PodUid, NodeName] = {}
         self.gone: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
-        """(seconds of the loop at the call's begin, `bind <pod>`, `where <pod>`, `wake <pod>` or `tell <pod>`)."""
+        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake` or `tell`, and the pod."""
         self.notices: list[Notice] = []
 
     def times(self, what: str) -> list[float]:
@@ -333,6 +333,9 @@ class PodApi:
     async def node_of(self, pod: PodRef) -> NodeName | None:
         await self._begin(f"where {pod.name}")
         return self.bound.get(pod.uid)
+
+    async def evict(self, pod: PodRef) -> None:
+        await self._begin(f"evict {pod.name}")
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._begin(f"wake {pod.name}")

@@ -42,6 +42,7 @@ class Stage:
             self.api,
             self.api,
             self.api,
+            self.api,
             write_within=3.0,
             advertise=self.advertised.append,
             ended=lambda pod: self.ended.append(pod.name),
@@ -516,3 +517,95 @@ async def test_what_was_assumed_for_a_pod_that_never_binds_is_free_again_in_time
     await asyncio.sleep(31)
     assert stage.api.times("wake second") == [30.0]
     assert stage.filter(second) == "n1"
+
+
+class TestAGangBoundInPart:
+    """One of its Bindings is written, and another cannot be."""
+
+    async def halved(self, stage: Stage) -> list[Pod]:
+        """A gang of three of which two are bound; the third is deleted just when its Binding is to be written."""
+        members = gang_pods("train", 3, FULL)
+        stage.api.gone.add(members[2].uid)
+        await asyncio.gather(*stage.go(*members))
+        stage.keeper.lose_pod(members[2].uid)
+        for member in members[:2]:
+            stage.see(replace(member, node=stage.api.bound[member.uid]))
+        return members[:2]
+
+    async def test_tells_so_and_keeps_the_place_for_a_successor(self, stage: Stage) -> None:
+        await self.halved(stage)
+        await asyncio.sleep(1)
+        assert stage.told("GangInPart") == [
+            (f"train-{index}", "gang train: 2 of 3 members are bound; the others have 4 s to follow")
+            for index in (0, 1)
+        ]
+        successor = replace(gang_pods("train", 3, FULL)[2], uid=PodUid("uid-successor"))
+        assert await asyncio.gather(*stage.go(successor)) == [""]
+        await asyncio.sleep(60)
+        assert stage.phase() is Phase.BOUND
+        assert not stage.told("GangEvicted")
+
+    async def test_is_evicted_when_nobody_follows_in_time_and_then_holds_nothing(self, stage: Stage) -> None:
+        bound = await self.halved(stage)
+        await asyncio.sleep(5)
+        assert [stage.api.times(f"evict {member.name}") for member in bound] == [[pytest.approx(4.01)]] * 2
+        assert stage.told("GangEvicted")[0] == (
+            "train-0",
+            "gang train: the rest of 3 did not follow in time; this one is evicted",
+        )
+        assert set(stage.kinds().values()) == {"BOUND"}
+        for member in bound:
+            stage.keeper.lose_pod(member.uid)
+        assert stage.kinds() == {}
+        await asyncio.sleep(60)
+        assert len(stage.api.times("evict train-0")) == 1
+
+    async def test_is_evicted_again_when_that_was_not_possible(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="evict"), Fault(Refused(403, "forbidden"), of="evict")]
+        await self.halved(stage)
+        await asyncio.sleep(9)
+        assert stage.api.times("evict train-0") == pytest.approx([4.01, 8.01])
+
+    async def test_that_has_run_as_a_whole_is_left_alone_when_it_loses_a_member(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        await asyncio.gather(*stage.go(*members))
+        for member in members[:2]:
+            stage.see(replace(member, node=stage.api.bound[member.uid]))
+        stage.keeper.lose_pod(members[2].uid)
+        await asyncio.sleep(60)
+        assert not [call for _, call in stage.api.calls if call.startswith("evict")]
+
+
+class TestAGangBoundInPartBeforeARestart:
+    """What is known of it is what the API server tells: when pods were created, and when they were bound."""
+
+    def listed(self, stage: Stage, last_created: float) -> None:
+        bound = [
+            replace(member, node=NodeName("n1"), created=100, bound_at=110)
+            for member in gang_pods("train", 3, {"cpu": 2000})[:2]
+        ]
+        waiting = replace(gang_pods("train", 3, {"cpu": 32000})[2], created=last_created)
+        stage.keeper.replace_pods([bound[0], waiting, bound[1]])
+
+    async def test_is_evicted_when_the_rest_cannot_follow(self, stage: Stage) -> None:
+        self.listed(stage, last_created=105)
+        await asyncio.sleep(5)
+        assert stage.api.times("evict train-0") == [4.0]
+        assert stage.api.times("evict train-2") == []
+
+    async def test_is_taken_for_one_that_ran_where_the_missing_member_is_younger_than_the_bindings(
+        self, stage: Stage
+    ) -> None:
+        self.listed(stage, last_created=120)
+        await asyncio.sleep(60)
+        assert stage.api.calls == []
+
+    async def test_that_turns_out_to_be_whole_in_the_same_list_is_not_told_of(self, stage: Stage) -> None:
+        pods = [
+            replace(member, node=NodeName("n1"), created=100, bound_at=110)
+            for member in gang_pods("train", 4, {"cpu": 1000}, quorum=3)
+        ]
+        stage.keeper.replace_pods([pods[0], replace(pods[3], node=None), *pods[1:3]])
+        await asyncio.sleep(60)
+        assert not stage.told("GangInPart")
+        assert not stage.told("GangEvicted")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from extender.app.keeper import Effect, Keeper
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
-from extender.core.gang import OpenBarrier, Phase, TurnBack, WakePod
+from extender.core.gang import EvictMembers, OpenBarrier, Phase, TurnBack, WakePod
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import Kind
 from extender.core.names import NodeName, PodUid, ResourceKey
@@ -46,6 +46,8 @@ class GangWorld:
     wakes: dict[PodUid, int] = field(default_factory=dict)
     turned_back: list[PodUid] = field(default_factory=list)
     gangs_opened: list[tuple[str, int]] = field(default_factory=list)
+    evicted: list[PodUid] = field(default_factory=list)
+    """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
     def __post_init__(self) -> None:
         self.keeper = Keeper(self.clock, self._take)
@@ -68,6 +70,9 @@ class GangWorld:
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
                         self.opened[uid] = self.assumed[uid]
+                case EvictMembers(_, _, members):
+                    assert all(pod.node is not None for pod in members)
+                    self.evicted += [pod.uid for pod in members]
                 case TurnBack(_, members, reason):
                     assert reason
                     for uid in members:
@@ -194,6 +199,10 @@ class GangWorld:
     def schedule(self) -> None:
         """The scheduler tries whatever is to be tried, and every bind is made, until nothing moves any more."""
         for _ in range(200):
+            for uid in self.evicted:
+                if uid in self.pods:
+                    self.delete(uid)
+            self.evicted.clear()
             tried = [pod for pod in self.pending() if (sent := self.offer(pod)) and self.filter(pod, sent).passed]
             waiting = {uid for gang in self.keeper.gangs.by_key.values() for uid in gang.arrived}
             for uid in [uid for uid in self.assumed if uid not in self.opened and uid not in waiting]:

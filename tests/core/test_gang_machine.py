@@ -166,6 +166,7 @@ class GangMachine(RuleBasedStateMachine):
                 continue
             assert gang.needed, f"{gang.key} has its quorum and is not called bound"
             assert not world.keeper.ledger.held_for(gang.key) or gang.bound
+            assert gang.whole or not (gang.opened and gang.bound), f"{gang.key} stays bound in part"
             members = list(gang.unplaced())
             if len(members) < gang.needed:
                 continue

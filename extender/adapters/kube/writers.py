@@ -82,6 +82,22 @@ class ApiBinder:
         return NodeName(found.spec.node_name) if found.spec.node_name else None
 
 
+class ApiEvictor:
+    """`ports.Evictor`, by the pod's subresource `eviction`."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def evict(self, pod: PodRef) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        await self._requests.request("POST", _pod_path(pod, "eviction"), _encode(eviction))
+
+
 class ApiWaker:
     """`ports.Waker`."""
 

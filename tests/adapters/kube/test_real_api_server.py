@@ -18,7 +18,7 @@ from extender.adapters.kube.connection import METADATA_ONLY, Connection
 from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import WAKE, ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import WAKE, ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.app.ports import (
     EphemeralResource,
     EventType,
@@ -100,6 +100,19 @@ async def test_a_pod_is_woken_and_never_a_namesake(cluster: RealCluster, connect
     assert cluster.admin.get(f"{PODS}/woken")["metadata"]["annotations"] == {WAKE: "t1"}
     with pytest.raises(Gone):
         await ApiWaker(connection).wake(dataclasses.replace(pod, uid=PodUid("another")), "t2")
+
+
+async def test_a_pod_is_evicted_as_its_budget_allows_and_never_a_namesake(
+    cluster: RealCluster, connection: Connection
+) -> None:
+    pod, evictor = create_pod(cluster, "evicted"), ApiEvictor(connection)
+    await ApiBinder(connection).bind(pod, NodeName("node-1"))
+    with pytest.raises(Refused):
+        await evictor.evict(dataclasses.replace(pod, uid=PodUid("another")))
+    await evictor.evict(pod)
+    eventually(lambda: "evicted" not in {each["metadata"]["name"] for each in cluster.admin.list_all(PODS)})
+    with pytest.raises(Gone):
+        await evictor.evict(pod)
 
 
 async def test_an_event_is_stored_for_kubectl_describe(cluster: RealCluster, connection: Connection) -> None:

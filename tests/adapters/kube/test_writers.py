@@ -10,7 +10,7 @@ import pytest
 
 from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.app.ports import (
     EphemeralResource,
     EventType,
@@ -75,6 +75,13 @@ async def test_a_pod_is_woken_by_an_annotation(api: ScriptedApi) -> None:
     await ApiWaker(api).wake(POD, "t1")
     assert api.requested == ["PATCH /api/v1/namespaces/team-a/pods/p1"]
     assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/wake": "t1"}}})]
+
+
+async def test_a_pod_is_evicted_and_never_a_namesake(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiEvictor(api).evict(POD)
+    assert api.requested == ["POST /api/v1/namespaces/team-a/pods/p1/eviction"]
+    assert api.bodies[0][1]["deleteOptions"] == {"preconditions": {"uid": "uid-p1"}}
 
 
 async def test_a_name_stays_in_its_place(api: ScriptedApi) -> None:
