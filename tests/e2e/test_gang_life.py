@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from loadtests.observer import Report
+from loadtests.pods import EXTENDER, Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.observer import Report
-from tests.e2e.workload import EXTENDER, GANG_APPROACHES, Arena, Json, quiet, stays
+from tests.e2e.workload import GANG_APPROACHES, Arena, quiet, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

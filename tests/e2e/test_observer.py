@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from tests.e2e.observer import Replay, Report, Sighting, gang_of, quantity, requests_of
+import pytest
+
+from loadtests import observer
+from loadtests.observer import Replay, Report, Sighting, Watching, gang_of, quantity, requests_of
 
 MIB = 2**20
 
@@ -138,6 +142,33 @@ def test_what_ends_or_is_deleted_holds_nothing() -> None:
 def test_every_wake_is_counted_once() -> None:
     story = Story().pod("a").pod("a", woken="1").pod("a", woken="1").pod("a", woken="2")
     assert story.told().wakes == {"ns/a": 2}
+
+
+def test_what_went_while_a_watch_was_down_holds_nothing_when_its_room_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bound(name: str, version: int) -> dict[str, Any]:
+        resources = {"requests": {"cpu": "2"}}
+        metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}
+        return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"resources": resources}]}}
+
+    lists = [(5, [bound("a", 4)]), (9, [bound("b", 8)])]
+
+    class Server:
+        def __init__(self, access: object) -> None: ...
+
+        def get(self, path: str) -> dict[str, Any]:
+            version, items = lists.pop(0)
+            return {"metadata": {"resourceVersion": str(version)}, "items": items}
+
+    monkeypatch.setattr(observer, "Access", lambda kubeconfig: None)
+    monkeypatch.setattr(observer, "Api", Server)
+    log = [Sighting(1, 0.0, "node", False, {"uid": "n1", "allocatable": {"cpu": Fraction(2), "pods": Fraction(9)}})]
+    watching = Watching(Path(), "pod", log)
+    watching.list()
+    watching.list()
+    replay = Replay()
+    replay.take(log)
+    assert [(each.seen["uid"], each.gone) for each in log[1:]] == [("a", False), ("a", True), ("b", False)]
+    assert replay.finish(0.0).excesses == []
 
 
 def test_objects_are_read_as_a_user_would() -> None:

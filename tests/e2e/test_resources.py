@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from extender.controlplane import nodes as node_objects
+from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
-from tests.e2e.workload import APPROACHES, EXTENDER, Arena, stays, together
+from tests.e2e.workload import APPROACHES, Arena, stays, together
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
-from tests.e2e.workload import EXTENDER, GANG_APPROACHES, Arena, stays
+from tests.e2e.workload import GANG_APPROACHES, Arena, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

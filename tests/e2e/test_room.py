@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from extender.controlplane import nodes
-from tests.e2e.room import Room, partly_bound, shape_of, waiting_though_there_is_room
-from tests.e2e.workload import pod
+from loadtests.pods import pod
+from loadtests.room import Room, partly_bound, shape_of, waiting_though_there_is_room
 
 Json = dict[str, Any]
 GPU = nodes.GPU

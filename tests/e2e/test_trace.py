@@ -30,9 +30,9 @@ import pytest
 
 from extender.controlplane.nodes import GPU, GPU_MODEL_LABEL
 from extender.controlplane.trace import TracePod, read_nodes, read_pods
+from loadtests.observer import GangSeen
+from loadtests.room import Room, partly_bound, waiting_though_there_is_room
 from tests.e2e.conftest import shared_field
-from tests.e2e.observer import GangSeen
-from tests.e2e.room import Room, partly_bound, waiting_though_there_is_room
 from tests.e2e.workload import GANG_APPROACHES, Arena, Field, together
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

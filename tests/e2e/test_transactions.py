@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.workload import Arena, Json, stays, together
+from tests.e2e.workload import Arena, stays, together
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -10,29 +10,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from typing import Any, TypeVar
-
-import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api, ApiError
 from extender.controlplane.cluster import RealCluster
+from loadtests.ledger import Service, differences, unfinished
+from loadtests.observer import Observer, Report
+from loadtests.pods import EXTENDER, LEDGER, PURE, Json, pod
 from tests.controlplane.deadline import eventually
-from tests.e2e.observer import Observer, Report, quantity, requests_of
 
-EXTENDER, LEDGER, PURE = "escher", "escher-ledger", "escher-resources"
 GANG_APPROACHES = (EXTENDER, LEDGER)
 """In the pure approach a gang is an ESL's work and not a pod's annotation: tests/esl and adapters/kube have that."""
 APPROACHES = (EXTENDER, LEDGER, PURE)
 
 DOMAIN = "escher.dev"
 POOL = "e2e.test/pool"
-Json = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -57,103 +52,6 @@ def quiet(look: Callable[[], T], *, during: float = 1.0, within: float = 20.0) -
     return last
 
 
-def pod(
-    name: str,
-    scheduler: str = EXTENDER,
-    *,
-    gang: str | None = None,
-    quorum: int | str | None = None,
-    run_seconds: float | None = None,
-    timeout: int | None = None,
-    selector: Mapping[str, str] | None = None,
-    priority_class: str | None = None,
-    **asks: str | int,
-) -> Json:
-    """A pod of one container. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
-    annotations = {
-        "escher.dev/gang-min-member": quorum,
-        "escher.dev/run-seconds": run_seconds,
-        "escher.dev/gang-timeout-seconds": timeout,
-    }
-    resources = {key: str(units) for key, units in {"cpu": "1", **asks}.items()}
-    extended = {key: units for key, units in resources.items() if "/" in key}
-    spec: Json = {
-        "schedulerName": scheduler,
-        "terminationGracePeriodSeconds": 0,
-        "nodeSelector": dict(selector or {}),
-        "restartPolicy": "Never",
-        "containers": [{"name": "main", "image": "none", "resources": {"requests": resources, "limits": extended}}],
-    }
-    if priority_class is not None:
-        spec["priorityClassName"] = priority_class
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {} if gang is None else {"escher.dev/gang": gang},
-            "annotations": {key: str(value) for key, value in annotations.items() if value is not None},
-        },
-        "spec": spec,
-    }
-
-
-class Service:
-    """The service's HTTP side: management API and metrics."""
-
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
-
-    def call(self, method: str, path: str, body: object = None, *, expect: int = 200, **headers: str) -> Json:
-        """The answer's JSON, empty if there is none. Fails the test if the status is another."""
-        answer = self.raw(method, path, body, **headers)
-        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
-        said: Json = answer.json() if answer.content else {}
-        return said
-
-    def raw(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
-        """The answer, whatever its status. `headers`: `if_match`, `escher_node`."""
-        said = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self._client.request(method, path, json=body, headers=said)
-
-    def cluster_state(self, **query: str) -> dict[str, Json]:
-        """get_cluster_state, all pages, by node."""
-        found: dict[str, Json] = {}
-        token: str | None = None
-        while True:
-            more = {"continue": token} if token else {}
-            answer = self._client.get("/v1/cluster-state", params={"limit": 5000, **query, **more})
-            assert answer.status_code == 200, answer.text
-            page = answer.json()
-            found |= {each["node"]: each for each in page["items"]}
-            token = page["continue"]
-            if token is None:
-                return found
-
-    def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-        text = self._client.get("/metrics").text
-        return {
-            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-
-    def metric(self, name: str, **labels: str) -> float:
-        """The sum over all samples of that name that have these labels."""
-        return sum(
-            value
-            for (found, with_labels), value in self.metrics().items()
-            if found == name and labels.items() <= dict(with_labels).items()
-        )
-
-    def calls(self, verb: str) -> int:
-        """How often kube-scheduler has called."""
-        return int(self.metric("escher_extender_duration_seconds_count", verb=verb))
-
-    def close(self) -> None:
-        self._client.close()
-
-
 class Field:
     """A cluster with its service and its witness, for as long as the tests that share it."""
 
@@ -171,35 +69,12 @@ class Field:
         return Arena(self, f"{name}-{self._count}")
 
     def differences(self) -> list[str]:
-        """Where the ledger, as the service tells it, is not what the API server says; empty: they are the same.
-
-        Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available
-        is that without what unfinished pods on the node ask for, and holders are those pods and nobody else.
-        """
-        pods = [each for each in self.api.list_all("/api/v1/pods") if each["spec"].get("nodeName")]
-        pods = [each for each in pods if each["status"].get("phase") not in ("Succeeded", "Failed")]
-        told, wrong = self.service.cluster_state(), []
-        present = {each["metadata"]["name"]: each for each in self.api.list_all("/api/v1/nodes")}
-        if told.keys() != present.keys():
-            wrong.append(f"nodes: {sorted(told.keys() ^ present.keys())[:5]} are known to one side only")
-        holders: dict[str, dict[str, Json]] = {name: {} for name in present}
-        for each in pods:
-            holders.setdefault(each["spec"]["nodeName"], {})[each["metadata"]["uid"]] = each
-        for name in told.keys() & present.keys():
-            wrong += _node_differences(name, present[name], list(holders[name].values()), told[name])
-        return wrong
+        """Where the ledger is not what the API server says; empty: they are the same."""
+        return differences(self.api, self.service)
 
     def unfinished(self) -> list[str]:
         """What should come to an end when nothing is asked of the service any more, and has not."""
-        left = []
-        metrics = self.service.metrics()
-        for (name, labels), value in metrics.items():
-            said = dict(labels)
-            pending = name in ("escher_drift_units", "escher_write_back_pending", "escher_bind_barrier_waiting")
-            held = name == "escher_ledger_units" and said.get("state") in ("reserved", "assumed")
-            if (pending or held) and value:
-                left.append(f"{name}{said} = {value:g}")
-        return left
+        return unfinished(self.service)
 
     def assert_sound(self) -> None:
         """The ledger equals the cluster, nothing is left half done, and no invariant was ever violated."""
@@ -218,28 +93,6 @@ class Field:
     def close(self) -> None:
         self.observer.end()
         self.service.close()
-
-
-def _node_differences(name: str, node: Json, pods: list[Json], told: Json) -> list[str]:
-    wrong = []
-    allocatable = {key: quantity(text) for key, text in node["status"]["allocatable"].items()}
-    capacity = {key: quantity(str(Decimal(str(units)))) for key, units in told["capacity"].items()}
-    if {k: v for k, v in capacity.items() if v} != {k: v for k, v in allocatable.items() if v}:
-        wrong.append(f"{name}: capacity {told['capacity']}, the node says {node['status']['allocatable']}")
-    available = {key: Decimal(str(units)) for key, units in told["available"].items()}
-    held: Counter[str] = Counter()
-    for each in pods:
-        for key, units in requests_of(each).items():
-            held[key] += units  # type: ignore[assignment]
-    for key in allocatable.keys() | held.keys():
-        free = allocatable.get(key, 0) - held[key]
-        if quantity(str(available.get(key, Decimal(0)))) != free:
-            wrong.append(f"{name}: {available.get(key)} {key} available, by its pods it is {free}")
-    if {each["holder"] for each in told["holders"]} != {each["metadata"]["uid"] for each in pods}:
-        named = [each["pod"] or each["holder"] for each in told["holders"]]
-        wrong.append(f"{name}: held by {named}, bound are {[each['metadata']['name'] for each in pods]}")
-    wrong += [f"{name}: {each['holder']} is {each['kind']}" for each in told["holders"] if each["kind"] != "bound"]
-    return wrong
 
 
 class Arena:

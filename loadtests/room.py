@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from tests.e2e.observer import Amounts, gang_of, requests_of
-from tests.e2e.observer import amounts as quantities
+from loadtests.observer import Amounts, gang_of, requests_of
+from loadtests.observer import amounts as quantities
 
 Json = dict[str, Any]
 Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]

@@ -8,7 +8,7 @@ A gang cannot be bound in one write, for each Binding is a call. What is promise
 from the first Binding of a gang until its quorum is bound. A gang is *partly bound* if a burst took longer than a
 limit, or never came to its end. Once the quorum was there, members may leave; that is reported, and not judged here.
 
-Run as `python -m tests.e2e.observer KUBECONFIG`; commands come as lines on stdin (`begin`, `report`, `end`), answers
+Run as `python -m loadtests.observer KUBECONFIG`; commands come as lines on stdin (`begin`, `report`, `end`), answers
 are lines of JSON. `Observer` is the other side of it.
 """
 
@@ -336,7 +336,8 @@ class Watching:
 
     def __init__(self, kubeconfig: Path, kind: str, log: list[Sighting]) -> None:
         self.gaps = 0
-        self.versions: dict[str, int] = {}
+        self.known: dict[str, Sighting] = {}
+        """What is there, by its identity, as it was last seen."""
         self.last = 0
         self._api = Api(Access(kubeconfig))
         self._kind = kind
@@ -353,17 +354,24 @@ class Watching:
 
     def list(self) -> None:
         answer = self._api.get(self.path)
+        present = {self._uid(each): each for each in answer["items"]}
+        for uid, before in list(self.known.items()):
+            if uid not in present:
+                # When it went is not known. It may have been at once, and that does nobody wrong.
+                self._note(uid, max(self.last, before.version), before.seen, gone=True)
+        for uid, each in present.items():
+            before_that = self.known.get(uid)
+            if before_that is None or before_that.version < int(each["metadata"]["resourceVersion"]):
+                self._see(each, gone=False)
         self.last = int(answer["metadata"]["resourceVersion"])
-        present = set()
-        for each in answer["items"]:
-            present.add(self._uid(each))
-            self._see(each, gone=False)
-        for uid in self.versions.keys() - present:
-            del self.versions[uid]
 
     def follow(self) -> None:
+        expired = False
         while True:
             try:
+                if expired:
+                    self.list()
+                    expired = False
                 for event in self._api.watch(self.path, resourceVersion=self.last, allowWatchBookmarks=True):
                     if event["type"] == "ERROR":
                         raise ApiError(int(event["object"].get("code", 0)), "", "")
@@ -371,21 +379,26 @@ class Watching:
                     if event["type"] != "BOOKMARK":
                         self._see(event["object"], gone=event["type"] == "DELETED")
             except ApiError as error:
-                if error.status != 410:
-                    raise
-                self.gaps += 1
-                self.list()
+                if error.status == 410 and not expired:
+                    self.gaps += 1
+                    expired = True
+                else:
+                    # An API server that starts refuses this and that for a moment.
+                    threading.Event().wait(0.2)
             except httpx.TransportError:
                 # The API server is away, or the cluster is gone and the parent will end us.
                 threading.Event().wait(0.2)
 
     def _see(self, each: Json, *, gone: bool) -> None:
-        uid, version = self._uid(each), int(each["metadata"]["resourceVersion"])
+        self._note(self._uid(each), int(each["metadata"]["resourceVersion"]), self._reduce(each), gone=gone)
+
+    def _note(self, uid: str, version: int, seen: Json, *, gone: bool) -> None:
+        sighting = Sighting(version, time.monotonic(), self._kind, gone, seen)
         if gone:
-            self.versions.pop(uid, None)
+            self.known.pop(uid, None)
         else:
-            self.versions[uid] = version
-        self._log.append(Sighting(version, time.monotonic(), self._kind, gone, self._reduce(each)))
+            self.known[uid] = sighting
+        self._log.append(sighting)
 
     def catch_up(self, *, within: float = 10.0) -> int:
         """The version up to which all has been seen: at least what the API server knew when this was called.
@@ -396,7 +409,7 @@ class Watching:
         known = {self._uid(each): int(each["metadata"]["resourceVersion"]) for each in answer["items"]}
         version, deadline = int(answer["metadata"]["resourceVersion"]), time.monotonic() + within
         while self.last < version:
-            seen = dict(self.versions)
+            seen = {uid: each.version for uid, each in self.known.copy().items()}
             # The list's own version may be that of a change in another kind, which this watch never tells.
             if all(seen.get(uid, 0) >= each for uid, each in known.items()) and seen.keys() <= known.keys():
                 break
@@ -446,11 +459,11 @@ class Observer:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.observer", str(kubeconfig)],
+            [sys.executable, "-m", "loadtests.observer", str(kubeconfig)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).resolve().parents[2],
+            cwd=Path(__file__).resolve().parents[1],
         )
         self._answer()
 

@@ -1,0 +1,125 @@
+"""The ledger as the service tells it over HTTP, compared with the cluster as the API server tells it.
+
+Imports nothing that decides, so that it cannot share a mistake with the ledger.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from extender.controlplane.api import Api
+from loadtests.observer import Json, quantity, requests_of
+
+
+class Service:
+    """The service's HTTP side: management API and metrics."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+
+    def call(self, method: str, path: str, body: object = None, *, expect: int = 200, **headers: str) -> Json:
+        """The answer's JSON, empty if there is none. Raises AssertionError if the status is another."""
+        answer = self.raw(method, path, body, **headers)
+        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
+        said: Json = answer.json() if answer.content else {}
+        return said
+
+    def raw(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
+        """The answer, whatever its status. `headers`: `if_match`, `escher_node`."""
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._client.request(method, path, json=body, headers=said)
+
+    def cluster_state(self, **query: str) -> dict[str, Json]:
+        """get_cluster_state, all pages, by node."""
+        found: dict[str, Json] = {}
+        token: str | None = None
+        while True:
+            more = {"continue": token} if token else {}
+            answer = self._client.get("/v1/cluster-state", params={"limit": 5000, **query, **more})
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            found |= {each["node"]: each for each in page["items"]}
+            token = page["continue"]
+            if token is None:
+                return found
+
+    def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        text = self._client.get("/metrics").text
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all samples of that name that have these labels."""
+        return sum(
+            value
+            for (found, with_labels), value in self.metrics().items()
+            if found == name and labels.items() <= dict(with_labels).items()
+        )
+
+    def calls(self, verb: str) -> int:
+        """How often kube-scheduler has called."""
+        return int(self.metric("escher_extender_duration_seconds_count", verb=verb))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def differences(api: Api, service: Service) -> list[str]:
+    """Where the ledger, as the service tells it, is not what the API server says; empty: they are the same.
+
+    Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available
+    is that without what unfinished pods on the node ask for, and holders are those pods and nobody else.
+    """
+    pods = [each for each in api.list_all("/api/v1/pods") if each["spec"].get("nodeName")]
+    pods = [each for each in pods if each["status"].get("phase") not in ("Succeeded", "Failed")]
+    told, wrong = service.cluster_state(), []
+    present = {each["metadata"]["name"]: each for each in api.list_all("/api/v1/nodes")}
+    if told.keys() != present.keys():
+        wrong.append(f"nodes: {sorted(told.keys() ^ present.keys())[:5]} are known to one side only")
+    holders: dict[str, dict[str, Json]] = {name: {} for name in present}
+    for each in pods:
+        holders.setdefault(each["spec"]["nodeName"], {})[each["metadata"]["uid"]] = each
+    for name in told.keys() & present.keys():
+        wrong += _node_differences(name, present[name], list(holders[name].values()), told[name])
+    return wrong
+
+
+def unfinished(service: Service) -> list[str]:
+    """What should come to an end when nothing is asked of the service any more, and has not."""
+    left = []
+    for (name, labels), value in service.metrics().items():
+        said = dict(labels)
+        pending = name in ("escher_drift_units", "escher_write_back_pending", "escher_bind_barrier_waiting")
+        held = name == "escher_ledger_units" and said.get("state") in ("reserved", "assumed")
+        if (pending or held) and value:
+            left.append(f"{name}{said} = {value:g}")
+    return left
+
+
+def _node_differences(name: str, node: Json, pods: list[Json], told: Json) -> list[str]:
+    wrong = []
+    allocatable = {key: quantity(text) for key, text in node["status"]["allocatable"].items()}
+    capacity = {key: quantity(str(Decimal(str(units)))) for key, units in told["capacity"].items()}
+    if {k: v for k, v in capacity.items() if v} != {k: v for k, v in allocatable.items() if v}:
+        wrong.append(f"{name}: capacity {told['capacity']}, the node says {node['status']['allocatable']}")
+    available = {key: Decimal(str(units)) for key, units in told["available"].items()}
+    held: Counter[str] = Counter()
+    for each in pods:
+        for key, units in requests_of(each).items():
+            held[key] += units  # type: ignore[assignment]
+    for key in allocatable.keys() | held.keys():
+        free = allocatable.get(key, 0) - held[key]
+        if quantity(str(available.get(key, Decimal(0)))) != free:
+            wrong.append(f"{name}: {available.get(key)} {key} available, by its pods it is {free}")
+    if {each["holder"] for each in told["holders"]} != {each["metadata"]["uid"] for each in pods}:
+        named = [each["pod"] or each["holder"] for each in told["holders"]]
+        wrong.append(f"{name}: held by {named}, bound are {[each['metadata']['name'] for each in pods]}")
+    wrong += [f"{name}: {each['holder']} is {each['kind']}" for each in told["holders"] if each["kind"] != "bound"]
+    return wrong

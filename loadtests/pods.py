@@ -1,0 +1,51 @@
+"""Pods and gangs as they are given to the API server by tests and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+EXTENDER, LEDGER, PURE = "escher", "escher-ledger", "escher-resources"
+"""The schedulers' profiles: with the extender, with its ledger alone, and without it."""
+Json = dict[str, Any]
+
+
+def pod(
+    name: str,
+    scheduler: str = EXTENDER,
+    *,
+    gang: str | None = None,
+    quorum: int | str | None = None,
+    run_seconds: float | None = None,
+    timeout: int | None = None,
+    selector: Mapping[str, str] | None = None,
+    priority_class: str | None = None,
+    **asks: str | int,
+) -> Json:
+    """A pod of one container. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
+    annotations = {
+        "escher.dev/gang-min-member": quorum,
+        "escher.dev/run-seconds": run_seconds,
+        "escher.dev/gang-timeout-seconds": timeout,
+    }
+    resources = {key: str(units) for key, units in {"cpu": "1", **asks}.items()}
+    extended = {key: units for key, units in resources.items() if "/" in key}
+    spec: Json = {
+        "schedulerName": scheduler,
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": dict(selector or {}),
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": resources, "limits": extended}}],
+    }
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {} if gang is None else {"escher.dev/gang": gang},
+            "annotations": {key: str(value) for key, value in annotations.items() if value is not None},
+        },
+        "spec": spec,
+    }
