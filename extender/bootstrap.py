@@ -28,6 +28,7 @@ from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusW
 from extender.adapters.metrics import Metrics
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
+from extender.app.journal import Journal
 from extender.app.keeper import Effect, Keeper, Nodes, Pods, Rules
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
@@ -55,6 +56,8 @@ class Application:
     def __init__(self, connection: Connection, settings: Settings) -> None:
         self.registry = CollectorRegistry()
         clock = WallClock()
+        self.journal = Journal(clock)
+        self._told_journal = False
         self.keeper = Keeper(clock, self._take, Rules(reserve_at_filter=settings.reserve_at_filter))
         self.write_back = WriteBack(
             self.keeper,
@@ -69,6 +72,7 @@ class Application:
             ApiEvictor(connection),
             ApiRecorder(connection),
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
+            journal=self.journal,
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
@@ -82,11 +86,11 @@ class Application:
         self.management = Desk(self.keeper, self.resources, self.reconcile.nudge)
         self._connection = connection
         relisted = self.metrics.relisted
-        self._nodes = Reflector(connection, kinds.nodes(), Nodes(self.keeper), on_relist=relisted)
+        self._nodes = Reflector(connection, kinds.nodes(), Nodes(self.keeper, self.journal), on_relist=relisted)
         self._pods = Reflector(
             connection,
             kinds.pods(settings.scheduler_http_timeout_seconds),
-            Pods(self.keeper),
+            Pods(self.keeper, self.journal),
             on_relist=relisted,
         )
         self._objects = Reflector(connection, kinds.ephemeral_resources(), self.resources.catalog, on_relist=relisted)
@@ -118,12 +122,17 @@ class Application:
         ]
 
     async def _audit(self) -> None:
-        """The ledger is compared with its slow twin now and then: 20 ms for 20,000 pods."""
+        """Ledger and gangs are compared with their slow twins now and then: 20 ms for 20,000 pods."""
         while True:
             await asyncio.sleep(_AUDIT_SECONDS)
-            for violation in self.keeper.ledger.violations():
+            found = self.keeper.violations()
+            for violation in found:
                 self.metrics.violated(violation.invariant)
                 _log.error("an invariant does not hold", invariant=violation.invariant, detail=violation.detail)
+            if found and not self._told_journal:
+                # Once: what led to the first violation tells the most.
+                self._told_journal = True
+                _log.error("the decisions before", decisions=self.journal.tell())
 
     async def _settle_memory(self) -> None:
         """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""

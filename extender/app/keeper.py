@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from extender.app.journal import Journal
 from extender.app.ports import Clock
 from extender.app.verbs import Verdict, Victims
+from extender.core import gang_audit
+from extender.core.audit import Violation
 from extender.core.cluster import Node, Pod
 from extender.core.evictions import Evictions
 from extender.core.gang import GangEffect, WakePod
@@ -367,6 +370,10 @@ class Keeper:
         known = (self.ledger.next_deadline(), self.gangs.next_deadline())
         return min((when for when in known if when is not None), default=None)
 
+    def violations(self) -> list[Violation]:
+        """Every invariant of ledger and gangs that does not hold now. O(everything)."""
+        return [*self.ledger.violations(), *gang_audit.violations(self.gangs)]
+
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         while (gains := self.ledger.drain_gains()) or self.gangs.stirred:
@@ -406,30 +413,39 @@ def _first_rejection(judges: Iterable[Judge], node: NodeName) -> Rejection | Non
 class Nodes:
     """The keeper as the sink of nodes."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
         self._keeper = keeper
+        self._journal = journal
 
     def replace(self, objects: Iterable[Node]) -> None:
+        self._journal.note("nodes listed")
         self._keeper.replace_nodes(objects)
 
     def upsert(self, item: Node) -> None:
+        self._journal.note("node seen", item.name, item.version)
         self._keeper.see_node(item)
 
     def remove(self, item: Node) -> None:
+        self._journal.note("node gone", item.name)
         self._keeper.lose_node(item.name)
 
 
 class Pods:
     """The keeper as the sink of pods."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
         self._keeper = keeper
+        self._journal = journal
 
     def replace(self, objects: Iterable[Pod]) -> None:
+        self._journal.note("pods listed")
         self._keeper.replace_pods(objects)
 
     def upsert(self, item: Pod) -> None:
+        state = "finished" if item.finished else "deleting" if item.deleting else item.node or "pending"
+        self._journal.note("pod seen", item, item.uid, state)
         self._keeper.see_pod(item)
 
     def remove(self, item: Pod) -> None:
+        self._journal.note("pod gone", item, item.uid)
         self._keeper.lose_pod(item.uid)

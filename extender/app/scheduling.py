@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from extender.app.journal import Journal
 from extender.app.keeper import AdvertiseCapacity, AskRefused, Effect, Keeper, PodEnded
 from extender.app.ports import (
     Binder,
@@ -65,6 +66,7 @@ class Scheduling:
         recorder: Recorder,
         *,
         write_within: float,
+        journal: Journal,
         advertise: Callable[[NodeName], None] = lambda node: None,
         ended: Callable[[Pod], None] = lambda pod: None,
         placed: Callable[[float], None] = lambda seconds: None,
@@ -75,6 +77,7 @@ class Scheduling:
         self._evictor = evictor
         self._recorder = recorder
         self._write_within = write_within
+        self._journal = journal
         self._advertise = advertise
         self._ended = ended
         self._placed = placed
@@ -95,6 +98,7 @@ class Scheduling:
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
         verdict = self._keeper.filter(pod, nodes)
+        self._journal.note("filter", pod, pod.uid, len(nodes), _outcome(verdict))
         self.set_alarm()
         return verdict
 
@@ -102,7 +106,9 @@ class Scheduling:
         return self._keeper.prioritize(pod, nodes)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
-        return self._keeper.preempt(pod, victims)
+        allowed = self._keeper.preempt(pod, victims)
+        self._journal.note("preempt", pod, pod.uid, len(victims), tuple(allowed))
+        return allowed
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
         """Empty when the pod is bound to the node. A second call for the same pod joins the first."""
@@ -117,6 +123,12 @@ class Scheduling:
         return await asyncio.shield(task)
 
     async def _bind(self, pod: PodRef, node: NodeName) -> str:
+        self._journal.note("bind", pod, pod.uid, node)
+        refusal = await self._pass_and_write(pod, node)
+        self._journal.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
+        return refusal
+
+    async def _pass_and_write(self, pod: PodRef, node: NodeName) -> str:
         refusal = await self._pass_barrier(pod, node)
         if refusal:
             return refusal
@@ -180,6 +192,7 @@ class Scheduling:
     def take(self, effects: Sequence[Effect]) -> None:
         """The effects are done, or under way."""
         for effect in effects:
+            self._journal.note(type(effect).__name__, *_subject(effect))
             match effect:
                 case AdvertiseCapacity(node):
                     self._advertise(node)
@@ -300,3 +313,24 @@ class Scheduling:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _subject(effect: Effect) -> Sequence[object]:
+    """Whom the effect is about, in a few words."""
+    match effect:
+        case OpenBarrier(gang, members) | TurnBack(gang, members) | GangInPart(gang, _, members):
+            return (gang, *members)
+        case EvictMembers(gang, _, members) | GangTimedOut(gang, _, _, members):
+            return (gang, *members)
+        case GangPlanned(gang) | GangBound(gang) | GangTurnedAway(gang):
+            return (gang,)
+        case AdvertiseCapacity(node):
+            return (node,)
+        case WakePod(pod) | AskRefused(pod) | PodEnded(pod):
+            return (pod, pod.uid)
+
+
+def _outcome(verdict: Verdict) -> str:
+    if verdict.passed:
+        return verdict.passed[0] if len(verdict.passed) == 1 else f"{len(verdict.passed)} nodes"
+    return next(iter([*verdict.rejected.values(), *verdict.unresolvable.values()]), "no node")

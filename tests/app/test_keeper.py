@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from extender.app import keeper as keeper_module
+from extender.app.journal import Journal
 from extender.app.keeper import GONE, AdvertiseCapacity, Effect, Keeper, Nodes, PodEnded, Pods, Rules
 from extender.core.cluster import Owner, Pod
 from extender.core.gang import Phase, TurnBack, WakePod
@@ -32,7 +33,7 @@ class Room:
         self.clock = LoopClock()
         self.effects: list[Effect] = []
         self.keeper = Keeper(self.clock, self._take, Rules(reserve_at_filter))
-        self.nodes, self.pods = Nodes(self.keeper), Pods(self.keeper)
+        self.nodes, self.pods = Nodes(self.keeper, Journal(self.clock)), Pods(self.keeper, Journal(self.clock))
         self.nodes.replace(node(name) for name in NODES)
 
     def _take(self, effects: Sequence[Effect]) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.ports import EventType, Gone, PodRef, Refused, Unavailable
 from extender.app.scheduling import Scheduling
@@ -33,6 +34,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = LoopClock()
         self.api = PodApi()
+        self.journal = Journal(self.clock)
         self.keeper = Keeper(self.clock, lambda effects: self.scheduling.take(effects))
         self.advertised: list[str] = []
         self.ended: list[str] = []
@@ -44,6 +46,7 @@ class Stage:
             self.api,
             self.api,
             write_within=3.0,
+            journal=self.journal,
             advertise=self.advertised.append,
             ended=lambda pod: self.ended.append(pod.name),
             placed=self.placed.append,
@@ -90,7 +93,7 @@ async def stage() -> AsyncIterator[Stage]:
     made = Stage()
     yield made
     await made.scheduling.close()
-    assert made.keeper.ledger.violations() == []
+    assert made.keeper.violations() == []
     assert made.scheduling.waiting_at_barrier == 0
 
 
@@ -609,3 +612,26 @@ class TestAGangBoundInPartBeforeARestart:
         await asyncio.sleep(60)
         assert not stage.told("GangInPart")
         assert not stage.told("GangEvicted")
+
+
+async def test_what_led_to_a_moment_can_be_told(stage: Stage) -> None:
+    members = gang_pods("train", 2, FULL)
+    await asyncio.gather(*stage.go(*members))
+    too_large = gang_pods("large", 9, FULL)
+    stage.see(*too_large)
+    stage.scheduling.filter(too_large[0], list(stage.keeper.nodes))
+    stage.keeper.lose_pod(members[0].uid)
+    told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
+    assert "filter default/train-0 uid-train-0 4 n1" in told
+    assert "bind default/train-1 uid-train-1 n2" in told
+    assert "OpenBarrier default/train uid-train-0 uid-train-1" in told
+    assert told.index("OpenBarrier default/train uid-train-0 uid-train-1") < told.index("GangBound default/train")
+    assert "GangTurnedAway default/large" in told
+    assert told[-1] == "PodEnded default/train-0 uid-train-0"
+
+
+async def test_only_so_much_is_remembered(stage: Stage) -> None:
+    journal = Journal(stage.clock, remembered=2)
+    for number in range(5):
+        journal.note("filter", number)
+    assert [entry.partition(" ")[2] for entry in journal.tell()] == ["filter 3", "filter 4"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
+from extender.app.journal import Journal
 from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, Nodes, PodEnded
 from extender.app.management import ResourceState, SetResource
 from extender.app.ports import NodeChoice
@@ -38,7 +39,7 @@ class World:
             chance=lambda: 1.0,
         )
         self.desk = Desk(self.keeper, self.resources, self.reconcile.nudge)
-        self.api.nodes_watch.sink = Nodes(self.keeper)
+        self.api.nodes_watch.sink = Nodes(self.keeper, Journal(self.clock))
         self.api.resources_watch.sink = self.resources.catalog
         self.woken: list[str] = []
         self.effects: list[Effect] = []

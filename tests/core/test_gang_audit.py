@@ -1,0 +1,73 @@
+"""The audit of gangs sees what it is for: each test breaks one invariant by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.core.gang import Gang, Phase
+from extender.core.names import GangKey, NodeName
+from tests.builders import gang_pods, node
+from tests.core.gang_world import GangWorld
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    """A gang of three on three nodes: one member has a place, one stands at the barrier."""
+    made = GangWorld()
+    for number in range(3):
+        made.add_node(node(f"n{number}"))
+    members = gang_pods("train", 3)
+    made.create(*members)
+    for member in members[:2]:
+        made.filter(member)
+    made.bind(members[0].uid)
+    assert made.keeper.violations() == []
+    return made
+
+
+def gang(world: GangWorld) -> Gang:
+    return world.keeper.gangs.by_key[GangKey("default", "train")]
+
+
+def found(world: GangWorld) -> set[str]:
+    return {violation.invariant for violation in world.keeper.violations()}
+
+
+def test_a_gang_that_waits_and_holds(world: GangWorld) -> None:
+    gang(world).phase = Phase.WAITING
+    assert found(world) == {"gang_waits_with_nothing"}
+
+
+def test_a_place_with_another_deadline_than_its_gang(world: GangWorld) -> None:
+    gang(world).deadline = 5.0
+    assert found(world) == {"gang_deadline"}
+
+
+def test_a_member_at_the_barrier_without_its_place(world: GangWorld) -> None:
+    [uid] = gang(world).arrived
+    gang(world).arrived[uid] = NodeName("elsewhere")
+    assert found(world) == {"gang_barrier"}
+
+
+def test_places_of_a_gang_that_is_no_more(world: GangWorld) -> None:
+    del world.keeper.gangs.by_key[GangKey("default", "train")]
+    assert found(world) == {"gang_owner"}
+
+
+def test_a_gang_without_members(world: GangWorld) -> None:
+    gang(world).members.clear()
+    assert "gang_members" in found(world)
+
+
+def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
+    members = list(gang(world).members)
+    world.filter(world.pods[members[2]])
+    for uid in members[1:]:
+        world.bind(uid)
+    for uid in members[:2]:
+        world.write(uid)
+    del world.opened[members[2]]
+    world.keeper.not_bound(members[2], for_good=False)
+    assert found(world) == set()
+    world.keeper.gangs.in_part.clear()
+    assert found(world) == {"gang_in_part"}
