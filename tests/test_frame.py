@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from extender.controlplane import places
 
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
-TARGETS = ("demo", "test", "setup", "e2e", "bench", "loadtest", "compare", "lint", "docs", "coverage", "lock")
+TARGETS = ("demo", "test", "setup", "e2e", "chaos", "bench", "loadtest", "compare", "lint", "docs", "coverage", "lock")
 
 
 def escher(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
@@ -96,3 +97,22 @@ def test_the_demo_comes_out_as_promised() -> None:
     # Plain pods show what gangs are for: both jobs of the contention are stuck half-way.
     assert partial == {"plain": 2, "extender": 0, "ghosts": 0}
     assert all(row["writes_per_gang"] > 0 and row["median_ms"] > 0 for row in result["approaches"])
+
+
+@pytest.mark.parametrize("skipped", [0, 3])
+def test_ci_counts_what_passed_and_is_green_whether_or_not_something_was_skipped(skipped: int, tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    also = f", {skipped} skipped" if skipped else ""
+    make.write_text(f"#!/bin/sh\necho '==== 20 passed{also}, 4 deselected in 1.02s (0:00:01) ===='\n")
+    make.chmod(0o755)
+    ran = subprocess.run(
+        ["bash", str(ROOT / ".ci/run")],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    steps = ran.stdout.count("4 deselected") // 2
+    total = f", {steps * skipped} skipped" if skipped else ""
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f"======== {steps * 20} passed{total} in " in ran.stdout.splitlines()[-1]
