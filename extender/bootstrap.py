@@ -19,7 +19,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
-from extender.adapters.kube import kinds
+from extender.adapters.kube import kinds, pod_groups
 from extender.adapters.kube.connection import Connection
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.reflector import Reflector
@@ -29,7 +29,8 @@ from extender.adapters.metrics import Metrics
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
-from extender.app.keeper import Effect, Keeper, Nodes, Pods, Rules
+from extender.app.keeper import Effect, Groups, Keeper, Nodes, Pods, Rules
+from extender.app.ports import Refused, Unavailable
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
@@ -41,6 +42,7 @@ _log = structlog.get_logger(__name__)
 _WARM_CONNECTIONS = 64
 _DRAIN_SECONDS = 5.0
 _AUDIT_SECONDS = 30.0
+_LOOK_FOR_GROUPS_SECONDS = 60.0
 
 
 class WallClock:
@@ -95,13 +97,17 @@ class Application:
         )
         self._objects = Reflector(connection, kinds.ephemeral_resources(), self.resources.catalog, on_relist=relisted)
         self._reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
+        groups = Groups(self.keeper, self.journal)
+        self._groups = Reflector(connection, pod_groups.pod_groups(), groups, on_relist=relisted)
+        self._without_groups = False
 
     def _take(self, effects: Sequence[Effect]) -> None:
         self.scheduling.take(effects)
 
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
+        groups = self._without_groups or self._groups.synced.is_set()
+        return groups and all(reflector.synced.is_set() for reflector in self._reflectors)
 
     async def run(self) -> None:
         """Follows the cluster until it is cancelled."""
@@ -113,6 +119,7 @@ class Application:
         synced = [reflector.synced for reflector in self._reflectors]
         return [
             *(reflector.run() for reflector in self._reflectors),
+            self._follow_groups(),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self.conditions.run(after=synced),
             self.reconcile.run(after=synced),
@@ -120,6 +127,21 @@ class Application:
             self._settle_memory(),
             self._audit(),
         ]
+
+    async def _follow_groups(self) -> None:
+        """PodGroups are followed where their kind is installed, be it later."""
+        while True:
+            try:
+                if await pod_groups.installed(self._connection):
+                    break
+                self._without_groups = True
+            except Refused as error:
+                _log.warning("cannot see whether PodGroups are installed: taken as if not", why=str(error))
+                self._without_groups = True
+            except Unavailable as error:
+                _log.warning("cannot see whether PodGroups are installed", why=str(error))
+            await asyncio.sleep(_LOOK_FOR_GROUPS_SECONDS if self._without_groups else 1.0)
+        await self._groups.run()
 
     async def _audit(self) -> None:
         """Ledger and gangs are compared with their slow twins now and then: 20 ms for 20,000 pods."""

@@ -23,6 +23,7 @@ from extender.core.gangs import Gangs
 from extender.core.ledger import Conflict, Kind, Ledger
 from extender.core.names import NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts
+from extender.core.pod_groups import PodGroup, PodGroups
 from extender.filters import FILTERS, Filter
 from extender.filters.base import Judge, Rejection
 
@@ -84,6 +85,7 @@ class Keeper:
         """Pods that are not finished: pending and bound."""
         self.gangs = Gangs(self.ledger, self.nodes)
         self._evictions = Evictions(self.gangs)
+        self._groups = PodGroups()
         self._filters = filters
         self._deliver = deliver
         self._effects: list[Effect] = []
@@ -159,6 +161,8 @@ class Keeper:
 
     def _take_pod(self, pod: Pod) -> None:
         now = self.clock.now()
+        self._groups.remember(pod)
+        pod = self._groups.resolved(pod)
         if pod.finished:
             if self.pods.pop(pod.uid, None) is not None:
                 self._effects.append(PodEnded(pod))
@@ -187,6 +191,7 @@ class Keeper:
 
     def _drop_pod(self, uid: PodUid) -> None:
         self._remember_gone(uid)
+        self._groups.forget(uid)
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
@@ -198,6 +203,25 @@ class Keeper:
         self._gone[uid] = None
         if len(self._gone) > _GONE_REMEMBERED:
             del self._gone[next(iter(self._gone))]
+
+    def replace_groups(self, groups: Iterable[PodGroup]) -> None:
+        """These PodGroups and no others exist; their kind is installed."""
+        self._take_again(self._groups.replace(groups))
+
+    def see_group(self, group: PodGroup) -> None:
+        """The PodGroup is there and looks like this."""
+        self._take_again(self._groups.see(group))
+
+    def lose_group(self, group: PodGroup) -> None:
+        """The PodGroup is deleted. Members that are bound stay; the others wait until it is there again."""
+        self._take_again(self._groups.lose(group))
+
+    def _take_again(self, members: Iterable[Pod]) -> None:
+        for pod in members:
+            self._take_pod(pod)
+            if self._groups.to_wake(pod):
+                self._effects.append(WakePod(pod))
+        self.settle()
 
     # -- capacity ------------------------------------------------------------------------------------------------
 
@@ -212,7 +236,9 @@ class Keeper:
 
     def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
+        pod = self._groups.resolved(pod)
         if isinstance(pod.gang, MalformedAsk):
+            self._groups.turned_away(pod)
             self._effects.append(AskRefused(pod, pod.gang))
             self._flush()
             return Verdict(unresolvable=dict.fromkeys(sent, pod.gang.reason))
@@ -288,7 +314,7 @@ class Keeper:
 
         None for a gang's member: it would evict for half a gang.
         """
-        if pod.gang is not None:
+        if self._groups.resolved(pod).gang is not None:
             return {}
         safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.now())
         return {node: chosen for node, chosen in victims.items() if node in safe}
@@ -449,3 +475,23 @@ class Pods:
     def remove(self, item: Pod) -> None:
         self._journal.note("pod gone", item, item.uid)
         self._keeper.lose_pod(item.uid)
+
+
+class Groups:
+    """The keeper as the sink of PodGroups."""
+
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+        self._keeper = keeper
+        self._journal = journal
+
+    def replace(self, objects: Iterable[PodGroup]) -> None:
+        self._journal.note("pod groups listed")
+        self._keeper.replace_groups(objects)
+
+    def upsert(self, item: PodGroup) -> None:
+        self._journal.note("pod group seen", item)
+        self._keeper.see_group(item)
+
+    def remove(self, item: PodGroup) -> None:
+        self._journal.note("pod group gone", item)
+        self._keeper.lose_group(item)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
 from extender.core.names import NodeName, PodUid
 from extender.core.units import Vector
 
@@ -80,7 +80,7 @@ class Pod:
     """When it was bound, as the API server tells it, in whole seconds since the epoch; 0 where that is not known."""
     deleting: bool = False
     finished: bool = False
-    gang: GangAsk | MalformedAsk | None = None
+    gang: GangAsk | GroupAsk | MalformedAsk | None = None
     owner: Owner | None = None
     node_selector: Mapping[str, str] = field(default_factory=_nothing)
     affinity: tuple[SelectorTerm, ...] = ()

@@ -1,7 +1,7 @@
 """What a pod says about its gang, read from label and annotations.
 
-Knows the keys of interfaces.md section 2. A malformed value never raises past here: it becomes a MalformedAsk, which
-names the key and says how to mend it.
+Knows the keys of interfaces.md section 2, and the label that names a PodGroup of scheduler-plugins. A malformed value
+never raises past here: it becomes a MalformedAsk, which names the key and says how to mend it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from extender.core.names import DOMAIN, GangKey, InvalidName, require_label
 GANG_LABEL = f"{DOMAIN}/gang"
 MIN_MEMBER = f"{DOMAIN}/gang-min-member"
 TIMEOUT = f"{DOMAIN}/gang-timeout-seconds"
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 DEFAULT_TIMEOUT = 30.0
 LARGEST_GANG = 10_000
 
@@ -25,6 +26,16 @@ class GangAsk:
     key: GangKey
     quorum: int
     timeout: float = DEFAULT_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAsk:
+    """A pod's membership in a PodGroup of scheduler-plugins: the group says the quorum, if there is one."""
+
+    namespace: str
+    name: str
+    longest_wait: float
+    """kube-scheduler's httpTimeout, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +55,8 @@ def read_gang_ask(
     controller: tuple[str, str] | None,
     *,
     longest_wait: float,
-) -> GangAsk | MalformedAsk | None:
-    """The gang that a pod belongs to, or None. `controller` is its controller's (kind, name).
+) -> GangAsk | GroupAsk | MalformedAsk | None:
+    """The gang that a pod belongs to, or None; our own keys go first. `controller` is its controller's (kind, name).
 
     `longest_wait` is kube-scheduler's httpTimeout, in seconds: a bind that waits longer would be given up by its
     caller while it still runs, so a time-out that is not below it is refused.
@@ -53,7 +64,8 @@ def read_gang_ask(
     name = labels.get(GANG_LABEL)
     members = annotations.get(MIN_MEMBER)
     if name is None and members is None:
-        return None
+        group = labels.get(POD_GROUP_LABEL)
+        return None if group is None else GroupAsk(namespace, group, longest_wait)
     if name is None:
         if controller is None:
             return MalformedAsk(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core.gang_ask import GangAsk, MalformedAsk, read_gang_ask
+from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk, read_gang_ask
 from extender.core.names import GangKey
 
 LABEL = "escher.dev/gang"
@@ -19,7 +19,7 @@ def read(
     timeout: str | None = None,
     controller: tuple[str, str] | None = None,
     longest_wait: float = HTTP_TIMEOUT,
-) -> GangAsk | MalformedAsk | None:
+) -> GangAsk | GroupAsk | MalformedAsk | None:
     labels = {} if label is None else {LABEL: label}
     annotations = {key: value for key, value in {MIN: members, TIMEOUT: timeout}.items() if value is not None}
     return read_gang_ask("team-a", labels, annotations, controller, longest_wait=longest_wait)
@@ -106,7 +106,7 @@ def test_a_label_without_a_quorum_and_a_quorum_without_a_gang_are_malformed() ->
     assert_malformed(read(members="8"), MIN, "8")
 
 
-def assert_malformed(ask: GangAsk | MalformedAsk | None, key: str, value: str) -> None:
+def assert_malformed(ask: GangAsk | GroupAsk | MalformedAsk | None, key: str, value: str) -> None:
     """It names the key, says how to mend it, is of bearable length, and says the same each time."""
     assert isinstance(ask, MalformedAsk)
     assert (ask.field, ask.value) == (key, value)
@@ -114,3 +114,12 @@ def assert_malformed(ask: GangAsk | MalformedAsk | None, key: str, value: str) -
     assert "escher.dev/gang" in ask.remedy or "write" in ask.remedy
     assert len(ask.reason) < 300
     assert "\n" not in ask.reason
+
+
+def test_the_label_of_scheduler_plugins_names_a_group_and_our_own_keys_go_before() -> None:
+    labels = {"scheduling.x-k8s.io/pod-group": "mpi"}
+    ask = read_gang_ask("team", labels, {}, None, longest_wait=60)
+    assert ask == GroupAsk("team", "mpi", 60)
+    own = read_gang_ask("team", labels, {MIN: "2"}, ("Job", "train"), longest_wait=60)
+    assert isinstance(own, GangAsk)
+    assert own.key.name == "job.train"

@@ -1,0 +1,67 @@
+"""PodGroups of scheduler-plugins (scheduling.x-k8s.io/v1alpha1): the kind, and whether it is installed."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from extender.adapters.kube.connection import Requests, address
+from extender.adapters.kube.kinds import Kind
+from extender.app.ports import Gone, Unavailable
+from extender.core.pod_groups import PodGroup
+
+GROUP, VERSION, PLURAL = "scheduling.x-k8s.io", "v1alpha1", "podgroups"
+
+
+class _Json(Struct, rename="camel"):
+    pass
+
+
+class PodGroupMetadata(_Json):
+    name: str
+    namespace: str
+    resource_version: str = ""
+
+
+class PodGroupSpec(_Json):
+    min_member: int = 0
+    schedule_timeout_seconds: int | None = None
+
+
+class PodGroupJson(_Json):
+    metadata: PodGroupMetadata
+    spec: PodGroupSpec | None = None
+
+
+class _Resource(Struct):
+    name: str
+
+
+class _Resources(Struct):
+    resources: list[_Resource]
+
+
+_discovered = msgspec.json.Decoder(_Resources)
+
+
+def to_pod_group(group: PodGroupJson) -> PodGroup:
+    spec, metadata = group.spec or PodGroupSpec(), group.metadata
+    seconds = spec.schedule_timeout_seconds
+    timeout = float(seconds) if seconds is not None and seconds > 0 else None
+    return PodGroup(metadata.namespace, metadata.name, spec.min_member, timeout)
+
+
+def pod_groups() -> Kind[PodGroup]:
+    return Kind("podgroups", address("apis", GROUP, VERSION, PLURAL), PodGroupJson, to_pod_group)
+
+
+async def installed(requests: Requests) -> bool:
+    """Whether the API server knows the kind. Raises Unavailable, Refused."""
+    try:
+        body = await requests.request("GET", address("apis", GROUP, VERSION))
+    except Gone:
+        return False
+    try:
+        return any(each.name == PLURAL for each in _discovered.decode(body).resources)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"the answer is no list of kinds: {error}") from error

@@ -1,0 +1,133 @@
+"""PodGroups of scheduler-plugins: the quorum of a gang in an object of its own, instead of on each pod.
+
+Knows which groups there are and which pods name them, and turns a pod's `GroupAsk` into the ask for a gang. Where the
+kind is not installed the label means nothing, and its pods are of no gang. Must not know how groups are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from extender.core.cluster import Pod
+from extender.core.gang_ask import (
+    DEFAULT_TIMEOUT,
+    LARGEST_GANG,
+    POD_GROUP_LABEL,
+    GangAsk,
+    GroupAsk,
+    MalformedAsk,
+)
+from extender.core.names import GangKey, PodUid
+
+Name = tuple[str, str]
+"""(namespace, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A PodGroup, `scheduling.x-k8s.io/v1alpha1`. `timeout` in seconds; None where it says none."""
+
+    namespace: str
+    name: str
+    min_member: int
+    timeout: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodGroups:
+    def __init__(self) -> None:
+        self._groups: dict[Name, PodGroup] | None = None
+        """None while the kind is not known to be installed."""
+        self._members: dict[Name, dict[PodUid, Pod]] = {}
+        """Pods as they are told of, by the group that they name."""
+        self._group_of: dict[PodUid, Name] = {}
+        self._turned_away: set[PodUid] = set()
+        """Pods that were told that their group makes no sense, or is not there."""
+
+    # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
+
+    def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
+        before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
+        if before is None:
+            return [pod for members in self._members.values() for pod in members.values()]
+        changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
+        return [pod for name in sorted(changed) for pod in self._of(name)]
+
+    def see(self, group: PodGroup) -> list[Pod]:
+        name = (group.namespace, group.name)
+        groups = self._groups = self._groups or {}
+        known = groups.get(name)
+        groups[name] = group
+        return [] if known == group else self._of(name)
+
+    def lose(self, group: PodGroup) -> list[Pod]:
+        name = (group.namespace, group.name)
+        known = (self._groups or {}).pop(name, None)
+        return [] if known is None else self._of(name)
+
+    def _of(self, name: Name) -> list[Pod]:
+        return list(self._members.get(name, {}).values())
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def remember(self, pod: Pod) -> None:
+        """The pod is there, and looks like this."""
+        name = (pod.gang.namespace, pod.gang.name) if isinstance(pod.gang, GroupAsk) else None
+        if self._group_of.get(pod.uid, name) != name or pod.finished:
+            self.forget(pod.uid)
+        if name is not None and not pod.finished:
+            self._group_of[pod.uid] = name
+            self._members.setdefault(name, {})[pod.uid] = pod
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone."""
+        self._turned_away.discard(uid)
+        name = self._group_of.pop(uid, None)
+        if name is not None:
+            members = self._members[name]
+            del members[uid]
+            if not members:
+                del self._members[name]
+
+    def turned_away(self, pod: Pod) -> None:
+        """The pod, resolved, was rejected for what it asks."""
+        if isinstance(pod.gang, MalformedAsk) and pod.gang.field == POD_GROUP_LABEL:
+            self._turned_away.add(pod.uid)
+
+    def to_wake(self, pod: Pod) -> bool:
+        """Whether the pod was rejected for its group; once for each time that it was."""
+        if pod.uid not in self._turned_away:
+            return False
+        self._turned_away.discard(pod.uid)
+        return pod.node is None
+
+    def resolved(self, pod: Pod) -> Pod:
+        """The pod with the ask for a gang in the place of a group's name."""
+        if not isinstance(pod.gang, GroupAsk):
+            return pod
+        return replace(pod, gang=self._ask(pod.gang))
+
+    def _ask(self, ask: GroupAsk) -> GangAsk | MalformedAsk | None:
+        if self._groups is None:
+            return None
+        group = self._groups.get((ask.namespace, ask.name))
+        if group is None:
+            return MalformedAsk(
+                POD_GROUP_LABEL,
+                ask.name,
+                f"label {POD_GROUP_LABEL} names a PodGroup that does not exist",
+                f"create the PodGroup {ask.name[:63]} in namespace {ask.namespace}; the pod is tried again then",
+            )
+        if not 1 <= group.min_member <= LARGEST_GANG:
+            return MalformedAsk(
+                POD_GROUP_LABEL,
+                ask.name,
+                f"the pod's PodGroup has a minMember that is not from 1 to {LARGEST_GANG}",
+                f"set spec.minMember of PodGroup {group}",
+            )
+        # A '.' cannot occur in a label that names a gang of ours.
+        key = GangKey(ask.namespace, f"podgroup.{ask.name}")
+        return GangAsk(key, group.min_member, min(group.timeout or DEFAULT_TIMEOUT, ask.longest_wait * 0.9))

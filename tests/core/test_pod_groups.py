@@ -1,0 +1,146 @@
+"""Gangs by PodGroups of scheduler-plugins: the quorum is the group's, which may come, change and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.gang import Phase
+from extender.core.gang_ask import GroupAsk
+from extender.core.names import GangKey
+from extender.core.pod_groups import PodGroup
+from tests.builders import node, pod
+from tests.core.gang_world import GangWorld
+
+ASK = GroupAsk("default", "mpi", longest_wait=60.0)
+
+
+def members(count: int) -> list[Pod]:
+    return [pod(f"mpi-{index}", {"cpu": 8000}, gang=ASK) for index in range(count)]
+
+
+def group(quorum: int, *, timeout: float | None = None) -> PodGroup:
+    return PodGroup("default", "mpi", quorum, timeout)
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    """Four nodes of 8 CPU, and the kind installed, without any group."""
+    made = GangWorld()
+    for number in range(4):
+        made.add_node(node(f"n{number}"))
+    made.keeper.replace_groups([])
+    return made
+
+
+def placed(world: GangWorld) -> int:
+    return sum(each.node is not None for each in world.pods.values())
+
+
+def test_members_are_a_gang_with_the_groups_quorum(world: GangWorld) -> None:
+    world.keeper.see_group(group(3, timeout=7))
+    world.create(*members(2))
+    world.schedule()
+    world.pass_time(60)
+    assert placed(world) == 0
+    world.create(*members(3)[2:])
+    world.schedule()
+    assert placed(world) == 3
+    gang = world.keeper.gangs.by_key[GangKey("default", "podgroup.mpi")]
+    assert (gang.phase, gang.quorum, gang.timeout) == (Phase.BOUND, 3, 7)
+    world.check()
+
+
+def test_members_whose_group_is_not_there_wait_for_it_and_are_woken_once(world: GangWorld) -> None:
+    world.create(*members(2))
+    for each in members(2):
+        verdict = world.filter(each, list(world.nodes))
+        assert set(verdict.unresolvable.values()) == {
+            "label scheduling.x-k8s.io/pod-group names a PodGroup that does not exist"
+        }
+    world.keeper.see_group(group(2))
+    world.keeper.see_group(group(2))
+    assert world.wakes == {"uid-mpi-0": 1, "uid-mpi-1": 1}
+    world.schedule()
+    assert placed(world) == 2
+
+
+def test_where_the_kind_is_not_installed_the_label_means_nothing() -> None:
+    world = GangWorld()
+    world.add_node(node("n0"))
+    world.create(*members(2))
+    world.schedule()
+    assert placed(world) == 1
+    assert not world.keeper.gangs.by_key
+
+
+def test_where_the_kind_is_installed_later_members_become_gangs() -> None:
+    world = GangWorld()
+    world.add_node(node("n0"))
+    [first, second] = members(2)
+    world.create(first)
+    world.keeper.replace_groups([group(2)])
+    world.create(second)
+    assert world.gangs == {"podgroup.mpi": Phase.WAITING}
+    world.schedule()
+    assert placed(world) == 0
+
+
+def test_a_quorum_that_changes_counts_at_once(world: GangWorld) -> None:
+    world.keeper.see_group(group(4))
+    world.create(*members(3))
+    world.schedule()
+    world.pass_time(60)
+    world.schedule()
+    assert placed(world) == 0
+    world.keeper.see_group(group(3))
+    world.schedule()
+    assert placed(world) == 3
+
+
+def test_a_list_tells_of_groups_that_changed_and_of_those_that_are_gone(world: GangWorld) -> None:
+    world.keeper.see_group(group(2))
+    world.create(*members(2))
+    world.schedule()
+    assert placed(world) == 2
+    world.keeper.replace_groups([])
+    late = pod("mpi-9", {"cpu": 8000}, gang=ASK)
+    world.create(late)
+    assert not world.filter(late, list(world.nodes)).passed
+    world.keeper.replace_groups([group(2)])
+    assert world.wakes == {late.uid: 1}
+    world.schedule()
+    assert placed(world) == 3
+
+
+def test_a_group_that_is_deleted_lets_nobody_in_and_harms_nobody(world: GangWorld) -> None:
+    world.keeper.see_group(group(2))
+    world.create(*members(2))
+    world.schedule()
+    world.keeper.lose_group(group(2))
+    world.keeper.lose_group(group(2))
+    world.check()
+    assert placed(world) == 2
+    assert not world.keeper.gangs.by_key
+
+
+@pytest.mark.parametrize("quorum", [0, -1, 10_001])
+def test_a_senseless_quorum_is_named(world: GangWorld, quorum: int) -> None:
+    world.keeper.see_group(group(quorum))
+    [member] = members(1)
+    world.create(member)
+    [reason] = set(world.filter(member, list(world.nodes)).unresolvable.values())
+    assert reason == "the pod's PodGroup has a minMember that is not from 1 to 10000"
+
+
+def test_nothing_is_remembered_of_pods_that_are_gone(world: GangWorld) -> None:
+    world.keeper.see_group(group(2))
+    one, two = members(2)
+    world.create(one, two)
+    world.schedule()
+    world.finish(one.uid)
+    world.delete(two.uid)
+    world.catch_up()
+    world.keeper.lose_group(group(2))
+    assert not world.keeper.gangs.by_key
+    assert world.wakes == {}
