@@ -1,7 +1,7 @@
 # Escher for Kubernetes: everything there is to run. `make` alone lists it.
 #
-# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `bench` and `loadtest` need Go as well, for they
-# build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
+# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `chaos`, `bench` and `loadtest` need Go as well, for
+# they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -24,6 +24,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?= --real
 # Real cluster traces for the end-to-end tests, where they lie beside the checkout; without them those tests are skipped.
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
+CHAOS_ARGS ?= --target all --kills 100
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
 ##@ Start here
@@ -49,6 +50,10 @@ cluster: setup ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-ma
 .PHONY: e2e
 e2e: cluster ## Run the end-to-end tests
 	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+
+.PHONY: chaos
+chaos: cluster ## Kill service, scheduler and API server 100 times each, pause etcd, and look for anything lost (half an hour)
+	$(BIN)/python -m loadtests.chaos $(CHAOS_ARGS)
 
 .PHONY: bench
 bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to ungrouped pods; then the extender's own cost

@@ -1,0 +1,115 @@
+"""Ephemeral resources that come and go through the service: with a time to live, with a pod as owner, with neither.
+
+Knows what must be there in the end: what has no owner and no time to live, and was not taken back.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from loadtests.chaos.crowd import Crowd
+from loadtests.chaos.load import NAMESPACE, STANDING
+from loadtests.chaos.patience import insist
+
+NODES_OF_RACK = 20
+_UNITS_OF_STANDING = 6
+_BETWEEN = (0.2, 0.9)
+"""Seconds between two calls."""
+_MOST_LASTING = 12
+
+Json = dict[str, Any]
+
+
+class Away(httpx.TransportError):
+    """The service answers that it cannot: as if it were not there."""
+
+
+class Offers:
+    """`expected`: nodes and units by name, of what must be there. `owners`: some get a pod as owner."""
+
+    def __init__(self, url: str, crowd: Crowd, rng: random.Random, *, nodes: int, owners: bool) -> None:
+        self.expected: dict[str, Mapping[str, int]] = {}
+        self.count = 0
+        self.failures: list[str] = []
+        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self._crowd = crowd
+        self._rng = rng
+        self._nodes = nodes
+        self._kinds = ("ttl", "plain", "back", *(("owned",) if owners else ()))
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """What pods ask for is there; the rest comes and goes from now on."""
+        racks = min(2, (self._nodes + NODES_OF_RACK - 1) // NODES_OF_RACK)
+        for number, name in enumerate(STANDING):
+            where = {"labels": {"escher.dev/rack": f"rack-{number % racks}"}}
+            self._set(name, _UNITS_OF_STANDING, where)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Nothing is set or taken back any more."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def take_back_all(self) -> None:
+        for name in list(self.expected):
+            self._take_back(name)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.wait(self._rng.uniform(*_BETWEEN)):
+                self._one()
+        except Exception as error:  # Whatever it is, the run has failed, and says so at its end.
+            self.failures.append(f"setting resources ended: {type(error).__name__}: {error}")
+
+    def _one(self) -> None:
+        self.count += 1
+        kind, name, node = self._rng.choice(self._kinds), f"r{self.count}", f"node-{self._rng.randrange(self._nodes)}"
+        units = self._rng.randint(1, 9)
+        lasting = [each for each in self.expected if each not in STANDING]
+        if kind == "ttl":
+            self._put(name, {"capacity": units, "node_spec": node, "ttl_seconds": round(self._rng.uniform(1, 5), 1)})
+        elif kind == "owned":
+            with self._crowd.changed:
+                owners = [pod for pod in self._crowd.pods.values() if pod.node and not pod.finished and not pod.quorum]
+            if owners:
+                owner = self._rng.choice(sorted(owners, key=lambda pod: pod.name))
+                said = {"name": owner.name, "uid": owner.uid}
+                self._put(name, {"capacity": units, "node_spec": node, "owner": said})
+        elif kind == "back" or len(lasting) >= _MOST_LASTING:
+            if lasting:
+                self._take_back(self._rng.choice(lasting))
+        else:
+            self._set(name, units, node)
+
+    def _set(self, name: str, units: int, where: object) -> None:
+        answer = self._put(name, {"capacity": units, "node_spec": where})
+        if answer.is_error:
+            self.failures.append(f"PUT {name}: {answer.status_code} {answer.text}")
+        else:
+            self.expected[name] = answer.json()["nodes"]
+
+    def _take_back(self, name: str) -> None:
+        answer = insist(lambda: self._call("DELETE", name))
+        if answer.is_error and answer.status_code != 404:
+            self.failures.append(f"DELETE {name}: {answer.status_code} {answer.text}")
+        del self.expected[name]
+
+    def _put(self, name: str, body: Json) -> httpx.Response:
+        return insist(lambda: self._call("PUT", name, body))
+
+    def _call(self, method: str, name: str, body: Json | None = None) -> httpx.Response:
+        answer = self._client.request(method, f"/v1/namespaces/{NAMESPACE}/resources/{name}", json=body)
+        if answer.status_code in (429, 502, 503, 504):
+            raise Away(f"{answer.status_code} {answer.text}")
+        return answer
