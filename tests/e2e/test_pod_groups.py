@@ -1,4 +1,4 @@
-"""PodGroups of scheduler-plugins on the real control plane: pods that name one in a label are a gang, if it is there."""
+"""PodGroups of scheduler-plugins on the real control plane: pods that name one in a label are a gang."""
 
 from __future__ import annotations
 
