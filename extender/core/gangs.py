@@ -128,8 +128,8 @@ class Gangs:
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
         if gang is None and isinstance(pod.gang, GangAsk):
             gang = self.by_key.get(pod.gang.key)
-            # An earlier run may have left finished pods under the same name; those of one controller are one run.
-            if gang is not None and not any(_same_controller(pod, member) for member in gang.members.values()):
+            # An earlier run may have left finished pods under the same name.
+            if gang is not None and not any(_same_run(pod, member) for member in gang.members.values()):
                 gang = None
         if gang is None:
             return None
@@ -450,5 +450,8 @@ class Gangs:
         gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
 
 
-def _same_controller(one: Pod, other: Pod) -> bool:
-    return one.owner is not None and other.owner is not None and one.owner.uid == other.owner.uid
+def _same_run(finished: Pod, living: Pod) -> bool:
+    """Whether one controller made both, or the living one waited already when the finished one was bound."""
+    if finished.owner is not None and living.owner is not None and finished.owner.uid == living.owner.uid:
+        return True
+    return 0 < living.created <= finished.bound_at

@@ -331,6 +331,19 @@ def test_finished_members_of_the_same_job_count_and_those_of_an_earlier_run_do_n
     assert old.uid not in world.keeper.gangs.by_key[GangKey("default", "train")].finished
 
 
+@pytest.mark.parametrize(("bound_at", "complete"), [(9.0, False), (10.0, True), (12.0, True)])
+def test_without_a_controller_a_finished_pod_is_of_this_run_if_a_member_waited_when_it_was_bound(
+    world: GangWorld, bound_at: float, complete: bool
+) -> None:
+    """A gang that was bound in part when the service died; the part had run to its end when it was back."""
+    nodes(world, 2)
+    living, done = (replace(member, created=10.0) for member in gang_pods("train", 2))
+    world.keeper.replace_pods([living, replace(done, node=NodeName("n0"), bound_at=bound_at, finished=True)])
+    world.create(living)
+    world.schedule()
+    assert (world.gangs == {"train": Phase.BOUND}) == complete
+
+
 def test_members_that_ask_for_different_things_are_planned_together(world: GangWorld) -> None:
     nodes(world, 3, cpu=4000)
     ask = gang_ask("mpi", 4)
