@@ -136,6 +136,7 @@ class PodCondition(_Json):
 
 class PodStatus(_Json):
     phase: str = ""
+    start_time: datetime | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -200,8 +201,8 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         node=NodeName(intern(spec.node_name)) if spec.node_name else None,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else "",
         priority=spec.priority or 0,
-        created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
-        bound_at=_bound_at(status) if spec.node_name and status is not None else 0.0,
+        created=_seconds(metadata.creation_timestamp),
+        bound_at=_bound_at(metadata, status) if spec.node_name else 0.0,
         deleting=metadata.deletion_timestamp is not None,
         finished=status is not None and status.phase in _FINISHED,
         gang=read_gang_ask(
@@ -220,11 +221,18 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
     )
 
 
-def _bound_at(status: PodStatus) -> float:
-    for condition in status.conditions or ():
+def _bound_at(metadata: PodMetadata, status: PodStatus | None) -> float:
+    """A kube-scheduler that took the Binding for failed has written that the pod is not scheduled: then there is when
+    the kubelet first heard of the pod; failing that, it was bound after it was created."""
+    for condition in (status.conditions if status is not None else None) or ():
         if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
             return condition.last_transition_time.timestamp()
-    return 0.0
+    started = status.start_time if status is not None else None
+    return _seconds(started) or _seconds(metadata.creation_timestamp)
+
+
+def _seconds(time: datetime | None) -> float:
+    return 0.0 if time is None else time.timestamp()
 
 
 def to_node(node: Node) -> cluster.Node:

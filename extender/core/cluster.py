@@ -77,7 +77,7 @@ class Pod:
     priority: int = 0
     created: float = 0.0
     bound_at: float = 0.0
-    """When it was bound, as the API server tells it, in whole seconds since the epoch; 0 where that is not known."""
+    """When it was bound, as far as the API server tells, in whole seconds since the epoch; 0: it is not bound."""
     deleting: bool = False
     finished: bool = False
     gang: GangAsk | GroupAsk | MalformedAsk | None = None

@@ -237,15 +237,23 @@ class TestPod:
         )
         assert not pod.deleting
         assert not pod.finished
-        assert pod.bound_at == 0
+        assert pod.bound_at == pod.created
 
     def test_was_bound_when_its_condition_says_so(self) -> None:
         manifest = manifests.pod(nodeName="n7")
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T06:00:02Z"}
         manifest["status"] = {"conditions": [{"type": "Ready", "status": "True"}, scheduled]}
         assert read_pod(manifest).bound_at == 1795240802.0
-        manifest["status"] = {"conditions": [{**scheduled, "status": "False"}]}
-        assert read_pod(manifest).bound_at == 0
+
+    def test_was_bound_before_it_was_started_and_after_it_was_created_where_its_condition_does_not_say_so(self) -> None:
+        """kube-scheduler writes that the pod is not scheduled when it took the Binding for failed and it was not."""
+        manifest = manifests.pod(nodeName="n7")
+        unscheduled = {"type": "PodScheduled", "status": "False", "lastTransitionTime": "2026-11-21T06:00:01Z"}
+        manifest["status"] = {"conditions": [unscheduled], "startTime": "2026-11-21T06:00:03Z"}
+        assert read_pod(manifest).bound_at == 1795240803.0
+        manifest["status"] = {"conditions": [unscheduled]}
+        assert read_pod(manifest).bound_at == read_pod(manifest).created > 0
+        assert read_pod(manifests.pod()).bound_at == 0
 
     @pytest.mark.parametrize("affinity", [{}, {"nodeAffinity": {}}, {"podAffinity": {}}, None])
     def test_without_required_node_affinity_goes_anywhere(self, affinity: Json | None) -> None:
