@@ -35,6 +35,7 @@ from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
 from extender.app.write_back import WriteBack
+from extender.core.turns import Patience
 from extender.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +61,11 @@ class Application:
         clock = WallClock()
         self.journal = Journal(clock)
         self._told_journal = False
-        self.keeper = Keeper(clock, self._take, Rules(reserve_at_filter=settings.reserve_at_filter))
+        rules = Rules(
+            reserve_at_filter=settings.reserve_at_filter,
+            patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
+        )
+        self.keeper = Keeper(clock, self._take, rules)
         self.write_back = WriteBack(
             self.keeper,
             ApiNodeStatusWriter(connection),

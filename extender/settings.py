@@ -35,6 +35,15 @@ class Settings(BaseModel):
     reserve_at_filter: bool = Field(
         True, description="hold ephemeral resources for a pod at filter; otherwise check again at bind"
     )
+    gang_passes: int = Field(
+        8,
+        ge=0,
+        le=10_000,
+        description="how often the gang first in turn is passed before room is saved for it",
+    )
+    gang_patience_seconds: float = Field(
+        60.0, ge=0.0, le=86_400.0, description="how long the gang first in turn waits before room is saved for it"
+    )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 

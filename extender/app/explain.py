@@ -20,7 +20,6 @@ from extender.core.ledger import Holding
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts
 from extender.core.units import Short
-from extender.filters import FILTERS
 from extender.filters.base import Judge
 from extender.filters.ephemeral_fit import ABSENT
 from extender.filters.gang import GangFilter
@@ -104,7 +103,7 @@ class Explain:
                 return Explanation(
                     subject=subject, waits=False, summary=f"is being bound: {len(gang.writing)} Bindings are under way"
                 )
-        reason = why_gang_waits(gang)
+        reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.turns.saver)
         missing = gang.quorum - gang.placed - gang.unplaced_count
         if missing > 0:
             remedy = f"create members ({missing} more), or lower the annotation escher.dev/gang-min-member"
@@ -146,12 +145,9 @@ class Explain:
 
     def _judge(self, pod: Pod) -> tuple[list[_Group], list[NodeName]]:
         """The nodes that may not have the pod, by rule, largest group first; and those that may."""
-        ledger = self._keeper.ledger
         # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
         judges: list[tuple[str, Judge]] = [
-            (policy.name, judge)
-            for policy in FILTERS
-            if not isinstance(policy, GangFilter) and (judge := policy.judge(pod, ledger)) is not None
+            (policy.name, judge) for policy, judge in self._keeper.judges(pod) if not isinstance(policy, GangFilter)
         ]
         groups: dict[tuple[str, str], _Group] = {}
         fitting: list[NodeName] = []

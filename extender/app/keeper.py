@@ -20,10 +20,11 @@ from extender.core.evictions import Evictions
 from extender.core.gang import GangEffect, WakePod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
-from extender.core.ledger import Conflict, Kind, Ledger
+from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts
 from extender.core.pod_groups import PodGroup, PodGroups
+from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.filters import FILTERS, Filter
 from extender.filters.base import Judge, Rejection
 
@@ -62,11 +63,12 @@ class Rules:
 
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter
     (pessimistic); else every node that fits passes and bind checks again (optimistic). `assume_seconds`: how long it
-    is held.
+    is held. `patience`: what a gang puts up with before room is saved for it.
     """
 
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
+    patience: Patience = DEFAULT_PATIENCE
 
 
 class Keeper:
@@ -83,7 +85,7 @@ class Keeper:
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
-        self.gangs = Gangs(self.ledger, self.nodes)
+        self.gangs = Gangs(self.ledger, self.nodes, rules.patience)
         self._evictions = Evictions(self.gangs)
         self._groups = PodGroups()
         self._filters = filters
@@ -264,8 +266,14 @@ class Keeper:
         self.settle()
         return verdict
 
+    def judges(self, pod: Pod) -> list[tuple[Filter, Judge]]:
+        """The filters that have a say about the pod, and how each judges nodes for it."""
+        giving_way = self.gangs.turns.gives_way_to(pod)
+        asked = ((policy, policy.judge(pod, self.ledger, giving_way)) for policy in self._filters)
+        return [(policy, judge) for policy, judge in asked if judge is not None]
+
     def _judge(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        judges = [judge for policy in self._filters if (judge := policy.judge(pod, self.ledger)) is not None]
+        judges = [judge for _, judge in self.judges(pod)]
         if not judges:
             return Verdict(sent)
         passed: list[NodeName] = []
@@ -288,8 +296,7 @@ class Keeper:
         wanted = [before.node] if before is not None and before.node in verdict.passed else verdict.passed
         until = self.clock.now() + self.rules.assume_seconds
         for node in wanted:
-            if self.ledger.short(node, pod.requests, (pod.uid,)) is None:
-                self.ledger.assume(pod.uid, on=node, units=pod.requests, until=until)
+            if self._assume(pod, node, until):
                 return replace(verdict, passed=[node])
         # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
         return verdict
@@ -342,17 +349,21 @@ class Keeper:
         if held is not None and held.node == node:
             self.ledger.keep(uid, None)
             return ""
-        rejection = _first_rejection(
-            [judge for policy in self._filters if (judge := policy.judge(pod, self.ledger)) is not None], node
-        )
+        rejection = _first_rejection([judge for _, judge in self.judges(pod)], node)
         if rejection is not None:
             return rejection.reason
-        try:
-            self.ledger.assume(uid, on=node, units=pod.requests, until=None)
-        except Conflict:
+        if not self._assume(pod, node, None):
             # Nothing is reserved there, and kube-scheduler says it fits: a departure is on its way to us.
             self.ledger.forget(uid)
         return ""
+
+    def _assume(self, pod: Pod, node: NodeName, until: float | None) -> bool:
+        """The pod's units are held on the node, if they fit beside what does not give way to it."""
+        claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, until=until)
+        giving_way: Sequence[Holder] = ()
+        if self.ledger.short(node, pod.requests, (pod.uid,)) is not None:
+            giving_way = self.gangs.turns.gives_way_to(pod).get(node, ())
+        return not self.ledger.commit([claim], releasing=giving_way).conflicts
 
     def arrive(self, uid: PodUid, node: NodeName) -> str:
         """The gang's member stands at its barrier, or the answer says why not."""
@@ -402,8 +413,9 @@ class Keeper:
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
-        while (gains := self.ledger.drain_gains()) or self.gangs.stirred:
-            self.gangs.settle(gains, self.clock.now())
+        now = self.clock.now()
+        while (gains := self.ledger.drain_gains()) or self.gangs.stirred or self.gangs.heed_turn(now):
+            self.gangs.settle(gains, now)
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):
                     del self._turned_away[uid]

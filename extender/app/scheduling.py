@@ -38,6 +38,7 @@ from extender.core.gang import (
     GangTimedOut,
     GangTurnedAway,
     OpenBarrier,
+    RoomSaved,
     TurnBack,
     WakePod,
 )
@@ -212,6 +213,10 @@ class Scheduling:
                 case GangTurnedAway(key, member, reason, shortfall):
                     detail = f": {in_words(shortfall)}" if shortfall is not None else ""
                     self._tell(member, EventType.WARNING, "GangWaiting", f"gang {key.name}: {reason}{detail}")
+                case RoomSaved(key, needed, members):
+                    note = f"gang {key.name}: its turn has come: what comes free is saved for its {needed} places"
+                    for pod in members:
+                        self._tell(pod, EventType.NORMAL, "GangRoomSaved", note)
                 case GangTimedOut(key, arrived, quorum, members):
                     for pod in members:
                         note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
@@ -318,9 +323,11 @@ class Scheduling:
 def _subject(effect: Effect) -> Sequence[object]:
     """Whom the effect is about, in a few words."""
     match effect:
-        case OpenBarrier(gang, members) | TurnBack(gang, members) | GangInPart(gang, _, members):
+        case OpenBarrier(gang, members) | TurnBack(gang, members):
             return (gang, *members)
-        case EvictMembers(gang, _, members) | GangTimedOut(gang, _, _, members):
+        case GangInPart(gang, _, members) | EvictMembers(gang, _, members) | RoomSaved(gang, _, members):
+            return (gang, *members)
+        case GangTimedOut(gang, _, _, members):
             return (gang, *members)
         case GangPlanned(gang) | GangBound(gang) | GangTurnedAway(gang):
             return (gang,)

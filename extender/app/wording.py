@@ -7,8 +7,8 @@ from extender.core.names import CPU, MEMORY, ResourceKey
 from extender.core.planning import Shortfall
 
 
-def why_gang_waits(gang: Gang) -> str:
-    """Why the gang is not placed, with numbers; empty if it waits for nothing."""
+def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
+    """Why the gang is not placed, with numbers; empty if it waits for nothing. `saved`: room is saved for it."""
     match gang.phase:
         case Phase.BOUND | Phase.BINDING:
             return ""
@@ -20,7 +20,8 @@ def why_gang_waits(gang: Gang) -> str:
         missing = gang.quorum - existing
         return f"{missing} of the {gang.quorum} members that must be placed together {_do(missing)} not exist yet"
     if gang.shortfall is not None:
-        return in_words(gang.shortfall)
+        short = in_words(gang.shortfall)
+        return f"it is its turn, and what comes free is saved for it: {short}" if saved else short
     return f"{gang.needed} of {gang.quorum} members have no place yet, and have not been tried since the last change"
 
 

@@ -13,7 +13,8 @@ and deciding between the two is `gangs`'.
            |             |  deadline, or a member fits nowhere                             |
            +-------------+-----------------+------------+----------------------------------+
 
-In GATHERING and WAITING a gang holds nothing. In PLANNED it holds its whole quorum. A gang ends when its last member
+In GATHERING and WAITING a gang holds nothing, but for the one that room is saved for, see `turns`. In PLANNED it holds
+its whole quorum. A gang ends when its last member
 does.
 """
 
@@ -28,6 +29,9 @@ from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.planning import Shortfall
 
+Turn = tuple[int, float, float, GangKey]
+"""Sorts waiting gangs: priority, then age."""
+
 
 class Phase(Enum):
     GATHERING = "gathering"
@@ -39,7 +43,7 @@ class Phase(Enum):
 
 # What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
 INCOMPLETE = "gang waits for members that do not exist yet"
-NO_ROOM = "gang does not fit now: it waits its turn and holds nothing"
+NO_ROOM = "gang does not fit now: it waits its turn"
 NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 TOO_LATE = "the gang's quorum was not there before its deadline"
@@ -84,10 +88,19 @@ class Gang:
     displaced: dict[PodUid, int] = field(default_factory=dict)
     """How often each member found room on none of the nodes sent, since the plan was made."""
     slots_made: int = 0
+    waits_since: float | None = None
+    """Since when it has waited for room."""
+    passes: int = 0
+    """How often, since then, a gang behind it was given room while it was the first in turn."""
+    priority: int = 0
+    created: float = 0.0
+    """When the oldest of its members was created, as the API server tells it."""
 
     def heed_members(self) -> None:
         """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
         fewer bound than a member wants."""
+        self.priority = max((pod.priority for pod in self.members.values()), default=0)
+        self.created = min((pod.created for pod in self.members.values()), default=0.0)
         asks = [pod.gang for pod in self.members.values() if isinstance(pod.gang, GangAsk)]
         if asks:
             self.quorum = max(ask.quorum for ask in asks)
@@ -121,13 +134,8 @@ class Gang:
         return max(0, self.needed - self.unplaced_count)
 
     @property
-    def priority(self) -> int:
-        return max((pod.priority for pod in self.members.values()), default=0)
-
-    @property
-    def turn(self) -> tuple[int, float, GangKey]:
-        """Sorts waiting gangs: priority, then age."""
-        return (-self.priority, self.first_seen, self.key)
+    def turn(self) -> Turn:
+        return (-self.priority, self.created, self.first_seen, self.key)
 
     @property
     def holds_a_plan(self) -> bool:
@@ -191,6 +199,15 @@ class GangTurnedAway:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomSaved:
+    """Event: the gang's turn has come. From now on what comes free is reserved for `needed` places of its members."""
+
+    gang: GangKey
+    needed: int
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GangTimedOut:
     """Event: the plan's deadline passed with `arrived` of `quorum` members at the barrier."""
 
@@ -226,6 +243,7 @@ GangEffect = (
     | GangPlanned
     | GangBound
     | GangTurnedAway
+    | RoomSaved
     | GangTimedOut
     | GangInPart
     | EvictMembers

@@ -17,6 +17,7 @@ from extender.core.names import PodUid
 def violations(gangs: Gangs) -> list[Violation]:
     """Every invariant of gangs that does not hold now. O(gangs and what is held for them)."""
     found = [violation for gang in gangs.by_key.values() for violation in _of_gang(gangs, gang)]
+    found += gangs.turns.violations()
     for held in gangs.ledger.holdings():
         if held.kind is not Kind.BOUND and held.owner is not None and held.owner not in gangs.by_key:
             found.append(Violation("gang_owner", f"{held.holder} is held for {held.owner}, which is no more"))
@@ -26,7 +27,10 @@ def violations(gangs: Gangs) -> list[Violation]:
 def _of_gang(gangs: Gangs, gang: Gang) -> Iterator[Violation]:
     unbound = (held for held in gangs.ledger.held_for(gang.key) if held.kind is not Kind.BOUND)
     idle = [held for held in unbound if PodUid(held.holder) not in gang.writing]
-    if gang.phase in (Phase.WAITING, Phase.GATHERING) and (idle or gang.arrived):
+    if gangs.turns.saver is gang:
+        if gang.phase is not Phase.WAITING or any(held.kind is not Kind.RESERVATION for held in idle):
+            yield Violation("gang_saved_for", f"room is saved for {gang.key}, which is {gang.phase} and holds {idle}")
+    elif gang.phase in (Phase.WAITING, Phase.GATHERING) and (idle or gang.arrived):
         yield Violation("gang_waits_with_nothing", f"{gang.key} waits, holds {idle}, at its barrier {gang.arrived}")
     if gang.phase is Phase.PLANNED and not all(held.until == gang.deadline for held in idle):
         yield Violation("gang_deadline", f"{gang.key} ends at {gang.deadline} and holds {idle}")

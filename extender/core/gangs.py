@@ -4,8 +4,9 @@ It decides between what gangs ask (`gang`) and what the ledger has (`ledger`), i
 should be done about a decision is left in `effects`, for the application to take and do. Time comes in as an
 argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound.
 
-The promises: a gang that has no room for its whole quorum holds nothing; a plan has a deadline; the barrier opens
-only when the quorum is there; a change that makes room wakes each member that was turned away once.
+The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`turns`); a
+plan has a deadline; the barrier opens only when the quorum is there; a change that makes room wakes each member that
+was turned away once.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from extender.core.gang import (
     GangTurnedAway,
     OpenBarrier,
     Phase,
+    RoomSaved,
     TurnBack,
     WakePod,
 )
@@ -38,6 +40,7 @@ from extender.core.ledger import Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
+from extender.core.turns import DEFAULT_PATIENCE, Patience, Turns
 
 GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
@@ -49,18 +52,21 @@ class Gangs:
     `nodes` is the keeper's table of nodes, read here for selectors and taints.
     """
 
-    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node]) -> None:
+    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node], patience: Patience = DEFAULT_PATIENCE) -> None:
         self.ledger = ledger
         self.nodes = nodes
         self.by_key: dict[GangKey, Gang] = {}
         self.effects: list[GangEffect] = []
         self.stirred: dict[GangKey, None] = {}
-        """Gangs that wait and whose members have changed: to be settled, though no node has gained room."""
+        """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
         self.in_part: dict[GangKey, float] = {}
         """Gangs of which a part is bound, and until when the rest may follow."""
         self._untold: dict[GangKey, None] = {}
         """Those of them that nobody has been told of."""
         self._places = Places(ledger, nodes)
+        self.turns = Turns(ledger, self._places, patience)
+        self._surplus: dict[GangKey, None] = {}
+        """Gangs that hold a plan, and of which members beyond it were turned away."""
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -122,7 +128,7 @@ class Gangs:
     def _stir(self, gang: Gang) -> None:
         """Its members have changed: if it waits, it is to be settled."""
         gang.changes += 1
-        if gang.rejected:
+        if gang.rejected or gang in self.turns:
             self.stirred[gang.key] = None
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
@@ -135,6 +141,7 @@ class Gangs:
             return None
         if pod.node is not None:
             gang.finished.add(pod.uid)
+            self._stir(gang)
         if pod.uid in gang.members:
             self.remove(pod.uid, now)
         else:
@@ -157,6 +164,7 @@ class Gangs:
     def _shrink(self, gang: Gang, now: float) -> None:
         if not gang.members:
             self._dissolve(gang, now)
+            self.turns.leave(gang)
             del self.by_key[gang.key]
             self.in_part.pop(gang.key, None)
         else:
@@ -199,7 +207,7 @@ class Gangs:
             return NO_ROOM
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
-            return self._turn_away(gang, pod, INCOMPLETE if gang.missing else NO_ROOM)
+            return self._turn_away(gang, pod, INCOMPLETE if gang.missing else NO_ROOM, now)
         node = self._place(gang, pod, sent, now)
         if node is None:
             return self._displaced(gang, pod, sent, now)
@@ -212,18 +220,21 @@ class Gangs:
             return gang.writing[pod.uid] if gang.writing[pod.uid] in sent else None
         return self._places.take(gang, pod, sent, gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout)
 
-    def _turn_away(self, gang: Gang, pod: Pod, reason: str) -> str:
+    def _turn_away(self, gang: Gang, pod: Pod, reason: str, now: float) -> str:
         phase = Phase.GATHERING if reason is INCOMPLETE else Phase.WAITING
         if gang.phase is not phase or not gang.rejected:
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
         gang.phase = phase
         gang.rejected.add(pod.uid)
+        if phase is Phase.WAITING:
+            self.turns.enter(gang, now)
         return reason
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """The plan stands, but the pod fits on none of the nodes sent."""
-        if gang.phase is not Phase.PLANNED or self._surplus(gang, pod):
+        if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.rejected.add(pod.uid)
+            self._surplus[gang.key] = None
             return NO_ROOM_FOR_MEMBER
         times = gang.displaced[pod.uid] = gang.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self.nodes) // max(1, len(sent)))
@@ -234,9 +245,9 @@ class Gangs:
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
         # Its own release is no reason to try again.
         gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
-        return self._turn_away(gang, pod, NO_ROOM)
+        return self._turn_away(gang, pod, NO_ROOM, now)
 
-    def _surplus(self, gang: Gang, pod: Pod) -> bool:
+    def _is_surplus(self, gang: Gang, pod: Pod) -> bool:
         """Whether the quorum is provided for without this pod."""
         return self.ledger.holding(pod.uid) is None and len(self._places.unbound(gang)) + gang.placed >= gang.quorum
 
@@ -259,17 +270,22 @@ class Gangs:
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
         deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.timeout)
-        found = self._places.reserve(gang, first, sent, deadline)
+        found = self._places.reserve(gang, first, sent, deadline, self.turns.usable_by(gang))
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
+        gang.waits_since, gang.passes = None, 0
+        self.turns.leave(gang)
+        self.turns.passed_by(gang)
         self.effects.append(GangPlanned(gang.key))
         for uid in map(PodUid, found):
             if uid in gang.rejected and (first is None or uid != first.uid):
                 self._wake(gang, uid)
+        if gang.rejected:
+            self._surplus[gang.key] = None
         return True
 
     def _extend(self, gang: Gang, deadline: float) -> None:
@@ -371,6 +387,7 @@ class Gangs:
         if gang is None:
             return
         if gang.phase is not Phase.PLANNED:
+            self.stirred[key] = None
             self._turn_back(gang, [uid for uid in gang.arrived if self.ledger.holding(uid) is None], TOO_LATE)
             return
         gang.gathered = True
@@ -379,8 +396,9 @@ class Gangs:
         self._dissolve(gang, now, TOO_LATE)
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `give_up` has something to do, in seconds since the epoch."""
-        return min(self.in_part.values(), default=None)
+        """The next moment at which `give_up` or `heed_turn` has something to do, in seconds since the epoch."""
+        known = (min(self.in_part.values(), default=None), self.turns.next_deadline())
+        return min((when for when in known if when is not None), default=None)
 
     def give_up(self, now: float) -> None:
         """Gangs that were not completed in time are to be evicted, so that none of them is bound instead of a part.
@@ -406,7 +424,32 @@ class Gangs:
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
         """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the
-        surplus."""
+        surplus. What the others leave is saved for the gang whose turn it is."""
+        stirred, self.stirred = self.stirred, {}
+        for key in stirred:
+            if (gang := self.by_key.get(key)) is not None:
+                self._line_up(gang, now)
+        for gang in self.turns.candidates(gains, stirred):
+            if self._plan(gang, None, list(gains), now):
+                # Whoever has no slot of its own may find room beside the quorum.
+                for uid in list(gang.rejected):
+                    self._wake(gang, uid)
+            elif gang is self.turns.saver:
+                self.turns.save(gains, now)
+        self._heed_surplus(gains, stirred)
+
+    def _line_up(self, gang: Gang, now: float) -> None:
+        """It waits for room, or it does not, after something about it has changed."""
+        if gang.rejected and not gang.holds_a_plan and not gang.missing:
+            self.turns.enter(gang, now)
+            return
+        if gang.rejected and gang.holds_a_plan:
+            self._surplus[gang.key] = None
+        if gang is self.turns.saver:
+            self._places.release(gang)
+        self.turns.leave(gang)
+
+    def _heed_surplus(self, gains: Collection[NodeName], stirred: Collection[GangKey]) -> None:
         room: dict[int, bool] = {}
 
         def may_fit(pod: Pod) -> bool:
@@ -415,19 +458,20 @@ class Gangs:
                 room[known] = any(self.ledger.short(node, pod.requests) is None for node in gains)
             return room[known]
 
-        stirred, self.stirred = self.stirred, {}
-        for gang in sorted((g for g in self.by_key.values() if g.rejected), key=lambda g: g.turn):
-            if gang.holds_a_plan:
-                for uid in [uid for uid in gang.rejected if gang.key in stirred or may_fit(gang.members[uid])]:
-                    self._wake(gang, uid)
-            elif (
-                (gang.key in stirred or any(may_fit(pod) for pod in gang.unplaced()))
-                and not gang.missing
-                and self._plan(gang, None, list(gains), now)
-            ):
-                # Whoever has no slot of its own may find room beside the quorum.
-                for uid in list(gang.rejected):
-                    self._wake(gang, uid)
+        for key in list(self._surplus):
+            gang = self.by_key.get(key)
+            if gang is None or not gang.rejected or not gang.holds_a_plan:
+                del self._surplus[key]
+                continue
+            for uid in [uid for uid in gang.rejected if key in stirred or may_fit(gang.members[uid])]:
+                self._wake(gang, uid)
+
+    def heed_turn(self, now: float) -> bool:
+        """Room is saved for the gang whose turn has come. Whether that is another than before."""
+        gang = self.turns.heed(now)
+        if gang is not None:
+            self.effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.unplaced())))
+        return gang is not None
 
     def _wake(self, gang: Gang, uid: PodUid) -> None:
         gang.rejected.discard(uid)
@@ -448,6 +492,8 @@ class Gangs:
         gang.deadline = None
         gang.displaced.clear()
         gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
+        if gang.rejected:
+            self.stirred[gang.key] = None
 
 
 def _same_run(finished: Pod, living: Pod) -> bool:

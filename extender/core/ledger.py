@@ -78,7 +78,10 @@ class Ledger:
         """Nodes that are present and have capacity, for each ephemeral resource; oldest first."""
         self.gain_count = 0
         """Grows whenever some node may have gained room: an unchanged number means nothing that failed can succeed."""
+        self.capacity_count = 0
+        """Grows whenever what nodes can hold, or whom they accept, has changed."""
         self._gains: dict[NodeName, None] = {}
+        self._changes: dict[NodeName, None] = {}
         self._where: dict[str, NodeName] = {}
         self._deadlines: dict[str, float] = {}
         self._owned: dict[GangKey, dict[Holder, None]] = {}
@@ -141,6 +144,7 @@ class Ledger:
         before = row.capacity
         row.facts = facts
         row.capacity = {**facts, **row.ephemeral}
+        self._capacity_changed(node)
         if not row.present:
             row.present = True
             for resource in row.ephemeral:
@@ -156,6 +160,7 @@ class Ledger:
         row.present = False
         row.facts = {}
         row.capacity = {}
+        self._capacity_changed(node)
         for resource in row.ephemeral:
             self._provides_no_more(node, resource)
         self._drop_if_empty(node)
@@ -173,6 +178,7 @@ class Ledger:
             row.ephemeral[resource] = units
         else:
             row.ephemeral.pop(resource, None)
+        self._capacity_changed(node)
         if row.present and units:
             row.capacity[resource] = units
             self.providers.setdefault(resource, {})[node] = None
@@ -182,6 +188,10 @@ class Ledger:
             del row.capacity[resource]
             self._provides_no_more(node, resource)
         self._drop_if_empty(node)
+
+    def _capacity_changed(self, node: NodeName) -> None:
+        self._changes[node] = None
+        self.capacity_count += 1
 
     def _provides_no_more(self, node: NodeName, resource: ResourceKey) -> None:
         nodes = self.providers[resource]
@@ -269,6 +279,12 @@ class Ledger:
         """The node counts as having gained room: something beside its resources has changed in its favour."""
         if (row := self.rows.get(node)) is not None:
             self._gained(node, row)
+            self.capacity_count += 1
+
+    def drain_changes(self) -> AbstractSet[NodeName]:
+        """The nodes of which anything has changed since the last call."""
+        changes, self._changes = self._changes, {}
+        return changes.keys()
 
     def drain_gains(self) -> AbstractSet[NodeName]:
         """The nodes that may have gained room since the last call, in the order in which they did first."""
@@ -321,6 +337,7 @@ class Ledger:
 
     def _insert(self, holding: Holding, *, claim: bool = True) -> None:
         row = self._row(holding.node)
+        self._changes[holding.node] = None
         row.holdings[holding.holder] = holding
         self._where[holding.holder] = holding.node
         for resource, units in holding.units.items():
@@ -336,6 +353,7 @@ class Ledger:
 
     def _remove(self, holding: Holding) -> None:
         row = self.rows[holding.node]
+        self._changes[holding.node] = None
         del row.holdings[holding.holder]
         del self._where[holding.holder]
         self._deadlines.pop(holding.holder, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from extender.core.aiming import aim
 from extender.core.cluster import Node, Pod
 from extender.core.gang import Gang
 from extender.core.ledger import Holder, Holding, Kind, Ledger
@@ -34,20 +35,25 @@ class Places:
     # -- a quorum ------------------------------------------------------------------------------------------------
 
     def reserve(
-        self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], deadline: float
+        self,
+        gang: Gang,
+        first: Pod | None,
+        sent: Sequence[NodeName],
+        deadline: float,
+        saved: Sequence[Holder] = (),
     ) -> Sequence[Holder] | Shortfall:
         """A place for each member that the quorum still needs, all reserved; or what is short, and nothing changes.
 
         `first`, if there is one, is placed on one of the nodes sent. Members that do not exist yet are taken to be
-        like it.
+        like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan.
         """
         candidates = self._candidates(sent)
         slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
-        found = plan(self._ledger, slots, candidates)
+        found = plan(self._ledger, slots, candidates, releasing=saved)
         if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
             # With more members than the quorum there is a choice: the smallest need the least room.
             slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
-            retried = plan(self._ledger, slots, candidates)
+            retried = plan(self._ledger, slots, candidates, releasing=saved)
             found = found if isinstance(retried, Shortfall) else retried
         if isinstance(found, Shortfall):
             return found
@@ -55,9 +61,35 @@ class Places:
             [
                 Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, deadline)
                 for slot in slots
-            ]
+            ],
+            releasing=saved,
         )
         return [slot.holder for slot in slots]
+
+    # -- room that is saved for a quorum -------------------------------------------------------------------------
+
+    def save(self, gang: Gang, nodes: Sequence[NodeName] | None, until: float) -> None:
+        """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
+        nothing yet. `nodes`: those to choose from; None for all."""
+        saved = [held.holder for held in self.unbound(gang)]
+        nodes = list(self._nodes) if nodes is None else nodes
+        slots = [
+            replace(slot, holder=Holder(f"saved:{gang.key}#{number}"))
+            for number, slot in enumerate(self._slots(gang, sorted(gang.unplaced(), key=_size), None))
+        ]
+        found = aim(self._ledger, slots, nodes, releasing=saved)
+        claims = [
+            Holding(holder, node, units, Kind.RESERVATION, gang.key, until)
+            for holder, (node, units) in (found or {}).items()
+        ]
+        self._commit(claims, releasing=saved)
+
+    def could_ever_fit(self, gang: Gang) -> bool:
+        """Whether the quorum would have room if nobody else held anything."""
+        slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
+        return aim(self._ledger, slots, list(self._nodes)) is not None
+
+    # -- how a quorum is asked for -------------------------------------------------------------------------------
 
     def _candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
         """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""

@@ -16,24 +16,16 @@ Cost: O(slots) where there is room; O(templates x candidates) where there is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from extender.core.ledger import Holder, Holding, Kind, Ledger
+from extender.core.ledger import Holder, Holding, Ledger
 from extender.core.names import NodeName, ResourceKey
-from extender.core.units import Short, Vector
+from extender.core.room import Accepts, Room, Slot, Template, templates_of
+from extender.core.units import Short
 
-Accepts = Callable[[NodeName], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One member's place in a plan. `accepts` says which nodes it may be on; slots that share it are planned as one."""
-
-    holder: Holder
-    units: Vector
-    accepts: Accepts | None = None
+__all__ = ["Accepts", "Shortfall", "Slot", "move", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,64 +41,6 @@ class Shortfall:
     cause: Short | None
 
 
-@dataclass(slots=True)
-class _Template:
-    slots: list[Slot]
-    need: tuple[tuple[ResourceKey, int], ...]
-    accepts: Accepts | None
-
-
-class _Room:
-    """What is free on the nodes if the plan so far were committed."""
-
-    def __init__(self, ledger: Ledger, returning: Iterable[Holder]) -> None:
-        self.rows = ledger.rows
-        self.change: dict[NodeName, dict[ResourceKey, int]] = {}
-        for holder in dict.fromkeys(returning):
-            if (holding := ledger.holding(holder)) is not None and holding.kind is not Kind.BOUND:
-                self._add(holding.node, tuple(holding.units.items()), +1)
-
-    def copy(self) -> _Room:
-        twin = object.__new__(_Room)
-        twin.rows = self.rows
-        twin.change = {node: dict(change) for node, change in self.change.items()}
-        return twin
-
-    def lacking(self, node: NodeName, need: tuple[tuple[ResourceKey, int], ...]) -> tuple[ResourceKey, int] | None:
-        """The first resource of which less is free than needed, and what is free of it; None if all fits."""
-        row = self.rows.get(node)
-        if row is None:
-            return (need[0][0], 0) if need else None
-        capacity, held, change = row.capacity, row.held, self.change.get(node)
-        for resource, units in need:
-            free = capacity.get(resource, 0) - held.get(resource, 0)
-            if change is not None:
-                free += change.get(resource, 0)
-            if units > free:
-                return resource, free
-        return None
-
-    def copies(self, node: NodeName, template: _Template) -> tuple[int, float]:
-        """How many slots of the template the node has room for: whole ones, and with the fraction that is left."""
-        row = self.rows.get(node)
-        if row is None:
-            return 0, 0.0
-        change = self.change.get(node, {})
-        whole, exact = len(template.slots), float("inf")
-        for resource, units in template.need:
-            free = row.capacity.get(resource, 0) - row.held.get(resource, 0) + change.get(resource, 0)
-            whole, exact = min(whole, free // units), min(exact, free / units)
-        return max(whole, 0), exact
-
-    def take(self, node: NodeName, need: tuple[tuple[ResourceKey, int], ...]) -> None:
-        self._add(node, need, -1)
-
-    def _add(self, node: NodeName, units: tuple[tuple[ResourceKey, int], ...], sign: int) -> None:
-        change = self.change.setdefault(node, {})
-        for resource, number in units:
-            change[resource] = change.get(resource, 0) + sign * number
-
-
 def plan(
     ledger: Ledger, slots: Sequence[Slot], candidates: Sequence[NodeName], *, releasing: Sequence[Holder] = ()
 ) -> dict[Holder, NodeName] | Shortfall:
@@ -115,8 +49,8 @@ def plan(
     Counted as free: what the holders in `releasing` hold, and what the slots' own holders hold, for both are given up
     by the transaction that commits the plan; but not what is bound. A node that the ledger does not know has no room.
     """
-    room = _Room(ledger, [*releasing, *(slot.holder for slot in slots)])
-    templates = _templates(slots)
+    room = Room(ledger, [*releasing, *(slot.holder for slot in slots)])
+    templates = templates_of(slots)
     before = room.copy() if len(templates) > 1 else room
     nodes, shortfall = _spread(room, templates, candidates)
     # A shortfall within the first template is final: nothing else was in its way.
@@ -137,7 +71,7 @@ def move(
 
     The first that carries no reservation or assumption, so that a gang stays spread; else the first that fits.
     """
-    room = _Room(ledger, ())
+    room = Room(ledger, ())
     need = tuple((resource, units) for resource, units in holding.units.items() if units > 0)
     second: NodeName | None = None
     for node in candidates:
@@ -152,34 +86,8 @@ def move(
     return second
 
 
-def _templates(slots: Sequence[Slot]) -> list[_Template]:
-    """Largest first: by the largest share of any resource of the whole gang's need; then the choosy; then as given."""
-    found: dict[tuple[frozenset[tuple[ResourceKey, int]], Accepts | None], _Template] = {}
-    last: tuple[Slot, _Template] | None = None
-    for slot in slots:
-        if last is not None and slot.accepts is last[0].accepts and slot.units == last[0].units:
-            last[1].slots.append(slot)
-            continue
-        need = tuple((resource, units) for resource, units in slot.units.items() if units > 0)
-        template = found.setdefault((frozenset(need), slot.accepts), _Template([], need, slot.accepts))
-        template.slots.append(slot)
-        last = slot, template
-    if len(found) <= 1:
-        return list(found.values())
-    total: dict[ResourceKey, int] = {}
-    for template in found.values():
-        for resource, units in template.need:
-            total[resource] = total.get(resource, 0) + units * len(template.slots)
-
-    def size(template: _Template) -> tuple[float, bool]:
-        share = max((units / total[resource] for resource, units in template.need), default=0.0)
-        return share, template.accepts is not None
-
-    return sorted(found.values(), key=size, reverse=True)
-
-
 def _spread(
-    room: _Room, templates: Sequence[_Template], candidates: Sequence[NodeName]
+    room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]
 ) -> tuple[dict[Holder, NodeName], Shortfall | None]:
     """One slot a node, then a second round on those that have room, and so on."""
     asked = sum(len(template.slots) for template in templates)
@@ -228,12 +136,12 @@ def _spread(
 class _Offer:
     """What the candidates offer one template alone: those with room for it, and for how many copies in all."""
 
-    template: _Template
+    template: Template
     nodes: Sequence[NodeName]
     copies: int
 
 
-def _offer(room: _Room, template: _Template, candidates: Sequence[NodeName]) -> _Offer:
+def _offer(room: Room, template: Template, candidates: Sequence[NodeName]) -> _Offer:
     nodes: list[NodeName] = []
     copies = 0
     for node in dict.fromkeys(candidates):
@@ -244,7 +152,7 @@ def _offer(room: _Room, template: _Template, candidates: Sequence[NodeName]) -> 
     return _Offer(template, nodes, copies)
 
 
-def _pack(room: _Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
+def _pack(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
     """Each slot on the node where it leaves least, templates in the order of the offers; empty if one finds no node."""
     nodes: dict[Holder, NodeName] = {}
     for offer in offers:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from extender.core.cluster import Pod
-from extender.core.ledger import Ledger
+from extender.core.ledger import Holder, Ledger
 from extender.core.names import NodeName
 from extender.core.units import Short
 
@@ -29,12 +29,16 @@ Judge = Callable[[NodeName], Rejection | None]
 """For one pod: None if it may be on the node."""
 
 
+GivingWay = Mapping[NodeName, Sequence[Holder]]
+"""Holders by node that would give up what they hold for the pod: to be counted as free."""
+
+
 class Filter(Protocol):
     """One policy. `name` is a DNS label, for metrics and explanations."""
 
     name: str
 
-    def judge(self, pod: Pod, ledger: Ledger) -> Judge | None:
+    def judge(self, pod: Pod, ledger: Ledger, giving_way: GivingWay) -> Judge | None:
         """How this policy judges nodes for the pod; None where it has no say, which must take one look-up to find
         out."""
         ...

@@ -6,7 +6,7 @@ from extender.core.cluster import Pod
 from extender.core.gang import NOT_ITS_NODE
 from extender.core.ledger import Ledger
 from extender.core.names import NodeName
-from extender.filters.base import Judge, Rejection
+from extender.filters.base import GivingWay, Judge, Rejection
 
 # Evicting pods elsewhere does not bring the plan there.
 _ELSEWHERE = Rejection(NOT_ITS_NODE, preemption_helps=False)
@@ -15,7 +15,7 @@ _ELSEWHERE = Rejection(NOT_ITS_NODE, preemption_helps=False)
 class GangFilter:
     name = "gang"
 
-    def judge(self, pod: Pod, ledger: Ledger) -> Judge | None:
+    def judge(self, pod: Pod, ledger: Ledger, giving_way: GivingWay) -> Judge | None:
         if pod.gang is None:
             return None
         held = ledger.holding(pod.uid)

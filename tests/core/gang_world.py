@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.app.keeper import Effect, Keeper
+from extender.app.keeper import Effect, Keeper, Rules
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
 from extender.core.gang import EvictMembers, OpenBarrier, Phase, TurnBack, WakePod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
+from extender.core.turns import DEFAULT_PATIENCE, Patience
 from tests.builders import NOW
 
 
@@ -32,6 +33,7 @@ class FixedClock:
 @dataclass
 class GangWorld:
     clock: FixedClock = field(default_factory=FixedClock)
+    patience: Patience = DEFAULT_PATIENCE
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     events: deque[Pod | PodUid] = field(default_factory=deque)
@@ -49,7 +51,7 @@ class GangWorld:
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.clock, self._take)
+        self.keeper = Keeper(self.clock, self._take, Rules(patience=self.patience))
 
     @property
     def gangs(self) -> dict[str, Phase]:

@@ -1,7 +1,7 @@
 """Gangs in any order of events: late watches, repeated and overlapping calls, deletes at every point, time that passes.
 
 After every step the invariants hold; at the end, with a scheduler that does its work, every gang that fits is bound
-and every other holds nothing.
+and every other holds nothing, but for the one whose turn it is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from extender.core.ledger import Holder
 from extender.core.names import NodeName
 from extender.core.node_match import accepts
 from extender.core.planning import Shortfall, Slot, plan
+from extender.core.turns import Patience
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -29,7 +30,7 @@ CPU = (500, 1000, 2000)
 class GangMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = GangWorld()
+        self.world = GangWorld(patience=Patience(passes=1, seconds=30))
         self.made = 0
         self.deleted: list[Any] = []
 
@@ -52,18 +53,20 @@ class GangMachine(RuleBasedStateMachine):
         count=st.integers(1, 3),
         quorum=st.integers(1, 4),
         cpu=st.sampled_from(CPU),
+        priority=st.integers(0, 1),
         seen=st.booleans(),
     )
-    def members_appear(self, gang: str, count: int, quorum: int, cpu: int, seen: bool) -> None:
+    def members_appear(self, gang: str, count: int, quorum: int, cpu: int, priority: int, seen: bool) -> None:
         ask = gang_ask(gang, quorum)
         for _ in range(count):
             self.made += 1
-            self.world.create(pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made), seen=seen)
+            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, priority=priority)
+            self.world.create(member, seen=seen)
 
-    @rule(cpu=st.sampled_from(CPU))
-    def ordinary_pod_appears(self, cpu: int) -> None:
+    @rule(cpu=st.sampled_from(CPU), priority=st.integers(0, 2))
+    def ordinary_pod_appears(self, cpu: int, priority: int) -> None:
         self.made += 1
-        self.world.create(pod(f"plain-{self.made}", {"cpu": cpu}), seen=False)
+        self.world.create(pod(f"plain-{self.made}", {"cpu": cpu}, priority=priority), seen=False)
 
     @precondition(lambda self: self.world.nodes)
     @rule(data=st.data(), cpu=st.sampled_from(CPU))
@@ -158,6 +161,8 @@ class GangMachine(RuleBasedStateMachine):
             world.schedule()
             world.pass_time(100)
         world.check()
+        turns = world.keeper.gangs.turns
+        assert turns.saver is turns.first(), "patience has ended, and nothing is saved for the first in turn"
         for gang in world.keeper.gangs.by_key.values():
             if gang.phase is Phase.BOUND:
                 for member in gang.unplaced():
@@ -165,13 +170,13 @@ class GangMachine(RuleBasedStateMachine):
                     assert isinstance(found, Shortfall), f"{member.name} is beyond the quorum, fits and still waits"
                 continue
             assert gang.needed, f"{gang.key} has its quorum and is not called bound"
-            assert not world.keeper.ledger.held_for(gang.key) or gang.bound
+            assert gang is turns.saver or not world.keeper.ledger.held_for(gang.key) or gang.bound
             assert gang.whole or not (gang.opened and gang.bound), f"{gang.key} stays bound in part"
             members = list(gang.unplaced())
             if len(members) < gang.needed:
                 continue
             slots = [_slot(world, member) for member in members[: gang.needed]]
-            found = plan(world.keeper.ledger, slots, list(world.nodes))
+            found = plan(world.keeper.ledger, slots, list(world.nodes), releasing=turns.usable_by(gang))
             assert isinstance(found, Shortfall), f"{gang.key} fits and still waits: {found}"
 
 
