@@ -108,6 +108,10 @@ class TolerationJson(_Json):
     effect: str = ""
 
 
+class SchedulingGate(_Json):
+    name: str = ""
+
+
 class PodSpec(_Json):
     containers: list[Container]
     init_containers: list[Container] | None = None
@@ -119,6 +123,7 @@ class PodSpec(_Json):
     tolerations: list[TolerationJson] | None = None
     overhead: Quantities | None = None
     resources: Resources | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
 
 
 class ContainerStatus(_Json):
@@ -204,6 +209,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         created=_seconds(metadata.creation_timestamp),
         bound_at=_bound_at(metadata, status) if spec.node_name else 0.0,
         deleting=metadata.deletion_timestamp is not None,
+        gated=bool(spec.scheduling_gates),
         finished=status is not None and status.phase in _FINISHED,
         gang=read_gang_ask(
             metadata.namespace,

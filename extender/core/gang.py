@@ -143,12 +143,15 @@ class Gang:
 
     @property
     def unplaced_count(self) -> int:
-        return sum(uid not in self.bound and not pod.deleting for uid, pod in self.members.items())
+        return sum(1 for _ in self._waiting())
 
     def unplaced(self) -> Iterator[Pod]:
-        """Living members that are not bound and not about to go, in order of creation."""
-        waiting = (pod for uid, pod in self.members.items() if uid not in self.bound and not pod.deleting)
-        return iter(sorted(waiting, key=lambda pod: (pod.created, pod.name, pod.uid)))
+        """Living members that are not bound, not about to go, and free to be placed; in order of creation."""
+        return iter(sorted(self._waiting(), key=lambda pod: (pod.created, pod.name, pod.uid)))
+
+    def _waiting(self) -> Iterator[Pod]:
+        bound = self.bound
+        return (pod for uid, pod in self.members.items() if uid not in bound and not (pod.deleting or pod.gated))
 
 
 @dataclass(frozen=True, slots=True)

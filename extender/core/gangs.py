@@ -65,6 +65,11 @@ class Gangs:
         """Those of them that nobody has been told of."""
         self._places = Places(ledger, nodes)
         self.turns = Turns(ledger, self._places, patience)
+        self._unasked: dict[GangKey, float] = {}
+        """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
+        no node for any of them, for others take each one that comes free."""
+        self._schedulers: dict[str, None] = {}
+        """kube-scheduler's profiles that have asked us about a gang."""
         self._surplus: dict[GangKey, None] = {}
         """Gangs that hold a plan, and of which members beyond it were turned away."""
         self._of: dict[PodUid, GangKey] = {}
@@ -165,6 +170,7 @@ class Gangs:
         if not gang.members:
             self._dissolve(gang, now)
             self.turns.leave(gang)
+            self._unasked.pop(gang.key, None)
             del self.by_key[gang.key]
             self.in_part.pop(gang.key, None)
         else:
@@ -173,10 +179,10 @@ class Gangs:
     def _weigh(self, gang: Gang, now: float) -> None:
         """Whether the quorum is bound, or exists, after members, or what they ask for, have changed."""
         if gang.phase in (Phase.GATHERING, Phase.WAITING):
-            gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
+            self._wait(gang, now)
         if gang.phase is Phase.BOUND:
             if gang.needed:
-                gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
+                self._wait(gang, now)
         elif gang.writing:
             return
         elif gang.placed and not gang.needed:
@@ -185,6 +191,13 @@ class Gangs:
         elif gang.phase is Phase.BINDING and not gang.placed:
             self._dissolve(gang, now, "no member of the gang could be bound")
         self._heed_part(gang, now)
+
+    def _wait(self, gang: Gang, now: float) -> None:
+        gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
+        if gang.missing or gang.rejected or gang in self.turns:
+            self._unasked.pop(gang.key, None)
+        else:
+            self._unasked.setdefault(gang.key, now)
 
     def _heed_part(self, gang: Gang, now: float) -> None:
         """A gang of which a part is bound has a time to be completed."""
@@ -205,6 +218,7 @@ class Gangs:
         gang = self.observe(pod, now)
         if gang is None:
             return NO_ROOM
+        self._schedulers[pod.scheduler] = None
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
             return self._turn_away(gang, pod, INCOMPLETE if gang.missing else NO_ROOM, now)
@@ -227,7 +241,7 @@ class Gangs:
         gang.phase = phase
         gang.rejected.add(pod.uid)
         if phase is Phase.WAITING:
-            self.turns.enter(gang, now)
+            self._enter(gang, now)
         return reason
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
@@ -278,11 +292,13 @@ class Gangs:
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
         gang.waits_since, gang.passes = None, 0
+        self._unasked.pop(gang.key, None)
         self.turns.leave(gang)
         self.turns.passed_by(gang)
         self.effects.append(GangPlanned(gang.key))
+        unasked = first is None and not gang.rejected
         for uid in map(PodUid, found):
-            if uid in gang.rejected and (first is None or uid != first.uid):
+            if unasked or (uid in gang.rejected and (first is None or uid != first.uid)):
                 self._wake(gang, uid)
         if gang.rejected:
             self._surplus[gang.key] = None
@@ -397,7 +413,12 @@ class Gangs:
 
     def next_deadline(self) -> float | None:
         """The next moment at which `give_up` or `heed_turn` has something to do, in seconds since the epoch."""
-        known = (min(self.in_part.values(), default=None), self.turns.next_deadline())
+        unasked = next(iter(self._unasked.values()), None)
+        known = (
+            min(self.in_part.values(), default=None),
+            self.turns.next_deadline(),
+            None if unasked is None else unasked + self.turns.patience.seconds,
+        )
         return min((when for when in known if when is not None), default=None)
 
     def give_up(self, now: float) -> None:
@@ -440,14 +461,20 @@ class Gangs:
 
     def _line_up(self, gang: Gang, now: float) -> None:
         """It waits for room, or it does not, after something about it has changed."""
-        if gang.rejected and not gang.holds_a_plan and not gang.missing:
-            self.turns.enter(gang, now)
+        if (gang.rejected or gang in self.turns) and not gang.holds_a_plan and not gang.missing:
+            self._enter(gang, now)
             return
         if gang.rejected and gang.holds_a_plan:
             self._surplus[gang.key] = None
         if gang is self.turns.saver:
             self._places.release(gang)
         self.turns.leave(gang)
+
+    def _enter(self, gang: Gang, now: float) -> None:
+        if gang.waits_since is None:
+            gang.waits_since = self._unasked.get(gang.key, now)
+        self._unasked.pop(gang.key, None)
+        self.turns.enter(gang)
 
     def _heed_surplus(self, gains: Collection[NodeName], stirred: Collection[GangKey]) -> None:
         room: dict[int, bool] = {}
@@ -467,11 +494,24 @@ class Gangs:
                 self._wake(gang, uid)
 
     def heed_turn(self, now: float) -> bool:
-        """Room is saved for the gang whose turn has come. Whether that is another than before."""
+        """Room is saved for the gang whose turn has come. Whether anything is to be settled for that."""
+        self._line_up_unasked(now)
         gang = self.turns.heed(now)
         if gang is not None:
             self.effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.unplaced())))
-        return gang is not None
+            self.stirred[gang.key] = None
+        return bool(self.stirred)
+
+    def _line_up_unasked(self, now: float) -> None:
+        while self._unasked:
+            key, since = next(iter(self._unasked.items()))
+            if now < since + self.turns.patience.seconds:
+                return
+            gang = self.by_key[key]
+            if any(pod.scheduler in self._schedulers for pod in gang.unplaced()):
+                self._enter(gang, now)
+                self.stirred[key] = None
+            self._unasked.pop(key, None)
 
     def _wake(self, gang: Gang, uid: PodUid) -> None:
         gang.rejected.discard(uid)
@@ -491,7 +531,7 @@ class Gangs:
         self._turn_back(gang, list(gang.arrived), reason)
         gang.deadline = None
         gang.displaced.clear()
-        gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
+        self._wait(gang, now)
         if gang.rejected:
             self.stirred[gang.key] = None
 

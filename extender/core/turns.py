@@ -58,7 +58,7 @@ class Turns:
         """The gang that room is saved for."""
         self._ledger = ledger
         self._places = places
-        self._patience = patience
+        self.patience = patience
         self._copies = Copies(ledger)
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
@@ -70,7 +70,7 @@ class Turns:
 
     # -- who waits -----------------------------------------------------------------------------------------------
 
-    def enter(self, gang: Gang, now: float) -> None:
+    def enter(self, gang: Gang) -> None:
         """The gang waits for room, with members as they are now."""
         known = self._entries.get(gang.key)
         if known is not None and known.changes == gang.changes:
@@ -83,8 +83,6 @@ class Turns:
                 self._copies.follow(need)
         insort(self._queues[entry.shape], entry.turn)
         self._version += 1
-        if gang.waits_since is None:
-            gang.waits_since = now
 
     def leave(self, gang: Gang) -> None:
         """It does not wait for room, or not now. What was saved for it is its plan's, or is released by the caller."""
@@ -175,10 +173,10 @@ class Turns:
         return None
 
     def is_due(self, gang: Gang, now: float) -> bool:
-        return gang.passes >= self._patience.passes or now >= self._due_at(gang)
+        return gang.passes >= self.patience.passes or now >= self._due_at(gang)
 
     def _due_at(self, gang: Gang) -> float:
-        return float("inf") if gang.waits_since is None else gang.waits_since + self._patience.seconds
+        return float("inf") if gang.waits_since is None else gang.waits_since + self.patience.seconds
 
     def next_deadline(self) -> float | None:
         """When patience ends next, if nothing else happens."""

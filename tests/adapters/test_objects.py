@@ -255,6 +255,10 @@ class TestPod:
         assert read_pod(manifest).bound_at == read_pod(manifest).created > 0
         assert read_pod(manifests.pod()).bound_at == 0
 
+    def test_with_scheduling_gates_is_not_to_be_placed_yet(self) -> None:
+        assert read_pod(manifests.pod(schedulingGates=[{"name": "queue"}])).gated
+        assert not read_pod(manifests.pod(schedulingGates=[])).gated
+
     @pytest.mark.parametrize("affinity", [{}, {"nodeAffinity": {}}, {"podAffinity": {}}, None])
     def test_without_required_node_affinity_goes_anywhere(self, affinity: Json | None) -> None:
         assert read_pod(manifests.pod(affinity=affinity)).affinity == ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from extender.app.keeper import Effect, Keeper, Rules
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
-from extender.core.gang import EvictMembers, OpenBarrier, Phase, TurnBack, WakePod
+from extender.core.gang import EvictMembers, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
@@ -47,6 +47,7 @@ class GangWorld:
     wakes: dict[PodUid, int] = field(default_factory=dict)
     turned_back: list[PodUid] = field(default_factory=list)
     gangs_opened: list[tuple[str, int]] = field(default_factory=list)
+    told: list[RoomSaved] = field(default_factory=list)
     evicted: list[PodUid] = field(default_factory=list)
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
@@ -71,6 +72,8 @@ class GangWorld:
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
                         self.opened[uid] = self.assumed[uid]
+                case RoomSaved():
+                    self.told.append(effect)
                 case EvictMembers(_, _, members):
                     assert all(pod.node is not None for pod in members)
                     self.evicted += [pod.uid for pod in members]
