@@ -1,7 +1,7 @@
 # Escher for Kubernetes: everything there is to run. `make` alone lists it.
 #
-# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `chaos`, `bench` and `loadtest` need Go as well, for
-# they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
+# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `chaos`, `faults`, `bench` and `loadtest` need Go as
+# well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -25,6 +25,7 @@ DEMO_ARGS ?= --real
 # Real cluster traces for the end-to-end tests, where they lie beside the checkout; without them those tests are skipped.
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
 CHAOS_ARGS ?= --target all --kills 100
+FAULTS_ARGS ?= --runs 1000
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
 ##@ Start here
@@ -54,6 +55,10 @@ e2e: cluster ## Run the end-to-end tests
 .PHONY: chaos
 chaos: cluster ## Kill service, scheduler and API server 100 times each, pause etcd, and look for anything lost (half an hour)
 	$(BIN)/python -m loadtests.chaos $(CHAOS_ARGS)
+
+.PHONY: faults
+faults: cluster ## Delay, lose, repeat and cut what passes between service and API server, 1000 times; look for losses (an hour)
+	$(BIN)/python -m loadtests.faults $(FAULTS_ARGS)
 
 .PHONY: bench
 bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to ungrouped pods; then the extender's own cost

@@ -17,7 +17,10 @@ from extender.controlplane import places
 
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
-TARGETS = ("demo", "test", "setup", "e2e", "chaos", "bench", "loadtest", "compare", "lint", "docs", "coverage", "lock")
+TARGETS = (
+    *("demo", "test", "setup", "e2e", "chaos", "faults", "bench", "loadtest"),
+    *("compare", "lint", "docs", "coverage", "lock"),
+)
 
 
 def escher(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:

@@ -119,7 +119,10 @@ class Notice:
 
 class Recorder(Protocol):
     async def record(self, notice: Notice) -> None:
-        """The event is stored. Raises as Binder; losing one is not an error of the caller."""
+        """The event is stored, and only once though it is recorded again: what it says is what it is known by.
+
+        Raises as Binder.
+        """
         ...
 
 

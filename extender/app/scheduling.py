@@ -7,7 +7,8 @@ barrier, which the keeper opens; then every member writes its own Binding, all a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import structlog
@@ -48,6 +49,7 @@ _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _EVENTS_REMEMBERED = 4096
+_TELL_WITHIN = 120.0
 _STOPPING = "Escher is shutting down: the pod is tried again"
 
 
@@ -166,19 +168,7 @@ class Scheduling:
 
         Raises Refused, and Unavailable after a while.
         """
-        loop = asyncio.get_running_loop()
-        give_up, pause = loop.time() + self._write_within, _FIRST_PAUSE
-        while True:
-            try:
-                await self._try_to_write(pod, node)
-                return
-            except Unavailable as error:
-                wait = max(pause, error.retry_after or 0.0)
-                if loop.time() + wait > give_up:
-                    raise
-                _log.warning("binding is tried again", pod=str(pod), node=node, why=str(error))
-                await asyncio.sleep(wait)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+        await _insist(lambda: self._try_to_write(pod, node), self._write_within, what="bind", pod=str(pod), node=node)
 
     async def _try_to_write(self, pod: PodRef, node: NodeName) -> None:
         try:
@@ -253,17 +243,11 @@ class Scheduling:
             gate.set_result(answer)
 
     async def _wake(self, pod: Pod, token: str) -> None:
-        ref, pause = PodRef(pod.namespace, pod.name, pod.uid), _FIRST_PAUSE
-        while True:
-            try:
-                await self._waker.wake(ref, token)
-                return
-            except Unavailable as error:
-                await asyncio.sleep(max(pause, error.retry_after or 0.0))
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            except Refused as error:
-                _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
-                return
+        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        try:
+            await _insist(lambda: self._waker.wake(ref, token), inf, what="wake", pod=str(ref))
+        except Refused as error:
+            _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
 
     def _tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
         """The pod has an event that says so; once for the same pod and note."""
@@ -277,8 +261,9 @@ class Scheduling:
         self._start(self._record(Notice(ref, kind, reason, note)))
 
     async def _record(self, notice: Notice) -> None:
+        """Tried for a while: that the API server was away may be what there is to tell."""
         try:
-            await self._recorder.record(notice)
+            await _insist(lambda: self._recorder.record(notice), _TELL_WITHIN, what="tell", pod=str(notice.pod))
         except (Unavailable, Refused) as error:
             _log.info("an event is lost", pod=str(notice.pod), reason=notice.reason, why=str(error))
 
@@ -318,6 +303,26 @@ class Scheduling:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+
+
+async def _insist(attempt: Callable[[], Awaitable[None]], within: float, **about: str) -> None:
+    """It has succeeded, with longer pauses from attempt to attempt, and such as the API server asks for.
+
+    Raises Refused, and Unavailable where the next attempt would come later than `within` seconds.
+    """
+    loop = asyncio.get_running_loop()
+    give_up, pause = loop.time() + within, _FIRST_PAUSE
+    while True:
+        try:
+            await attempt()
+            return
+        except Unavailable as error:
+            wait = max(pause, error.retry_after or 0.0)
+            if loop.time() + wait > give_up:
+                raise
+            _log.info("tried again", **about, why=str(error))
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _subject(effect: Effect) -> Sequence[object]:

@@ -20,11 +20,11 @@ Exit code 1 if anything was found, 0 if not. The control plane is built from sou
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import random
 import sys
 from collections.abc import Sequence
+
+import msgspec
 
 from loadtests.chaos.rest import CHECKS
 from loadtests.chaos.run import Result, run, strikes_for
@@ -101,7 +101,7 @@ def main(given: Sequence[str] | None = None) -> int:
         results.append(run(target, strikes, nodes=wanted.nodes, seed=wanted.seed, say=say))
         say("\n" + details(results[-1]) + "\n")
     if wanted.json:
-        sys.stdout.write(json.dumps([dataclasses.asdict(each) for each in results], indent=1) + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n")
     else:
         sys.stdout.write(f'{table(results)}\n\nseed {wanted.seed}; again with: make chaos CHAOS_ARGS="{again}"\n')
     return 0 if all(each.is_clean for each in results) else 1

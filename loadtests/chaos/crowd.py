@@ -60,6 +60,8 @@ class Crowd:
         self.pods: dict[str, Seen] = {}
         self.first_members_bound = 0
         """How often a gang of which nobody was bound got its first Binding."""
+        self.whole: set[str] = set()
+        """Gangs whose quorum was placed at some time."""
         self.gaps = 0
         """How often the watch had to be begun anew with a list."""
         self.on_finished: Callable[[Seen], None] = lambda pod: None
@@ -134,6 +136,8 @@ class Crowd:
                     placed = self._placed[pod.unit]
                     placed.add(pod.name)
                     self.first_members_bound += pod.quorum > 0 and len(placed) == 1
+                    if 0 < pod.quorum <= len(placed):
+                        self.whole.add(pod.unit)
                 if pod.finished and not (before and before.finished):
                     self.on_finished(pod)
             self.changed.notify_all()

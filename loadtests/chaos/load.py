@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +28,7 @@ CPU_OF_NODE = 8
 
 _SIZES = {2: 6, 3: 3, 4: 5, 6: 3, 8: 4, 12: 2, 16: 2, 24: 1, 32: 1}
 """Of gangs, and how often, relative to each other."""
+_RUNS = (2.0, 8.0)
 _ASKED_FOR = 1.5
 """How much of the cluster's CPU is asked for at any time: some have to wait."""
 _FILLED = 1.3
@@ -54,6 +55,8 @@ class Unit:
     again: set[str] = field(default_factory=set)
     """Pods that were taken away and are to be created once more."""
     created_at: float | None = None
+    broken_up: bool = False
+    """It was whole until we deleted a member of it: from then on it may be in part."""
     released: bool = False
     """We have begun to delete it."""
 
@@ -62,8 +65,20 @@ class Unit:
         return self.cpu * len(self.unfinished)
 
 
-def drawn(number: int, rng: random.Random, *, lasting: bool, largest: int) -> Unit:
-    """The unit of that number. The same seed draws the same units in the same order."""
+def drawn(
+    number: int,
+    rng: random.Random,
+    *,
+    lasting: bool,
+    largest: int,
+    prefix: str = "",
+    resources: Sequence[str] = STANDING,
+    runs: tuple[float, float] = _RUNS,
+) -> Unit:
+    """The unit of that number. The same seed draws the same units in the same order.
+
+    `resources`: ephemeral ones that pods may ask for. `runs`: the shortest and the longest run of a pod, in seconds.
+    """
     is_gang = rng.random() < 0.6
     size = rng.choices(list(_SIZES), list(_SIZES.values()))[0] if is_gang else 1
     size = min(size, largest)
@@ -72,10 +87,10 @@ def drawn(number: int, rng: random.Random, *, lasting: bool, largest: int) -> Un
     cpu = rng.choice((2, 3, 4))
     asks: dict[str, Any] = {"cpu": cpu}
     if rng.random() < 0.2:
-        asks[f"{OURS}{NAMESPACE}.{rng.choice(STANDING)}"] = 1
-    run_seconds = round(rng.uniform(2, 8), 1)
+        asks[f"{OURS}{NAMESPACE}.{rng.choice(resources)}"] = 1
+    run_seconds = round(rng.uniform(*runs), 1)
     cancelled_after = rng.uniform(0, 3) if rng.random() < 0.06 else None
-    name = f"{'g' if is_gang else 'p'}{number}"
+    name = f"{prefix}{'g' if is_gang else 'p'}{number}"
     more: dict[str, Any] = {"gang": name, "quorum": quorum} if is_gang else {}
     pods = []
     for index in range(size):
@@ -86,10 +101,13 @@ def drawn(number: int, rng: random.Random, *, lasting: bool, largest: int) -> Un
     return Unit(name, pods, is_gang, cpu, None if lasting else cancelled_after, lasting, unfinished=names)
 
 
-class Load:
-    """Its fields are read and changed under `crowd.changed`."""
+class Workload:
+    """Units that are created and released, and what becomes of their pods.
 
-    def __init__(self, api: Api, crowd: Crowd, rng: random.Random, nodes: int) -> None:
+    Its fields are read and changed under `crowd.changed`.
+    """
+
+    def __init__(self, api: Api, crowd: Crowd) -> None:
         self.crowd = crowd
         self.units: dict[str, Unit] = {}
         """What was created, or is being created, and not released."""
@@ -103,39 +121,53 @@ class Load:
         """Pods that were taken away without a word."""
         self.failures: list[str] = []
         self._api = api
-        self._rng = rng
-        self._cpu = nodes * CPU_OF_NODE
-        self._largest = max(2, nodes)
-        self._lasting = False
-        self._stopped = False
+        self._replaced: set[str] = set()
+        """Names of pods that we have deleted, to make others in their place."""
         self._ended = False
         self._threads: list[threading.Thread] = []
         crowd.on_finished = self._finished
         crowd.on_gone = self._gone
 
     def start(self) -> None:
-        for work in (self._feed, self._clear_away):
-            thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def fill(self) -> None:
-        """From now on what is created stays, until more is asked for than the cluster has."""
-        with self.crowd.changed:
-            self._lasting = True
-            self.crowd.changed.notify_all()
-
-    def until_filled(self) -> None:
-        """Nothing new is created any more. What ends is still cleared away."""
-        self._threads[0].join()
+        """Units are released when their pods have ended, or their time has come; pods that were evicted come again."""
+        self._begin(self._clear_away)
 
     def end(self) -> None:
         """Nothing is created or deleted any more."""
         with self.crowd.changed:
-            self._stopped = self._ended = True
+            self._ended = True
             self.crowd.changed.notify_all()
         for thread in self._threads:
             thread.join()
+
+    def create(self, unit: Unit, creators: ThreadPoolExecutor | None = None) -> None:
+        """All pods of the unit exist; the last one was created when all others did."""
+        with self.crowd.changed:
+            self.units[unit.name] = unit
+        *first, last = unit.pods
+        list((map if creators is None else creators.map)(self._create, first))
+        self._create(last)
+        with self.crowd.changed:
+            unit.created_at = time.monotonic()
+            self.gangs_created += unit.is_gang
+            self.crowd.changed.notify_all()
+
+    def replace(self, unit: Unit, name: str) -> None:
+        """One pod of the unit was deleted, and another made in its place, with a new name.
+
+        Deletions that kwok and kube-controller-manager repeat go by the name alone: they would hit a namesake.
+        """
+        with self.crowd.changed:
+            if unit.released or name not in unit.unfinished:
+                return
+            self._replaced.add(name)
+        insist(lambda: self._delete(name))
+        made = next(each for each in unit.pods if each["metadata"]["name"] == name)
+        anew = {**made, "metadata": {**made["metadata"], "name": f"{name}-anew"}}
+        with self.crowd.changed:
+            unit.pods = [anew if each is made else each for each in unit.pods]
+            unit.unfinished = unit.unfinished - {name} | {f"{name}-anew"}
+        self._create(anew)
 
     def asked_for(self) -> int:
         """Cores that all unfinished pods ask for together."""
@@ -158,47 +190,26 @@ class Load:
 
     def _gone(self, pod: Seen) -> None:
         unit = self.units.get(pod.unit)
-        if unit is None or unit.released or pod.name not in unit.unfinished:
+        if unit is None or unit.released:
             return
-        (self.evicted if pod.disrupted else self.vanished).append(pod.name)
-        unit.again.add(pod.name)
+        if pod.name in self._replaced:
+            unit.broken_up = unit.broken_up or (pod.node is not None and unit.name in self.crowd.whole)
+        elif pod.name in unit.unfinished:
+            (self.evicted if pod.disrupted else self.vanished).append(pod.name)
+            unit.again.add(pod.name)
 
     # -- the work
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:  # Whatever it is, the run has failed, and says so at its end.
             self.failures.append(f"the load ended: {type(error).__name__}: {error}")
-
-    def _feed(self) -> None:
-        number = 0
-        with ThreadPoolExecutor(_CREATORS) as creators:
-            while True:
-                number += 1
-                unit = drawn(number, self._rng, lasting=self._lasting, largest=self._largest)
-                if not self._make_way_for(unit):
-                    return
-                *first, last = unit.pods
-                list(creators.map(self._create, first))
-                self._create(last)
-                with self.crowd.changed:
-                    unit.created_at = time.monotonic()
-                    self.gangs_created += unit.is_gang
-                    self.crowd.changed.notify_all()
-
-    def _make_way_for(self, unit: Unit) -> bool:
-        """The unit's turn has come. False if nothing more is wanted."""
-        with self.crowd.changed:
-            while not self._stopped:
-                asked_for = self.asked_for()
-                if self._lasting and asked_for >= self._cpu * _FILLED:
-                    return False
-                if self._lasting or asked_for + unit.still_asked_for <= self._cpu * _ASKED_FOR:
-                    self.units[unit.name] = unit
-                    return True
-                self.crowd.changed.wait(0.5)
-        return False
 
     def _create(self, made: Json) -> None:
         insist(lambda: self._post(made), final=(422,))
@@ -211,6 +222,14 @@ class Load:
         except ApiError as error:
             # Written by an attempt that seemed to fail.
             if error.status != 409:
+                raise
+
+    def _delete(self, name: str) -> None:
+        try:
+            self._api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
+        except ApiError as error:
+            # Deleted by an attempt that seemed to fail.
+            if error.status != 404:
                 raise
 
     def _clear_away(self) -> None:
@@ -243,3 +262,50 @@ class Load:
         with self.crowd.changed:
             self.units.pop(unit.name, None)
             self.crowd.changed.notify_all()
+
+
+class Load(Workload):
+    """A workload that feeds itself: more is always asked for than there is room."""
+
+    def __init__(self, api: Api, crowd: Crowd, rng: random.Random, nodes: int) -> None:
+        super().__init__(api, crowd)
+        self._rng = rng
+        self._cpu = nodes * CPU_OF_NODE
+        self._largest = max(2, nodes)
+        self._lasting = False
+
+    def start(self) -> None:
+        self._begin(self._feed)
+        super().start()
+
+    def fill(self) -> None:
+        """From now on what is created stays, until more is asked for than the cluster has."""
+        with self.crowd.changed:
+            self._lasting = True
+            self.crowd.changed.notify_all()
+
+    def until_filled(self) -> None:
+        """Nothing new is created any more. What ends is still cleared away."""
+        self._threads[0].join()
+
+    def _feed(self) -> None:
+        number = 0
+        with ThreadPoolExecutor(_CREATORS) as creators:
+            while True:
+                number += 1
+                unit = drawn(number, self._rng, lasting=self._lasting, largest=self._largest)
+                if not self._make_way_for(unit):
+                    return
+                self.create(unit, creators)
+
+    def _make_way_for(self, unit: Unit) -> bool:
+        """The unit's turn has come. False if nothing more is wanted."""
+        with self.crowd.changed:
+            while not self._ended:
+                asked_for = self.asked_for()
+                if self._lasting and asked_for >= self._cpu * _FILLED:
+                    return False
+                if self._lasting or asked_for + unit.still_asked_for <= self._cpu * _ASKED_FOR:
+                    return True
+                self.crowd.changed.wait(0.5)
+        return False

@@ -29,14 +29,52 @@ class Away(httpx.TransportError):
     """The service answers that it cannot: as if it were not there."""
 
 
-class Offers:
-    """`expected`: nodes and units by name, of what must be there. `owners`: some get a pod as owner."""
+class Offered:
+    """What is set through the service. `expected`: nodes and units by name, of what must be there."""
 
-    def __init__(self, url: str, crowd: Crowd, rng: random.Random, *, nodes: int, owners: bool) -> None:
+    def __init__(self, url: str) -> None:
         self.expected: dict[str, Mapping[str, int]] = {}
-        self.count = 0
         self.failures: list[str] = []
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+
+    def set(self, name: str, units: int, where: object, *, lasting: bool = True, **more: object) -> None:
+        """It is there, and stays until it is taken back if it is `lasting`. `where`: the call's `node_spec`."""
+        answer = self.put(name, {"capacity": units, "node_spec": where, **more})
+        if answer.is_error:
+            self.failures.append(f"PUT {name}: {answer.status_code} {answer.text}")
+        elif lasting:
+            self.expected[name] = answer.json()["nodes"]
+
+    def take_back(self, name: str) -> None:
+        answer = insist(lambda: self._call("DELETE", name))
+        if answer.is_error and answer.status_code != 404:
+            self.failures.append(f"DELETE {name}: {answer.status_code} {answer.text}")
+        del self.expected[name]
+
+    def take_back_all(self) -> None:
+        for name in list(self.expected):
+            self.take_back(name)
+
+    def put(self, name: str, body: Json) -> httpx.Response:
+        """The answer, as soon as there is one."""
+        return insist(lambda: self._call("PUT", name, body))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _call(self, method: str, name: str, body: Json | None = None) -> httpx.Response:
+        answer = self._client.request(method, f"/v1/namespaces/{NAMESPACE}/resources/{name}", json=body)
+        if answer.status_code in (429, 502, 503, 504):
+            raise Away(f"{answer.status_code} {answer.text}")
+        return answer
+
+
+class Offers(Offered):
+    """Resources are set and taken back all the time. `owners`: some get a pod as owner."""
+
+    def __init__(self, url: str, crowd: Crowd, rng: random.Random, *, nodes: int, owners: bool) -> None:
+        super().__init__(url)
+        self.count = 0
         self._crowd = crowd
         self._rng = rng
         self._nodes = nodes
@@ -49,7 +87,7 @@ class Offers:
         racks = min(2, (self._nodes + NODES_OF_RACK - 1) // NODES_OF_RACK)
         for number, name in enumerate(STANDING):
             where = {"labels": {"escher.dev/rack": f"rack-{number % racks}"}}
-            self._set(name, _UNITS_OF_STANDING, where)
+            self.set(name, _UNITS_OF_STANDING, where)
         self._thread.start()
 
     def end(self) -> None:
@@ -57,13 +95,6 @@ class Offers:
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join()
-
-    def take_back_all(self) -> None:
-        for name in list(self.expected):
-            self._take_back(name)
-
-    def close(self) -> None:
-        self._client.close()
 
     def _run(self) -> None:
         try:
@@ -78,38 +109,16 @@ class Offers:
         units = self._rng.randint(1, 9)
         lasting = [each for each in self.expected if each not in STANDING]
         if kind == "ttl":
-            self._put(name, {"capacity": units, "node_spec": node, "ttl_seconds": round(self._rng.uniform(1, 5), 1)})
+            self.put(name, {"capacity": units, "node_spec": node, "ttl_seconds": round(self._rng.uniform(1, 5), 1)})
         elif kind == "owned":
             with self._crowd.changed:
                 owners = [pod for pod in self._crowd.pods.values() if pod.node and not pod.finished and not pod.quorum]
             if owners:
                 owner = self._rng.choice(sorted(owners, key=lambda pod: pod.name))
                 said = {"name": owner.name, "uid": owner.uid}
-                self._put(name, {"capacity": units, "node_spec": node, "owner": said})
+                self.put(name, {"capacity": units, "node_spec": node, "owner": said})
         elif kind == "back" or len(lasting) >= _MOST_LASTING:
             if lasting:
-                self._take_back(self._rng.choice(lasting))
+                self.take_back(self._rng.choice(lasting))
         else:
-            self._set(name, units, node)
-
-    def _set(self, name: str, units: int, where: object) -> None:
-        answer = self._put(name, {"capacity": units, "node_spec": where})
-        if answer.is_error:
-            self.failures.append(f"PUT {name}: {answer.status_code} {answer.text}")
-        else:
-            self.expected[name] = answer.json()["nodes"]
-
-    def _take_back(self, name: str) -> None:
-        answer = insist(lambda: self._call("DELETE", name))
-        if answer.is_error and answer.status_code != 404:
-            self.failures.append(f"DELETE {name}: {answer.status_code} {answer.text}")
-        del self.expected[name]
-
-    def _put(self, name: str, body: Json) -> httpx.Response:
-        return insist(lambda: self._call("PUT", name, body))
-
-    def _call(self, method: str, name: str, body: Json | None = None) -> httpx.Response:
-        answer = self._client.request(method, f"/v1/namespaces/{NAMESPACE}/resources/{name}", json=body)
-        if answer.status_code in (429, 502, 503, 504):
-            raise Away(f"{answer.status_code} {answer.text}")
-        return answer
+            self.set(name, units, node)

@@ -15,8 +15,9 @@ import httpx
 
 from extender.controlplane.api import ApiError
 from extender.controlplane.cluster import RealCluster
-from loadtests.chaos.load import NAMESPACE, PODS, Load
-from loadtests.chaos.offers import Offers
+from loadtests.chaos.crowd import UNIT
+from loadtests.chaos.load import NAMESPACE, PODS, Workload
+from loadtests.chaos.offers import Offered
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.observer import OURS, quantity
 from loadtests.room import partly_bound, waiting_though_there_is_room
@@ -48,7 +49,7 @@ _RESOURCES = "/apis/escher.dev/v1alpha1/ephemeralresources"
 class Rest:
     """Looks at a cluster whose load has ended."""
 
-    def __init__(self, cluster: RealCluster, service: Service, load: Load, offers: Offers) -> None:
+    def __init__(self, cluster: RealCluster, service: Service, load: Workload, offers: Offered) -> None:
         self._cluster = cluster
         self._api = cluster.admin
         self._service = service
@@ -61,7 +62,7 @@ class Rest:
         ownerless, lost = resources_amiss(nodes, self._api.list_all(_RESOURCES), self._offers.expected)
         violated = self._service.metric("escher_invariant_violations_total")
         return {
-            IN_PART: partly_bound(pods),
+            IN_PART: partly_bound(self._not_broken_up(pods)),
             RESERVED: [*unfinished(self._service), *self._gangs_without_pods(pods)],
             LOST: self._lost(pods),
             FORGOTTEN: [*waiting_though_there_is_room(nodes, pods), *self._running(pods)],
@@ -71,8 +72,13 @@ class Rest:
             INVARIANTS: [f"escher_invariant_violations_total is {violated:g}"] if violated else [],
         }
 
-    def settled(self, *, stuck_after: float, say: Callable[[str], None]) -> Findings:
-        """What is still wrong when for so many seconds nothing has changed; nothing as soon as all is well."""
+    def settled(
+        self, *, stuck_after: float, say: Callable[[str], None] = lambda text: None, every: float = _LOOK_EVERY
+    ) -> Findings:
+        """What is still wrong when for so many seconds nothing has changed; nothing as soon as all is well.
+
+        Looks every so many seconds.
+        """
         before: object = None
         since = time.monotonic()
         while True:
@@ -89,7 +95,7 @@ class Rest:
                 return findings
             left = {name: len(found) for name, found in findings.items() if found}
             say(f"settling: {', '.join(f'{count} {name}' for name, count in left.items())}")
-            threading.Event().wait(_LOOK_EVERY)
+            threading.Event().wait(every)
 
     def log_errors(self) -> list[str]:
         """What the service wrote as an error, other than that it could not reach somebody."""
@@ -99,11 +105,15 @@ class Rest:
         """What the service says of the gangs that are named in the findings."""
         said = " ".join(line for name in (IN_PART, FORGOTTEN) for line in findings.get(name, []))
         told = []
-        for gang in sorted(set(re.findall(r"\bg\d+\b", said)))[:5]:
+        for gang in sorted(set(re.findall(r"\b(?:s\d+-)?g\d+\b", said)))[:5]:
             for path in (gang, f"{gang}/explain"):
                 answer = self._service.raw("GET", f"/v1/namespaces/{NAMESPACE}/gangs/{path}")
                 told.append(f"GET gangs/{path}: {answer.status_code} {answer.text}")
         return told
+
+    def _not_broken_up(self, pods: list[Json]) -> list[Json]:
+        broken_up = {unit.name for unit in self._load.units.values() if unit.broken_up}
+        return [each for each in pods if (each["metadata"].get("labels") or {}).get(UNIT) not in broken_up]
 
     def _lost(self, pods: list[Json]) -> list[str]:
         present = {each["metadata"]["name"] for each in pods}

@@ -480,13 +480,26 @@ class TestEvents:
         await asyncio.sleep(1)
         assert stage.told("InvalidGang") == [("wrong", "escher.dev/gang-min-member is no whole number; write 8")]
 
-    async def test_that_are_lost_do_no_harm(self, stage: Stage) -> None:
-        stage.api.faults = [unavailable(of="tell"), Fault(Refused(403, "forbidden"), of="tell")]
-        for name in ("one", "two", "three"):
-            wrong = pod(name, gang=malformed())
-            stage.scheduling.filter(wrong, [N1])
-        await asyncio.sleep(1)
-        assert stage.told("InvalidGang") == [("three", "wrong; mend it")]
+    async def test_that_are_refused_do_no_harm(self, stage: Stage) -> None:
+        stage.api.faults = [Fault(Refused(403, "forbidden"), of="tell one")]
+        for name in ("one", "two"):
+            stage.scheduling.filter(pod(name, gang=malformed()), [N1])
+        await asyncio.sleep(60)
+        assert stage.told("InvalidGang") == [("two", "wrong; mend it")]
+        assert len(stage.api.times("tell one")) == 1
+
+    async def test_are_told_later_where_the_api_server_is_away(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="tell"), unavailable(20.0, of="tell")]
+        stage.scheduling.filter(pod("one", gang=malformed()), [N1])
+        await asyncio.sleep(60)
+        assert stage.told("InvalidGang") == [("one", "wrong; mend it")]
+        assert stage.api.times("tell one") == pytest.approx([0, 0.06, 20.07])
+
+    async def test_are_given_up_when_the_api_server_is_away_for_minutes(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="tell") for _ in range(1000)]
+        stage.scheduling.filter(pod("one", gang=malformed()), [N1])
+        await asyncio.sleep(600)
+        assert 110 < stage.api.times("tell one")[-1] < 120
 
     async def test_remembered_as_told_are_bounded(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("extender.app.scheduling._EVENTS_REMEMBERED", 2)

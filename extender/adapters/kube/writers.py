@@ -6,15 +6,16 @@ Bodies are built as JSON by the encoder: no name can break out of its place. Not
 
 from __future__ import annotations
 
-import os
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
 
 from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, Requests, address
-from extender.app.ports import Gone, Notice, PodRef, Unavailable
+from extender.app.ports import Gone, Notice, Occupied, PodRef, Unavailable
 from extender.core.names import DOMAIN, NodeName, ResourceKey
 
 WAKE = f"{DOMAIN}/wake"
@@ -114,7 +115,8 @@ class ApiWaker:
 class ApiRecorder:
     """`ports.Recorder`: events that `kubectl describe pod` shows, from component `escher`.
 
-    `instance` tells replicas apart; `unique` gives a new text at every call, for the events' names.
+    An event's name follows from what it says, so that the API server itself refuses to store it a second time.
+    `instance` tells replicas apart.
     """
 
     def __init__(
@@ -123,20 +125,17 @@ class ApiRecorder:
         *,
         instance: str = COMPONENT,
         now: Callable[[], float] = time.time,
-        unique: Callable[[], str] = lambda: os.urandom(8).hex(),
     ) -> None:
         self._requests = requests
         self._instance = instance
         self._now = now
-        self._unique = unique
 
     async def record(self, notice: Notice) -> None:
         pod = notice.pod
-        tail = f".{self._unique()}"
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": pod.name[: _LONGEST_NAME - len(tail)].rstrip(".-") + tail, "namespace": pod.namespace},
+            "metadata": {"name": _event_name(notice), "namespace": pod.namespace},
             "eventTime": datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": COMPONENT,
             "reportingInstance": self._instance[:128],
@@ -153,7 +152,9 @@ class ApiRecorder:
             },
         }
         path = address("apis", "events.k8s.io", "v1", "namespaces", pod.namespace, "events")
-        await self._requests.request("POST", path, _encode(event), accept=METADATA_ONLY)
+        # Occupied: an attempt that seemed to fail has stored it, or an earlier life of this service.
+        with suppress(Occupied):
+            await self._requests.request("POST", path, _encode(event), accept=METADATA_ONLY)
 
 
 class ApiNodeStatusWriter:
@@ -179,6 +180,12 @@ class ApiNodeStatusWriter:
             return _versioned.decode(answer).metadata.version
         except msgspec.DecodeError:
             return ""
+
+
+def _event_name(notice: Notice) -> str:
+    said = "\n".join((notice.pod.uid, notice.reason, notice.note))
+    tail = f".{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    return notice.pod.name[: _LONGEST_NAME - len(tail)].rstrip(".-") + tail
 
 
 def _shortened(note: str) -> str:

@@ -98,15 +98,31 @@ async def test_a_name_stays_in_its_place(api: ScriptedApi) -> None:
 class TestRecorder:
     async def test_an_event_names_the_pod_the_reason_and_escher(self, api: ScriptedApi) -> None:
         api.answers.append(b"{}")
-        recorder = ApiRecorder(api, instance="replica-1", now=lambda: 1795240800.25, unique=lambda: "abc")
+        recorder = ApiRecorder(api, instance="replica-1", now=lambda: 1795240800.25)
         await recorder.record(Notice(POD, EventType.WARNING, "GangWaits", "because"))
         assert api.requested == ["POST /apis/events.k8s.io/v1/namespaces/team-a/events"]
         event = api.bodies[0][1]
-        assert event["metadata"] == {"name": "p1.abc", "namespace": "team-a"}
+        assert event["metadata"]["namespace"] == "team-a"
+        assert event["metadata"]["name"].startswith("p1.")
         assert event["eventTime"] == "2026-11-21T06:00:00.250000Z"
         assert (event["type"], event["reason"], event["note"]) == ("Warning", "GangWaits", "because")
         assert (event["reportingController"], event["reportingInstance"]) == ("escher", "replica-1")
         assert event["regarding"]["uid"] == "uid-p1"
+
+    async def test_what_was_said_before_is_not_said_again(self, api: ScriptedApi) -> None:
+        """By an attempt that seemed to fail, or by an earlier life of the service."""
+        api.answers += [b"{}", Occupied(409, "events.events.k8s.io already exists"), b"{}", b"{}", b"{}"]
+        notice = Notice(POD, EventType.WARNING, "GangWaits", "because")
+        others = [
+            dataclasses.replace(notice, reason="GangInPart"),
+            dataclasses.replace(notice, note="for another reason"),
+            dataclasses.replace(notice, pod=dataclasses.replace(POD, uid=PodUid("its-successor"))),
+        ]
+        for each in (notice, notice, *others):
+            await ApiRecorder(api).record(each)
+        first, again, *rest = [event["metadata"]["name"] for _, event in api.bodies]
+        assert first == again
+        assert len({first, *rest}) == 4
 
     async def test_what_is_too_long_for_an_event_is_shortened(self, api: ScriptedApi) -> None:
         api.answers.append(b"{}")

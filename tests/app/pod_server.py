@@ -1,0 +1,258 @@
+"""An API server's pods and nodes in memory, for several clients at once, each with calls and watches of its own.
+
+A call takes time on its way there and back; what a client has sent arrives although the client dies meanwhile, unless
+it is lost with it. No two calls take equally long, so that Bindings sent at one moment are written one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from extender.app.ports import Gone, Notice, Occupied, PodRef, Refused, Sink, Unavailable
+from extender.core.cluster import Node, Pod
+from extender.core.names import NodeName, PodUid
+from tests.app.fakes import Fault, LoopClock, Watch
+
+T = TypeVar("T")
+
+_GARBAGE_STAYS = 40.0
+
+
+@dataclass
+class Late(Fault):
+    """A fault that is told only after so many seconds: a call that is never answered, until its client gives it up."""
+
+    seconds: float = 30.0
+
+
+class PodServer:
+    """What is there. `grace`: seconds that a bound pod takes to end; `faults` as `PodApi` has them."""
+
+    def __init__(self, clock: LoopClock, *, latency: float = 0.01) -> None:
+        self.clock = clock
+        self.pods: dict[PodUid, Pod] = {}
+        self.nodes: dict[NodeName, Node] = {}
+        self.notices: list[Notice] = []
+        self.calls: list[tuple[float, str]] = []
+        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake` or `tell`, and the pod."""
+        self.faults: list[Fault] = []
+        self.away = False
+        self.grace = 0.0
+        self.followers: list[Follower] = []
+        self.ended: list[Callable[[Pod], None]] = []
+        """Told of each pod that is gone."""
+        self.witnesses: list[Callable[[], None]] = []
+        """Told whenever a pod has changed."""
+        self._latency = latency
+
+    def times(self, what: str) -> list[float]:
+        return [when for when, call in self.calls if call == what]
+
+    def takes(self) -> float:
+        """Seconds on the way there, and as many back."""
+        return self._latency * (1 + 0.1 * (len(self.calls) % 8))
+
+    # -- what others do ------------------------------------------------------------------------------------------
+
+    def create(self, *pods: Pod) -> None:
+        for pod in pods:
+            self._put(replace(pod, created=float(int(self.clock.now()))))
+
+    def delete(self, uid: PodUid) -> None:
+        pod = self.pods[uid]
+        if pod.node is None or not self.grace:
+            self._end(uid)
+        elif not pod.deleting:
+            self._put(replace(pod, deleting=True))
+            asyncio.get_running_loop().call_later(self.grace, self._end, uid)
+
+    def _end(self, uid: PodUid) -> None:
+        if (pod := self.pods.pop(uid, None)) is None:
+            return
+        for follower in self.followers:
+            follower.hear(follower.pods, "DELETED", pod)
+        self._witnessed()
+        for told in self.ended:
+            told(pod)
+
+    def place(self, uid: PodUid, node: str) -> None:
+        """The pod is bound, whoever did it."""
+        self._put(replace(self.pods[uid], node=NodeName(node), bound_at=float(int(self.clock.now()))))
+
+    def put_node(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        for follower in self.followers:
+            follower.hear(follower.nodes, "MODIFIED", node)
+
+    def drop_node(self, name: str) -> None:
+        """The node is gone; its pods stay until the garbage collector ends them."""
+        node = self.nodes.pop(NodeName(name))
+        for follower in self.followers:
+            follower.hear(follower.nodes, "DELETED", node)
+        asyncio.get_running_loop().call_later(_GARBAGE_STAYS, self._collect)
+
+    def _collect(self) -> None:
+        for pod in list(self.pods.values()):
+            if pod.node is not None and pod.node not in self.nodes:
+                self._end(pod.uid)
+
+    def _put(self, pod: Pod) -> None:
+        self.pods[pod.uid] = pod
+        for follower in self.followers:
+            follower.hear(follower.pods, "MODIFIED", pod)
+        self._witnessed()
+
+    def _witnessed(self) -> None:
+        for look in self.witnesses:
+            look()
+
+    def go_away(self) -> None:
+        self.away = True
+
+    def come_back(self, *, relist: bool = False) -> None:
+        """`relist`: its clients cannot take up their watches, and list again."""
+        self.away = False
+        if relist:
+            for follower in self.followers:
+                follower.list()
+
+    # -- what a client asks for ----------------------------------------------------------------------------------
+
+    def known(self, ref: PodRef) -> Pod:
+        pod = self.pods.get(ref.uid)
+        if pod is None:
+            raise Gone(404, f"pods {ref.name!r} not found")
+        return pod
+
+    def bind(self, ref: PodRef, node: NodeName) -> None:
+        """As the real one, it does not ask whether there is such a node."""
+        pod = self.known(ref)
+        if pod.deleting:
+            raise Occupied(409, f"pod {ref.name} is being deleted, cannot be assigned to a host")
+        if pod.node is not None:
+            raise Occupied(409, f"pod {ref.name} is already assigned to node {pod.node!r}")
+        self.place(ref.uid, node)
+
+    def touch(self, ref: PodRef) -> None:
+        self._put(self.known(ref))
+
+    def note(self, notice: Notice) -> None:
+        if notice not in self.notices:
+            self.notices.append(notice)
+
+    def evict(self, ref: PodRef) -> None:
+        if not self.known(ref).deleting:
+            self.delete(ref.uid)
+
+
+class Line:
+    """One client's connection: `ports.Binder`, `Evictor`, `Waker` and `Recorder`."""
+
+    def __init__(self, server: PodServer) -> None:
+        self._server = server
+        self._is_cut = False
+        self._on_the_way: set[asyncio.TimerHandle] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
+
+    def cut(self, *, losing: bool) -> None:
+        """The client is dead: it sends nothing and hears nothing. `losing`: what it has just sent does not arrive."""
+        self._is_cut = True
+        for sent in self._on_the_way if losing else ():
+            sent.cancel()
+        for answer in list(self._waiting):
+            answer.cancel()
+
+    async def bind(self, pod: PodRef, node: NodeName) -> None:
+        await self._call(f"bind {pod.name}", lambda: self._server.bind(pod, node))
+
+    async def node_of(self, pod: PodRef) -> NodeName | None:
+        return (await self._call(f"where {pod.name}", lambda: self._server.known(pod))).node
+
+    async def evict(self, pod: PodRef) -> None:
+        await self._call(f"evict {pod.name}", lambda: self._server.evict(pod))
+
+    async def wake(self, pod: PodRef, token: str) -> None:
+        await self._call(f"wake {pod.name}", lambda: self._server.touch(pod))
+
+    async def record(self, notice: Notice) -> None:
+        await self._call(f"tell {notice.pod.name}", lambda: self._server.note(notice))
+
+    async def _call(self, what: str, do: Callable[[], T]) -> T:
+        loop, server = asyncio.get_running_loop(), self._server
+        answer: asyncio.Future[T] = loop.create_future()
+        if self._is_cut:
+            raise asyncio.CancelledError
+        server.calls.append((loop.time(), what))
+        fault = next((each for each in server.faults if what.startswith(each.of)), None)
+        if fault is not None:
+            server.faults.remove(fault)
+        takes = server.takes()
+
+        def arrive() -> None:
+            self._on_the_way.discard(handle)
+            tell: Callable[[], None]
+            try:
+                if server.away:
+                    raise Unavailable("connection refused")
+                if fault is not None and not fault.after:
+                    raise fault.error
+                result = do()
+                if fault is not None:
+                    raise fault.error
+                tell = partial(answer.set_result, result)
+            except (Refused, Unavailable) as error:
+                tell = partial(answer.set_exception, error)
+            loop.call_later(fault.seconds if isinstance(fault, Late) else takes, settle, tell)
+
+        def settle(tell: Callable[[], None]) -> None:
+            if not answer.done():
+                tell()
+
+        handle = loop.call_later(takes, arrive)
+        self._on_the_way.add(handle)
+        self._waiting.add(answer)
+        answer.add_done_callback(self._waiting.discard)
+        return await answer
+
+
+class Follower:
+    """One client's watches. `delay`: seconds by which they are late; `twice`: every event is told two times."""
+
+    def __init__(self, server: PodServer, nodes: Sink[Node], pods: Sink[Pod], *, delay: float = 0.0) -> None:
+        self._server = server
+        self.nodes, self.pods = Watch(nodes, delay=delay), Watch(pods, delay=delay)
+        self.twice = False
+        server.followers.append(self)
+
+    def hear(self, watch: Watch, what: str, item: Node | Pod) -> None:
+        for _ in range(2 if self.twice else 1):
+            watch.add(what, item)
+
+    def list(self) -> None:
+        """What is there now, instead of everything that was still to be told."""
+        for watch, items in self._both():
+            watch.events.clear()
+            if watch.sink is not None:
+                watch.sink.replace(items)
+
+    def hold(self) -> None:
+        """Nothing more is told, until `go_on` or `list`."""
+        for watch, _ in self._both():
+            watch.held = True
+
+    def go_on(self) -> None:
+        for watch, _ in self._both():
+            watch.held = False
+            watch.deliver()
+
+    def end(self) -> None:
+        self._server.followers.remove(self)
+        for watch, _ in self._both():
+            watch.sink = None
+
+    def _both(self) -> Iterable[tuple[Watch, Iterable[Node | Pod]]]:
+        return ((self.nodes, list(self._server.nodes.values())), (self.pods, list(self._server.pods.values())))
