@@ -12,7 +12,10 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.controlplane.api import Api
-from loadtests.observer import Json, quantity, requests_of
+from loadtests.observer import Amounts, Json, amounts, quantity, requests_of
+from loadtests.room import Saved
+
+SAVING = "saving"
 
 
 class Service:
@@ -71,11 +74,25 @@ class Service:
         self._client.close()
 
 
+def saved(service: Service) -> Saved:
+    """For which gang room is saved, and where, as the service tells it."""
+    gangs: set[str] = set()
+    places: list[tuple[str, Amounts]] = []
+    for node, told in service.cluster_state().items():
+        for each in told["holders"]:
+            if each["kind"] == SAVING:
+                gangs.add(each["gang"])
+                places.append((node, amounts({key: str(Decimal(str(units))) for key, units in each["units"].items()})))
+    assert len(gangs) <= 1, f"room is saved for several gangs: {sorted(gangs)}"
+    return Saved(next(iter(gangs), None), tuple(places))
+
+
 def differences(api: Api, service: Service) -> list[str]:
     """Where the ledger, as the service tells it, is not what the API server says; empty: they are the same.
 
-    Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available
-    is that without what unfinished pods on the node ask for, and holders are those pods and nobody else.
+    Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available is
+    that without what unfinished pods on the node ask for, and holders are those pods and nobody else; but for what
+    is saved for the gang whose turn it is.
     """
     pods = [each for each in api.list_all("/api/v1/pods") if each["spec"].get("nodeName")]
     pods = [each for each in pods if each["status"].get("phase") not in ("Succeeded", "Failed")]
@@ -114,12 +131,17 @@ def _node_differences(name: str, node: Json, pods: list[Json], told: Json) -> li
     for each in pods:
         for key, units in requests_of(each).items():
             held[key] += units  # type: ignore[assignment]
+    for each in told["holders"]:
+        if each["kind"] == SAVING:
+            for key, units in each["units"].items():
+                held[key] += quantity(str(Decimal(str(units))))  # type: ignore[assignment]
     for key in allocatable.keys() | held.keys():
         free = allocatable.get(key, 0) - held[key]
         if quantity(str(available.get(key, Decimal(0)))) != free:
             wrong.append(f"{name}: {available.get(key)} {key} available, by its pods it is {free}")
-    if {each["holder"] for each in told["holders"]} != {each["metadata"]["uid"] for each in pods}:
-        named = [each["pod"] or each["holder"] for each in told["holders"]]
+    holders = [each for each in told["holders"] if each["kind"] != SAVING]
+    if {each["holder"] for each in holders} != {each["metadata"]["uid"] for each in pods}:
+        named = [each["pod"] or each["holder"] for each in holders]
         wrong.append(f"{name}: held by {named}, bound are {[each['metadata']['name'] for each in pods]}")
-    wrong += [f"{name}: {each['holder']} is {each['kind']}" for each in told["holders"] if each["kind"] != "bound"]
+    wrong += [f"{name}: {each['holder']} is {each['kind']}" for each in holders if each["kind"] != "bound"]
     return wrong

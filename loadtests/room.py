@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from loadtests.observer import Amounts, gang_of, requests_of
@@ -17,6 +18,18 @@ from loadtests.observer import amounts as quantities
 Json = dict[str, Any]
 Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
 """What a pod asks for, in thousandths of units, and its node selector."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is kept free for one gang, whose turn it is: places or parts of them, by node."""
+
+    gang: str | None = None
+    """`namespace/name`."""
+    places: tuple[tuple[str, Amounts], ...] = ()
+
+
+NOTHING_SAVED = Saved()
 
 
 def _thousandths(amounts: Amounts) -> dict[str, int]:
@@ -34,9 +47,10 @@ def shape_of(pod: Json) -> Shape:
 
 
 class Room:
-    """What is free on each node that takes pods: allocatable without what its unfinished pods ask for."""
+    """What is free on each node that takes pods: allocatable without what its unfinished pods ask for, and without what
+    is saved."""
 
-    def __init__(self, nodes: Iterable[Json], pods: Iterable[Json]) -> None:
+    def __init__(self, nodes: Iterable[Json], pods: Iterable[Json], saved: Saved = NOTHING_SAVED) -> None:
         self._labels: dict[str, dict[str, str]] = {}
         self._free: dict[str, dict[str, int]] = {}
         for node in nodes:
@@ -50,6 +64,9 @@ class Room:
                 free = self._free[node_name]
                 for resource, units in shape_of(pod)[0]:
                     free[resource] = free.get(resource, 0) - units
+        for name, units_saved in saved.places:
+            for resource, units in _thousandths(units_saved).items() if name in self._free else ():
+                self._free[name][resource] = self._free[name].get(resource, 0) - units
         self._copies: dict[Shape, int] = {}
 
     @property
@@ -72,14 +89,16 @@ class Room:
         return self._copies[shape]
 
 
-def waiting_though_there_is_room(nodes: Iterable[Json], pods: Iterable[Json]) -> list[str]:
-    """Pods and gangs that could be bound now and are not, in words.
+def waiting_though_there_is_room(
+    nodes: Iterable[Json], pods: Iterable[Json], saved: Saved = NOTHING_SAVED
+) -> list[str]:
+    """Pods and gangs that could be bound now and are not, in words. What is saved for a gang is room for that one only.
 
     A gang could, if what it lacks to its quorum exists and has room at once; beyond the quorum each member counts for
     itself.
     """
-    pods = list(pods)
-    room = Room(nodes, pods)
+    nodes, pods = list(nodes), list(pods)
+    room, room_with_saved = Room(nodes, pods, saved), Room(nodes, pods)
     found, gangs = [], defaultdict[str, list[Json]](list)
     for pod in pods:
         if (gang := gang_of(pod)) is not None:
@@ -92,8 +111,25 @@ def waiting_though_there_is_room(nodes: Iterable[Json], pods: Iterable[Json]) ->
         assert len(shapes) <= 1, f"the members of {name} differ, which is not reckoned with here"
         quorum = max(gang[1] for each in members if (gang := gang_of(each)))
         lacking = max(quorum - (len(members) - len(waiting)), 1)
-        if len(waiting) >= lacking and (copies := room.copies(*shapes)) >= lacking:
+        its_room = room_with_saved if name == saved.gang else room
+        if len(waiting) >= lacking and (copies := its_room.copies(*shapes)) >= lacking:
             found.append(f"gang {name} needs {lacking} more places and has room for {copies}")
+    return found
+
+
+def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
+    """What is saved for a gang that does not need it, in words."""
+    members = [pod for pod in pods if (gang := gang_of(pod)) is not None and gang[0] == saved.gang]
+    waiting = [each for each in members if not each["spec"].get("nodeName")]
+    quorum = max((gang[1] for each in members if (gang := gang_of(each))), default=0)
+    lacking = max(quorum - (len(members) - len(waiting)), 0)
+    found = []
+    if len(saved.places) > lacking:
+        found.append(f"{len(saved.places)} places are saved for gang {saved.gang}, which lacks {lacking}")
+    most = dict(shape_of(waiting[0])[0]) if waiting else {}
+    for node, units in saved.places:
+        if any(number > most.get(resource, 0) for resource, number in _thousandths(units).items()):
+            found.append(f"{units} is saved on {node} for gang {saved.gang}, a member of which asks for {most}")
     return found
 
 

@@ -20,6 +20,8 @@ from extender.core.names import CPU, MEMORY, PODS, in_domain
 _GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
 _WRITE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 
+_STATES = {Kind.BOUND: "bound", Kind.ASSUMPTION: "assumed", Kind.RESERVATION: "reserved", Kind.SAVING: "saved"}
+
 
 class Metrics(Collector):
     """Counts what happens, and reads the rest from the keeper at each scrape: O(nodes x resources)."""
@@ -85,7 +87,7 @@ class Metrics(Collector):
                 key = (self._class(resource), "capacity")
                 totals[key] = totals.get(key, 0) + units
             for holding in row.holdings.values():
-                state = {Kind.BOUND: "bound", Kind.ASSUMPTION: "assumed", Kind.RESERVATION: "reserved"}[holding.kind]
+                state = _STATES[holding.kind]
                 for resource, units in holding.units.items():
                     key = (self._class(resource), state)
                     totals[key] = totals.get(key, 0) + units

@@ -90,4 +90,4 @@ def _holdings(ledger: Ledger) -> list[Violation]:
 
 
 def _without_owner_or_deadline(holding: Holding) -> bool:
-    return holding.kind is Kind.RESERVATION and (holding.owner is None or holding.until is None)
+    return holding.kind in (Kind.SAVING, Kind.RESERVATION) and (holding.owner is None or holding.until is None)

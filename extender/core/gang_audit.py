@@ -28,7 +28,7 @@ def _of_gang(gangs: Gangs, gang: Gang) -> Iterator[Violation]:
     unbound = (held for held in gangs.ledger.held_for(gang.key) if held.kind is not Kind.BOUND)
     idle = [held for held in unbound if PodUid(held.holder) not in gang.writing]
     if gangs.turns.saver is gang:
-        if gang.phase is not Phase.WAITING or any(held.kind is not Kind.RESERVATION for held in idle):
+        if gang.phase is not Phase.WAITING or any(held.kind is not Kind.SAVING for held in idle):
             yield Violation("gang_saved_for", f"room is saved for {gang.key}, which is {gang.phase} and holds {idle}")
     elif gang.phase in (Phase.WAITING, Phase.GATHERING) and (idle or gang.arrived):
         yield Violation("gang_waits_with_nothing", f"{gang.key} waits, holds {idle}, at its barrier {gang.arrived}")

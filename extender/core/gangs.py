@@ -182,7 +182,8 @@ class Gangs:
             self._wait(gang, now)
         if gang.phase is Phase.BOUND:
             if gang.needed:
-                self._wait(gang, now)
+                # A member of the surplus may be on its way: it is needed for the quorum now, and planned with the rest.
+                self._dissolve(gang, now, "the gang needs more members than before")
         elif gang.writing:
             return
         elif gang.placed and not gang.needed:

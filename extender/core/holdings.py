@@ -17,6 +17,7 @@ Holder = NewType("Holder", str)
 
 
 class Kind(Enum):
+    SAVING = "saving"
     RESERVATION = "reservation"
     ASSUMPTION = "assumption"
     BOUND = "bound"
@@ -88,8 +89,8 @@ def require_claim(claim: Holding) -> None:
     """The claim is one that the ledger can take. Raises ValueError: it is a defect of the caller, not a conflict."""
     if claim.kind is Kind.BOUND:
         raise ValueError(f"{claim.holder} on {claim.node}: what is bound is confirmed, not claimed")
-    if claim.kind is Kind.RESERVATION and (claim.owner is None or claim.until is None):
-        raise ValueError(f"{claim.holder} on {claim.node}: a reservation needs an owner and a deadline")
+    if claim.kind in (Kind.SAVING, Kind.RESERVATION) and (claim.owner is None or claim.until is None):
+        raise ValueError(f"{claim.holder} on {claim.node}: a {claim.kind.value} needs an owner and a deadline")
     require_units(claim)
 
 

@@ -13,7 +13,8 @@ A holder's units on a node, by kind:
         +------------------------+---------------------+-------------------+
 
 A reservation is held for a slot of an owner before its pod is known or placed; an assumption for a pod on a node, not
-yet seen bound; both have a deadline, unless a Binding is being written. BOUND is a fact: it is taken in even if it
+yet seen bound; both have a deadline, unless a Binding is being written. A SAVING is a reservation of what a slot will
+need, or of a part, before there is room for all slots of the owner. BOUND is a fact: it is taken in even if it
 exceeds capacity, as is a lowered capacity; nothing else ever does. No claim replaces a fact, and no transaction gives
 one up: a late call of somebody who has not heard of it changes nothing.
 

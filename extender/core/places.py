@@ -79,7 +79,7 @@ class Places:
         ]
         found = aim(self._ledger, slots, nodes, releasing=saved)
         claims = [
-            Holding(holder, node, units, Kind.RESERVATION, gang.key, until)
+            Holding(holder, node, units, Kind.SAVING, gang.key, until)
             for holder, (node, units) in (found or {}).items()
         ]
         self._commit(claims, releasing=saved)

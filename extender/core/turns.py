@@ -164,13 +164,16 @@ class Turns:
     def _find_first(self) -> Gang | None:
         for turn in sorted(queue[0] for queue in self._queues.values()):
             entry = self._entries[turn[-1]]
-            counted, could_fit = self._could_fit.get(entry.shape, (-1, False))
-            if counted != self._ledger.capacity_count:
-                could_fit = self._places.could_ever_fit(entry.gang)
-                self._could_fit[entry.shape] = (self._ledger.capacity_count, could_fit)
-            if could_fit:
+            if self._could_ever_fit(entry):
                 return entry.gang
         return None
+
+    def _could_ever_fit(self, entry: _Entry) -> bool:
+        counted, could_fit = self._could_fit.get(entry.shape, (-1, False))
+        if counted != self._ledger.capacity_count:
+            could_fit = self._places.could_ever_fit(entry.gang)
+            self._could_fit[entry.shape] = (self._ledger.capacity_count, could_fit)
+        return could_fit
 
     def is_due(self, gang: Gang, now: float) -> bool:
         return gang.passes >= self.patience.passes or now >= self._due_at(gang)
@@ -187,14 +190,20 @@ class Turns:
 
     def heed(self, now: float) -> Gang | None:
         """If patience has ended for the first in turn, room is saved for it from now on. That gang, if it is so now."""
+        if self.saver is not None and not self._could_ever_fit(self._entries[self.saver.key]):
+            self._give_back()
         first = self.first() if self._queues else None
         if first is None or first is self.saver or not self.is_due(first, now):
             return None
-        if self.saver is not None:
-            self._places.release(self.saver)
+        self._give_back()
         self.saver = first
         self._places.save(first, None, now + SAVED_SECONDS)
         return first
+
+    def _give_back(self) -> None:
+        if self.saver is not None:
+            self._places.release(self.saver)
+            self.saver = None
 
     def save(self, gains: Collection[NodeName], now: float) -> None:
         """What is free now on the nodes that the saver waits for, or on those that gained, is reserved for it."""

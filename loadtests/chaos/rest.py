@@ -18,9 +18,9 @@ from extender.controlplane.cluster import RealCluster
 from loadtests.chaos.crowd import UNIT
 from loadtests.chaos.load import NAMESPACE, PODS, Workload
 from loadtests.chaos.offers import Offered
-from loadtests.ledger import Service, differences, unfinished
+from loadtests.ledger import Service, differences, saved, unfinished
 from loadtests.observer import OURS, quantity
-from loadtests.room import partly_bound, waiting_though_there_is_room
+from loadtests.room import partly_bound, saved_in_vain, waiting_though_there_is_room
 
 Json = dict[str, Any]
 Findings = dict[str, list[str]]
@@ -60,12 +60,13 @@ class Rest:
         """What is wrong now; some of it may only need time."""
         pods, nodes = self._api.list_all(PODS), self._api.list_all("/api/v1/nodes")
         ownerless, lost = resources_amiss(nodes, self._api.list_all(_RESOURCES), self._offers.expected)
+        keeps = saved(self._service)
         violated = self._service.metric("escher_invariant_violations_total")
         return {
             IN_PART: partly_bound(self._not_broken_up(pods)),
-            RESERVED: [*unfinished(self._service), *self._gangs_without_pods(pods)],
+            RESERVED: [*unfinished(self._service), *self._gangs_without_pods(pods), *saved_in_vain(pods, keeps)],
             LOST: self._lost(pods),
-            FORGOTTEN: [*waiting_though_there_is_room(nodes, pods), *self._running(pods)],
+            FORGOTTEN: [*waiting_though_there_is_room(nodes, pods, keeps), *self._running(pods)],
             DIFFERS: differences(self._api, self._service),
             OWNERLESS: ownerless,
             RESOURCES_LOST: lost,
@@ -112,19 +113,20 @@ class Rest:
         return told
 
     def _not_broken_up(self, pods: list[Json]) -> list[Json]:
-        broken_up = {unit.name for unit in self._load.units.values() if unit.broken_up}
+        broken_up = {unit.name for unit in list(self._load.units.values()) if unit.broken_up}
         return [each for each in pods if (each["metadata"].get("labels") or {}).get(UNIT) not in broken_up]
 
     def _lost(self, pods: list[Json]) -> list[str]:
         present = {each["metadata"]["name"] for each in pods}
-        wanted = {each["metadata"]["name"] for unit in self._load.units.values() for each in unit.pods}
+        wanted = {each["metadata"]["name"] for unit in list(self._load.units.values()) for each in unit.pods}
         found = [f"{name} is gone" for name in sorted(wanted - present)]
         found += [f"{name} is there though it was deleted" for name in sorted(present - wanted)]
         return found + [f"{name} was taken away without a word" for name in self._load.vanished]
 
     def _running(self, pods: list[Json]) -> list[str]:
         """Pods that are bound and will end by themselves: not at rest yet."""
-        lasting = {each["metadata"]["name"] for unit in self._load.units.values() if unit.lasting for each in unit.pods}
+        units = list(self._load.units.values())
+        lasting = {each["metadata"]["name"] for unit in units if unit.lasting for each in unit.pods}
         return [
             f"{each['metadata']['name']} has not ended"
             for each in pods

@@ -236,7 +236,11 @@ class Town:
         for ask, placed in self._placed().items():
             in_part = 0 < placed < ask.quorum and ask.key not in self._was_whole
             assert not in_part, f"{placed} of {ask.quorum} members of {ask.key} are bound"
-        held = {(PodUid(each.holder), each.node, each.kind) for each in self.keeper.ledger.holdings()}
+        held = {
+            (PodUid(each.holder), each.node, each.kind)
+            for each in self.keeper.ledger.holdings()
+            if each.kind is not Kind.SAVING
+        }
         facts = {(each.uid, each.node, Kind.BOUND) for each in self.server.pods.values() if each.node is not None}
         assert held == facts, "the ledger is not the cluster's, or something is reserved"
         assert self.at_barrier == 0

@@ -75,7 +75,8 @@ class GangWorld:
                 case RoomSaved():
                     self.told.append(effect)
                 case EvictMembers(_, _, members):
-                    assert all(pod.node is not None for pod in members)
+                    there = [self.pods[pod.uid] for pod in members if pod.uid in self.pods]
+                    assert all(pod.node is not None for pod in there)
                     self.evicted += [pod.uid for pod in members]
                 case TurnBack(_, members, reason):
                     assert reason

@@ -331,6 +331,21 @@ def test_finished_members_of_the_same_job_count_and_those_of_an_earlier_run_do_n
     assert old.uid not in world.keeper.gangs.by_key[GangKey("default", "train")].finished
 
 
+def test_a_member_beyond_the_quorum_that_is_on_its_way_is_planned_anew_when_the_quorum_grows(world: GangWorld) -> None:
+    nodes(world, 4)
+    first, second, third = gang_pods("train", 3, EIGHT, quorum=1)
+    world.create(first)
+    world.schedule()
+    world.create(second)
+    world.filter(second)
+    world.create(*asking([third], 3))
+    assert world.gangs == {"train": Phase.WAITING}
+    assert world.bind(second.uid)
+    world.schedule()
+    assert world.gangs == {"train": Phase.BOUND}
+    assert world.bound("train") == 3
+
+
 @pytest.mark.parametrize(("bound_at", "complete"), [(9.0, False), (10.0, True), (12.0, True)])
 def test_without_a_controller_a_finished_pod_is_of_this_run_if_a_member_waited_when_it_was_bound(
     world: GangWorld, bound_at: float, complete: bool

@@ -64,10 +64,8 @@ def placed(world: GangWorld, name: str, size: int, *, created: float) -> None:
 def saved(world: GangWorld) -> dict[NodeName, int]:
     """CPU that is saved, by node; also where it is none yet."""
     found: dict[NodeName, int] = {}
-    for held in world.keeper.ledger.holdings():
-        if held.holder.startswith("saved:"):
-            assert held.kind is Kind.RESERVATION
-            found[held.node] = found.get(held.node, 0) + held.units.get(CPU, 0)
+    for held in savings(world):
+        found[held.node] = found.get(held.node, 0) + held.units.get(CPU, 0)
     return found
 
 
@@ -167,7 +165,7 @@ class TestTheBound:
         world.pass_time(SECONDS)
         world.delete(PodUid("uid-filler-n0-8000"))
         assert saved_for(world) == "one"
-        owners = {held.owner for held in world.keeper.ledger.holdings() if held.kind is Kind.RESERVATION}
+        owners = {held.owner for held in savings(world)}
         assert owners == {GangKey("default", "one")}
 
     def test_a_gang_that_kube_scheduler_never_asks_about_has_its_turn_too(self, world: GangWorld) -> None:
@@ -267,7 +265,7 @@ class TestWhatIsSaved:
         for _ in range(5):
             world.pass_time(SAVED_SECONDS)
             assert saved(world) == before
-            assert all(held.until == world.clock.now() + SAVED_SECONDS for held in reservations(world))
+            assert all(held.until == world.clock.now() + SAVED_SECONDS for held in savings(world))
 
     @pytest.mark.parametrize("leaving", [1, 2])
     def test_nothing_is_saved_any_more_when_members_are_deleted(self, world: GangWorld, leaving: int) -> None:
@@ -282,6 +280,18 @@ class TestWhatIsSaved:
         world.create(pod("ordinary", FULL))
         world.schedule()
         assert world.pods[PodUid("uid-ordinary")].node == n1
+
+    def test_nothing_is_saved_any_more_when_the_cluster_has_become_too_small(self, world: GangWorld) -> None:
+        [n0, n1, n2] = nodes(world, 3)
+        filler(world, n0)
+        waiting(world, "large", 3)
+        world.pass_time(SECONDS)
+        assert saved_for(world) == "large"
+        world.remove_node(n2)
+        assert (saved_for(world), saved(world)) == (None, {})
+        world.add_node(node("n2"))
+        assert saved_for(world) == "large"
+        assert saved(world) == {n0: 0, n1: 8000, n2: 8000}
 
     def test_it_is_said_once_for_whom_room_is_saved(self, world: GangWorld) -> None:
         [n0, _] = nodes(world, 2)
@@ -386,5 +396,5 @@ def test_copies_are_those_that_fit_as_the_ledger_is_now() -> None:
     assert list(copies.violations()) == []
 
 
-def reservations(world: GangWorld) -> list[Holding]:
-    return [held for held in world.keeper.ledger.holdings() if held.kind is Kind.RESERVATION]
+def savings(world: GangWorld) -> list[Holding]:
+    return [held for held in world.keeper.ledger.holdings() if held.kind is Kind.SAVING]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from extender.controlplane import nodes
 from loadtests.pods import pod
-from loadtests.room import Room, partly_bound, shape_of, waiting_though_there_is_room
+from loadtests.room import Room, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
 
 Json = dict[str, Any]
 GPU = nodes.GPU
@@ -90,3 +91,24 @@ def test_a_gang_of_which_some_are_bound_is_partly_bound() -> None:
     assert partly_bound(gang("a", None, None)) == ["gang ns/train: 1 of 2 bound"]
     assert partly_bound(gang(None, None, None)) == []
     assert partly_bound(gang("a", "a", None)) == []
+
+
+def test_what_is_saved_for_a_gang_is_room_for_that_one_alone() -> None:
+    waiting = [on(None, f"m-{index}", gang="large", quorum=2, cpu=3) for index in range(2)]
+    there = [on("b", "holder", cpu=2), on(None, "single"), *waiting]
+    cluster = [node("a"), node("b")]
+    assert waiting_though_there_is_room(cluster, there) == ["single has room 6 times"]
+    saved = Saved("ns/large", (("a", {"cpu": Fraction(3)}), ("b", {"cpu": Fraction(2)})))
+    assert waiting_though_there_is_room(cluster, there, saved) == ["single has room 1 times"]
+    assert saved_in_vain(there, saved) == []
+    gone = there[1:]
+    assert "gang ns/large needs 2 more places and has room for 2" in waiting_though_there_is_room(cluster, gone, saved)
+
+
+def test_room_that_is_saved_for_nobody_or_beyond_the_need_is_found() -> None:
+    waiting = [on(None, f"m-{index}", gang="large", quorum=2, cpu=3) for index in range(2)]
+    three = Saved("ns/large", (("a", {"cpu": Fraction(1)}),) * 3)
+    assert saved_in_vain(waiting, three) == ["3 places are saved for gang ns/large, which lacks 2"]
+    assert saved_in_vain([], three)
+    assert saved_in_vain(waiting, Saved("ns/large", (("a", {"cpu": Fraction(4)}),)))
+    assert saved_in_vain(waiting, Saved()) == []

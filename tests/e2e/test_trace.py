@@ -30,8 +30,9 @@ import pytest
 
 from extender.controlplane.nodes import GPU, GPU_MODEL_LABEL
 from extender.controlplane.trace import TracePod, read_nodes, read_pods
+from loadtests.ledger import saved
 from loadtests.observer import GangSeen
-from loadtests.room import Room, partly_bound, waiting_though_there_is_room
+from loadtests.room import Room, partly_bound, saved_in_vain, waiting_though_there_is_room
 from tests.e2e.conftest import shared_field
 from tests.e2e.workload import GANG_APPROACHES, Arena, Field, together
 
@@ -122,7 +123,7 @@ def settled(arena: Arena, nodes: list[Json]) -> list[Json]:
     while True:
         pods = arena.api.list_all(arena.pods_path)
         bound = split(pods)[0]
-        forgotten = waiting_though_there_is_room(nodes, pods)
+        forgotten = waiting_though_there_is_room(nodes, pods, saved(arena.service))
         if bound != before:
             before, since = bound, time.monotonic()
         elif not forgotten:
@@ -154,6 +155,7 @@ def assert_sound(arena: Arena, nodes: list[Json], pods: list[Json]) -> None:
     """What must hold at rest: as the API server tells it, as the witness saw it, as the ledger has it."""
     assert Room(nodes, pods).nodes == {each["metadata"]["name"] for each in nodes}
     assert partly_bound(pods) == []
+    assert saved_in_vain(pods, saved(arena.service)) == []
     assert "" not in said_of_waiting(pods), "kube-scheduler has not tried some pods"
     arena.assert_witnessed()
     arena.field.assert_sound()

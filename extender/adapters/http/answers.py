@@ -51,7 +51,7 @@ class HolderView(Answer):
     """Who holds units on a node."""
 
     holder: str
-    kind: Annotated[str, Field(examples=["reservation", "assumption", "bound"])]
+    kind: Annotated[str, Field(examples=["saving", "reservation", "assumption", "bound"])]
     units: dict[str, Number]
     pod: Annotated[str | None, Field(examples=["team-a/trainer-0"])]
     gang: Annotated[str | None, Field(examples=["team-a/train"])]

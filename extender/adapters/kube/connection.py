@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, Self
 from urllib.parse import quote, urlencode
 
@@ -20,6 +19,7 @@ from yarl import URL
 
 from extender import __version__
 from extender.adapters.kube.credentials import Credentials
+from extender.adapters.kube.sockets import kept_alive
 from extender.app.ports import Gone, Occupied, Refused, Unavailable
 
 JSON = "application/json"
@@ -97,7 +97,7 @@ class Connection:
                 limit=_MOST_CONNECTIONS,
                 ssl=credentials.trust if credentials.trust is not None else True,
                 keepalive_timeout=_KEEP_ALIVE,
-                socket_factory=_kept_alive,
+                socket_factory=kept_alive,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Unzipping large lists would hold up the event loop longer than the network does.
@@ -256,20 +256,3 @@ def _abort(response: aiohttp.ClientResponse) -> None:
     """A stream that was left before its end is cut: TLS would wait half a minute for the other side to agree."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
-
-
-def _kept_alive(info: Any) -> socket.socket:
-    """A socket on which the kernel notices within half a minute that the other side has vanished."""
-    family, kind, protocol, *_ = info
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE_OPTIONS:
-        made.setsockopt(socket.IPPROTO_TCP, name, value)
-    return made
-
-
-def _options(wanted: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
-    return [(getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
-
-
-_KEEP_ALIVE_OPTIONS = _options((("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)))

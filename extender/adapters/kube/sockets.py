@@ -1,0 +1,55 @@
+"""Sockets to the API server: kept alive by the kernel, and closed once.
+
+Works around uvloop (0.23): when the server resets a connection at the very beginning of the TLS handshake, uvloop
+closes the descriptor and the socket object, which aiohttp made, does not hear of it. Closed or collected later, it
+would close the descriptor again, which by then may be another connection's; libuv then aborts the whole process.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+
+class Socket(socket.socket):
+    """A socket that closes its descriptor only if it still is its own."""
+
+    def __init__(self, family: int, kind: int, protocol: int) -> None:
+        super().__init__(family, kind, protocol)
+        self._identity = _identity(self.fileno())
+
+    def close(self) -> None:
+        if self.fileno() >= 0 and _identity(self.fileno()) != self._identity:
+            self.detach()
+        super().close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def kept_alive(info: Any) -> socket.socket:
+    """A socket on which the kernel notices within half a minute that the other side has vanished."""
+    family, kind, protocol, *_ = info
+    made = Socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE_OPTIONS:
+        made.setsockopt(socket.IPPROTO_TCP, name, value)
+    return made
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What the descriptor stands for; None if for nothing."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _options(wanted: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
+    return [(getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
+
+
+_KEEP_ALIVE_OPTIONS = _options((("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)))
