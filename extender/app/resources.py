@@ -193,7 +193,8 @@ class Resources:
         for _ in range(_ATTEMPTS):
             if entry is None or entry.resource.name.shared != name.shared:
                 return ()
-            version = entry.resource.resource_version if if_version == entry.version else if_version
+            # As it is known, and no other: should this arrive late, what was set since is spared.
+            version = entry.resource.resource_version if if_version in (None, entry.version) else if_version
             try:
                 await self._store.delete(name, if_version=version, dry_run=dry_run)
             except Occupied as error:
