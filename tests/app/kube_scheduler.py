@@ -47,7 +47,8 @@ class KubeScheduler:
         self._http_timeout = http_timeout
         self._active: dict[PodUid, None] = {}
         self._backing_off: dict[PodUid, asyncio.TimerHandle] = {}
-        self._failures: Counter[PodUid] = Counter()
+        self.failures: Counter[PodUid] = Counter()
+        """How often a pod's calls have failed in a row: so long is its next back-off."""
         self._cycles = 0
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -105,8 +106,8 @@ class KubeScheduler:
         self._news.set()
 
     def _back_off(self, uid: PodUid) -> None:
-        pause = min(_FIRST_BACK_OFF * 2 ** self._failures[uid], _LONGEST_BACK_OFF)
-        self._failures[uid] += 1
+        pause = min(_FIRST_BACK_OFF * 2 ** self.failures[uid], _LONGEST_BACK_OFF)
+        self.failures[uid] += 1
 
         def over() -> None:
             del self._backing_off[uid]
@@ -137,10 +138,11 @@ class KubeScheduler:
         start = self._cycles % len(feasible)
         try:
             verdict = self._extender().filter(pod, [*feasible[start:], *feasible[:start]])
-        except ConnectionError:
+        except ConnectionError as error:
+            verdict = Verdict(error=str(error))
+        if verdict.error:
             self._back_off(pod.uid)
             return
-        assert not verdict.error
         if not verdict.passed:
             self.asleep[pod.uid] = next(iter([*verdict.rejected.values(), *verdict.unresolvable.values()]))
             return
@@ -163,7 +165,7 @@ class KubeScheduler:
         except ConnectionError as error:
             refusal = str(error)
         if not refusal:
-            self._failures.pop(pod.uid, None)
+            self.failures.pop(pod.uid, None)
             return
         self.refused.append((pod.name, refusal))
         self.assumed.pop(pod.uid, None)
