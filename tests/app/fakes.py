@@ -90,7 +90,7 @@ class Watch:
 
 
 class ApiServer:
-    """The cluster's state. `store` and `writer` are its ports."""
+    """The cluster's state. `store`, `writer` and `owners` are its ports."""
 
     def __init__(self, clock: LoopClock, latency: float = 0.0) -> None:
         self.clock = clock
@@ -106,6 +106,9 @@ class ApiServer:
         self.nodes_watch = Watch()
         self.store = Store(self)
         self.writer = Writer(self)
+        self.owners = Owners(self)
+        self.living: set[PodUid] = set()
+        """Pods that are there and have not finished."""
         self._late: list[asyncio.Future[None]] = []
 
     async def call(self, what: str, once_more: Callable[[], Awaitable[object]] | None = None) -> Fault | None:
@@ -295,6 +298,19 @@ class Writer:
             return version
         finally:
             self.under_way -= 1
+
+
+class Owners:
+    """`ports.Owners`."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def lives(self, pod: PodRef) -> bool:
+        fault = await self._server.call(f"owner {pod.name}")
+        found = pod.uid in self._server.living
+        await self._server.answer(fault)
+        return found
 
 
 def unavailable(retry_after: float | None = None, *, after: bool = False, of: str = "", late: float = 0.0) -> Fault:
