@@ -19,6 +19,8 @@ from extender.core.names import NodeName, PodUid
 from extender.core.node_match import accepts
 from tests.app.pod_server import Follower, PodServer
 
+MINE = ""
+"""`schedulerName` of the pods that it cares for."""
 _CYCLE = 0.001
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 1.0, 10.0
 
@@ -83,7 +85,7 @@ class KubeScheduler:
             self.assumed.pop(pod.uid, None)
             self.asleep.pop(pod.uid, None)
             self._active.pop(pod.uid, None)
-        elif pod.uid not in self.assumed and pod.uid not in self._backing_off and not pod.deleting:
+        elif pod.scheduler == MINE and not (pod.deleting or pod.uid in self.assumed or pod.uid in self._backing_off):
             self._queue(pod.uid)
 
     def lose_pod(self, uid: PodUid) -> None:
