@@ -22,6 +22,7 @@ from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.kube import kinds, pod_groups
 from extender.adapters.kube.connection import Connection
 from extender.adapters.kube.credentials import Credentials, default_loader
+from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
@@ -88,7 +89,11 @@ class Application:
         self.resources = Resources(self.keeper, store, self.write_back)
         self.conditions = Conditions(self.keeper, self.resources.catalog, store)
         self.reconcile = Reconcile(
-            self.keeper, self.resources, self.write_back, each_round=[self.conditions.look_again]
+            self.keeper,
+            self.resources,
+            self.write_back,
+            ApiOwners(connection),
+            each_round=[self.conditions.look_again],
         )
         self.management = Desk(self.keeper, self.resources, self.reconcile.nudge)
         self._connection = connection

@@ -84,6 +84,12 @@ class Binder(Protocol):
         ...
 
 
+class Owners(Protocol):
+    async def lives(self, pod: PodRef) -> bool:
+        """Whether the API server has this very pod, and it has not finished. Raises Unavailable, Refused."""
+        ...
+
+
 class Evictor(Protocol):
     async def evict(self, pod: PodRef) -> None:
         """The pod is being deleted, as disruption budgets allow.

@@ -1,7 +1,9 @@
 """Reconcile: what should not be there any more is collected, and what differs is repaired, from full state.
 
 An ephemeral resource ends with its time to live, or with its owner: at once when the pod is seen to end, after a grace
-period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). Claims and
+period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). What we
+know of pods may be late, or from a list that is older than the pod: before an object ends for want of an owner, the API
+server is asked about the pod. Claims and
 other reservations end with their deadlines. Beside what events tell, a slow full round compares everything: nodes with
 the ledger, the ledger with the objects, and objects that only we know of with the API server.
 
@@ -20,7 +22,7 @@ import structlog
 
 from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
-from extender.app.ports import Refused, Unavailable
+from extender.app.ports import EphemeralResource, Owners, PodRef, Refused, Unavailable
 from extender.app.resources import Resources
 from extender.app.write_back import WriteBack
 from extender.core.cluster import Pod
@@ -74,6 +76,11 @@ class Ends:
         self._without_owner[name] = (owner, now)
         heappush(self._queue, (now, name))
 
+    def spare(self, name: Identity, owner: PodUid, now: float) -> None:
+        """The object's owner lives, though we do not know it: a grace period begins."""
+        self._without_owner[name] = (owner, now + self._grace)
+        heappush(self._queue, (now + self._grace, name))
+
     def forget(self, name: Identity) -> None:
         """The object is gone."""
         self._without_owner.pop(name, None)
@@ -97,7 +104,7 @@ class Ends:
     def why(self, entry: Entry, now: float) -> str:
         """Why the object is due, in words; empty if it is not."""
         resource = entry.resource
-        if resource.expires_at is not None and resource.expires_at <= now:
+        if _expired(resource, now):
             return "its time to live is over"
         owner = resource.owner
         if owner is None or owner.uid in self._living:
@@ -114,6 +121,7 @@ class Reconcile:
         keeper: Keeper,
         resources: Resources,
         write_back: WriteBack,
+        owners: Owners,
         *,
         grace: float = GRACE,
         every: float = ROUND,
@@ -124,6 +132,7 @@ class Reconcile:
         self._resources = resources
         self._catalog: Catalog = resources.catalog
         self._write_back = write_back
+        self._owners = owners
         self._every = every
         self._each_round = each_round
         self._chance = chance
@@ -239,10 +248,20 @@ class Reconcile:
     async def _collect(self, name: Identity) -> None:
         entry = self._catalog.get(name)
         why = "" if entry is None else self._ends.why(entry, self._keeper.clock.now())
-        if why:
-            await self._resources.collect(name, lambda now: bool(self._ends.why(now, self._keeper.clock.now())), why)
+        if entry is None or not why:
+            return
+        owner = None if _expired(entry.resource, self._keeper.clock.now()) else entry.resource.owner
+        if owner is not None and await self._owners.lives(PodRef(name[0], owner.name, owner.uid)):
+            _log.info("an owner lives that seemed to be gone", name="/".join(name), owner=owner.name)
+            self._ends.spare(name, owner.uid, self._keeper.clock.now())
+            return
+        await self._resources.collect(name, lambda now: bool(self._ends.why(now, self._keeper.clock.now())), why)
 
     async def _make_sure(self, name: Identity) -> None:
         async with self._resources.locks.hold([name]):
             if name in self._catalog.doubtful:
                 await self._resources.refresh(name)
+
+
+def _expired(resource: EphemeralResource, now: float) -> bool:
+    return resource.expires_at is not None and resource.expires_at <= now

@@ -11,7 +11,7 @@ What is decided (`steps.plan`) is apart from how it is written (here). Must not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -46,6 +46,14 @@ class Written:
     after: EphemeralResource | None
     nodes: Sequence[NodeName]
     step: Step
+
+
+class Unsure(Unavailable):
+    """A write was not answered: it may have been done or not. `attempt`: what it was, without what came of it."""
+
+    def __init__(self, attempt: Written, error: Unavailable) -> None:
+        super().__init__(str(error), error.retry_after)
+        self.attempt = attempt
 
 
 class Resources:
@@ -123,20 +131,27 @@ class Resources:
             await self._write_back.settled(nodes, ADVERTISE_WITHIN)
 
     async def write(self, request: SetResource) -> Written:
-        """The object says what the request asks for. The caller holds the name's lock. Raises as `set_resource`."""
+        """The object says what the request asks for. The caller holds the name's lock.
+
+        Raises as `set_resource`; Unsure where the object may say so all the same.
+        """
         if request.capacity == 0 and self.catalog.get(request.name) is None:
             await self.refresh(request.name)
         for _ in range(_ATTEMPTS):
             entry = self.catalog.get(request.name)
             step, nodes = plan(request, entry, self.catalog, self._keeper)
+            attempt = Written(request, None if entry is None else entry.resource, None, nodes, step)
             try:
-                after = await self._carry_out(step, request)
+                return replace(attempt, after=await self._carry_out(step, request))
             except (Occupied, Gone) as error:
-                await self._make_sure(request, step, error)
-                continue
+                try:
+                    await self._make_sure(request, step, error)
+                except Unavailable as silence:
+                    raise Unsure(attempt, silence) from silence
             except Refused as error:
                 raise Invalid("name", str(request.name), f"the API server refuses it: {error}") from error
-            return Written(request, None if entry is None else entry.resource, after, nodes, step)
+            except Unavailable as error:
+                raise Unsure(attempt, error) from error
         raise Unavailable(f"{request.name} is changed by others faster than it can be set", retry_after=1.0)
 
     async def _carry_out(self, step: Step, request: SetResource) -> EphemeralResource | None:
@@ -193,7 +208,8 @@ class Resources:
         for _ in range(_ATTEMPTS):
             if entry is None or entry.resource.name.shared != name.shared:
                 return ()
-            version = entry.resource.resource_version if if_version == entry.version else if_version
+            # As it is known, and no other: should this arrive late, what was set since is spared.
+            version = entry.resource.resource_version if if_version in (None, entry.version) else if_version
             try:
                 await self._store.delete(name, if_version=version, dry_run=dry_run)
             except Occupied as error:
@@ -227,6 +243,18 @@ class Resources:
             _log.info("an ephemeral resource is collected", name="/".join(name), why=why)
 
     # -- making up for what failed -------------------------------------------------------------------------------
+
+    async def find_out(self, attempt: Written) -> Written | None:
+        """The write that was not answered, as it was done; None if it was not. Raises Unavailable, Refused."""
+        entry = await self.refresh(attempt.request.name)
+        now, before, step = None if entry is None else entry.resource, attempt.before, attempt.step
+        if isinstance(step, Delete):
+            return attempt if now is None else None
+        if now is None or (before is not None and now.resource_version == before.resource_version):
+            return None
+        meant = step.resource.nodes if isinstance(step, Create) else step.nodes if isinstance(step, Change) else {}
+        done = all(now.nodes.get(node) == units for node, units in meant.items())
+        return replace(attempt, after=now) if done and meant else None
 
     async def undo(self, written: Written) -> None:
         """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""

@@ -246,8 +246,10 @@ class Scheduling:
         ref = PodRef(pod.namespace, pod.name, pod.uid)
         try:
             await _insist(lambda: self._waker.wake(ref, token), inf, what="wake", pod=str(ref))
-        except Refused as error:
+        except Gone as error:
             _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
+        except Refused as error:
+            _log.warning("a pod cannot be woken", pod=str(ref), why=str(error))
 
     def _tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
         """The pod has an event that says so; once for the same pod and note."""

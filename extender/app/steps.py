@@ -27,7 +27,11 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Units of these nodes, None removing a node's; owner and expiry as given; if it is at `version`."""
+    """Units of these nodes, None removing a node's; owner and expiry as given; if it is at `version`.
+
+    There is always one where the object is known: a write that seemed to fail may yet arrive, later than those that
+    followed it, and must then be refused.
+    """
 
     nodes: Mapping[NodeName, int | None]
     owner: PodOwner | None
@@ -70,7 +74,7 @@ def plan(
     if entry is None and version is None:
         resource = EphemeralResource(request.name, units, owner=request.owner, expires_at=expires_at)
         return Create(resource), nodes
-    return Change(units, request.owner, expires_at, version), nodes
+    return Change(units, request.owner, expires_at, version or _version(entry)), nodes
 
 
 def _removal(
@@ -93,7 +97,11 @@ def _removal(
     chosen = resource.chosen or {}
     units = {node: 0 if node in chosen else None for node in nodes}
     expires_at = resource.expires_at if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
-    return Change(units, request.owner or resource.owner, expires_at, version), nodes
+    return Change(units, request.owner or resource.owner, expires_at, version or _version(entry)), nodes
+
+
+def _version(entry: Entry | None) -> str | None:
+    return None if entry is None else entry.resource.resource_version
 
 
 def _own_node(request: SetResource, keeper: Keeper) -> NodeName:

@@ -2,15 +2,16 @@
 
 Claims and releases are one commit on the ledger: atomic. Objects are several in the API server, which knows no
 transaction over them: everything is checked first, then they are written, then the claims are committed; in
-all-or-nothing mode a failure on the way takes back what was written. Others may see it for that moment; nobody is
-answered before the end. Modes and detections are those of `core.transaction`.
+all-or-nothing mode a failure on the way takes back what was written. A write that was not answered is found out about,
+and taken back in either mode. Others may see it for that moment; nobody is answered before the end. Modes and
+detections are those of `core.transaction`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -20,7 +21,7 @@ from extender.app.claims import holder_of, to_holding
 from extender.app.keeper import Keeper
 from extender.app.management import Claim, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
-from extender.app.resources import Resources, Written
+from extender.app.resources import Resources, Unsure, Written
 from extender.app.steps import plan
 from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
 from extender.core.names import NodeName
@@ -42,6 +43,8 @@ class _Course:
     releases: Mapping[int, Holder]
     refused: dict[int, Refusal] = field(default_factory=dict)
     written: dict[int, Written] = field(default_factory=dict)
+    unsure: list[Written] = field(default_factory=list)
+    """Attempts that were not answered: refused as they are, none of them may stay."""
     unavailable: Unavailable | None = None
 
     def refuse(self, index: int, error: ManagementError) -> None:
@@ -84,6 +87,8 @@ class Transactions:
         if all_or_nothing and course.refused:
             return course.outcome((), self._resources)
         await self._write(course, all_or_nothing)
+        for attempt in [] if request.dry_run else course.unsure:
+            await self._insist(attempt, self._undo_unsure)
         if course.unavailable is not None and (all_or_nothing or not course.written):
             await self._take_back(request, course)
             raise course.unavailable
@@ -163,6 +168,7 @@ class Transactions:
                 course.refuse(index, error)
             except Unavailable as error:
                 course.unavailable = error
+                course.unsure += [error.attempt] if isinstance(error, Unsure) else []
                 course.refused[index] = Refusal(index=index, detail=f"the API server cannot be reached: {error}")
 
     def _claim(self, request: Transact, course: _Course) -> None:
@@ -194,13 +200,18 @@ class Transactions:
         if request.dry_run:
             return
         for written in [done for _, done in sorted(course.written.items(), reverse=True)]:
-            await self._undo(written)
+            await self._insist(written, self._resources.undo)
 
-    async def _undo(self, written: Written) -> None:
+    async def _undo_unsure(self, attempt: Written) -> None:
+        written = await self._resources.find_out(attempt)
+        if written is not None:
+            await self._resources.undo(written)
+
+    async def _insist(self, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
         why = ""
         for attempt in range(_UNDO_ATTEMPTS):
             try:
-                await self._resources.undo(written)
+                await undo(written)
                 return
             except Unavailable as error:
                 why = str(error)

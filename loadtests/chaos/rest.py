@@ -104,7 +104,7 @@ class Rest:
 
     def evidence(self, findings: Findings) -> list[str]:
         """What the service says of the gangs that are named in the findings."""
-        said = " ".join(line for name in (IN_PART, FORGOTTEN) for line in findings.get(name, []))
+        said = " ".join(line for name in (IN_PART, FORGOTTEN, DIFFERS) for line in findings.get(name, []))
         told = []
         for gang in sorted(set(re.findall(r"\b(?:s\d+-)?g\d+\b", said)))[:5]:
             for path in (gang, f"{gang}/explain"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import tempfile
 import threading
 import time
@@ -151,7 +152,7 @@ class Stage:
         result.units_cancelled, result.evicted = workload.units_cancelled, len(workload.evicted)
         result.seconds = time.monotonic() - began
         if not result.is_clean:
-            result.evidence = [*rest.evidence(result.findings), *_hits(faults)]
+            result.evidence = [*rest.evidence(result.findings), *_hits(faults, result.findings)]
             result.logs, self.keep_logs = str(self.cluster.logs), True
         return result
 
@@ -218,7 +219,12 @@ def runs(
                 yield result
 
 
-def _hits(faults: Faults) -> list[str]:
+def _hits(faults: Faults, findings: Findings) -> list[str]:
+    """The faults that met what is named in the findings, and some of the others."""
+    said = " ".join(line for lines in findings.values() for line in lines)
+    named = set(re.findall(r"s\d+-\w+|node-\d+", said))
     hits = [f"{kind}: {what}" for kind, what in faults.hit]
-    more = [f"and {len(hits) - _HITS_SHOWN} more faults"] if len(hits) > _HITS_SHOWN else []
-    return [*hits[:_HITS_SHOWN], *more]
+    close = [hit for hit in hits if named & set(re.findall(r"s\d+-\w+|node-\d+", hit))]
+    others = [hit for hit in hits if hit not in close]
+    more = [f"and {len(others) - _HITS_SHOWN} more faults"] if len(others) > _HITS_SHOWN else []
+    return [*close, "elsewhere:", *others[:_HITS_SHOWN], *more]

@@ -97,16 +97,18 @@ def _placings(rng: random.Random, prefix: str, resources: list[str], cpu: float)
 
 def _setting(rng: random.Random, name: str, owners: list[str], nodes: int) -> Setting:
     node, begins, then = f"node-{rng.randrange(nodes)}", rng.uniform(0, _SPREAD), rng.uniform(*_SOON)
-    first, second = rng.randint(1, 9), rng.randint(1, 9)
-    match rng.choice(("stays", "changed", "back", "ttl", "owned")):
+    first, second, third = (rng.randint(1, 9) for _ in range(3))
+    match rng.choice(("stays", "changed", "back", "again", "ttl", "owned")):
         case "owned" if owners:
             return Setting(name, (first,), node, begins, owner=rng.choice(owners))
         case "ttl":
             return Setting(name, (first,), node, begins, ttl=round(rng.uniform(0.2, 1.5), 1))
         case "changed":
-            return Setting(name, (first, second), node, begins, then)
+            return Setting(name, (first, second, third), node, begins, then)
         case "back":
             return Setting(name, (first, 0), node, begins, then)
+        case "again":
+            return Setting(name, (first, 0, third), node, begins, then)
     return Setting(name, (first,), node, begins)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,12 +48,13 @@ class LoopClock:
 class Fault:
     """What happens to one call: `error` is raised, before the server hears of it or (`after`) once it is done.
 
-    `of`: how the call begins; others go by.
+    `of`: how the call begins; others go by. `late`: so many seconds later it is done all the same, and nobody is told.
     """
 
     error: Exception
     after: bool = False
     of: str = ""
+    late: float = 0.0
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Watch:
 
 
 class ApiServer:
-    """The cluster's state. `store` and `writer` are its ports."""
+    """The cluster's state. `store`, `writer` and `owners` are its ports."""
 
     def __init__(self, clock: LoopClock, latency: float = 0.0) -> None:
         self.clock = clock
@@ -104,14 +106,23 @@ class ApiServer:
         self.nodes_watch = Watch()
         self.store = Store(self)
         self.writer = Writer(self)
+        self.owners = Owners(self)
+        self.living: set[PodUid] = set()
+        """Pods that are there and have not finished."""
+        self._late: list[asyncio.Future[None]] = []
 
-    async def call(self, what: str) -> Fault | None:
-        """The call has arrived; what will happen to its answer. Raises what happens to it on the way."""
+    async def call(self, what: str, once_more: Callable[[], Awaitable[object]] | None = None) -> Fault | None:
+        """The call has arrived; what will happen to its answer. Raises what happens to it on the way.
+
+        `once_more`: the same call, should it be late.
+        """
         self.calls.append(what)
         fault = None
         if self.faults and ((head := self.faults[0]) is None or what.startswith(head.of)):
             fault = self.faults.popleft()
         await asyncio.sleep(self.latency)
+        if fault is not None and fault.late and once_more is not None:
+            self._late.append(asyncio.ensure_future(_later(fault.late, once_more)))
         if fault is not None and not fault.after:
             raise fault.error
         return fault
@@ -223,7 +234,8 @@ class Store:
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
-        fault = await self._server.call(f"merge {name}")
+        more: dict[str, Any] = {"owner": owner, "expires_at": expires_at, "if_version": if_version, "dry_run": dry_run}
+        fault = await self._server.call(f"merge {name}", lambda: self.merge(name, nodes, **more))
         known = self._known(name, if_version)
         merged = {node: units for node, units in {**known.nodes, **nodes}.items() if units is not None}
         stored = replace(known, nodes=merged, owner=owner, expires_at=expires_at)
@@ -233,7 +245,7 @@ class Store:
         return stored
 
     async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
-        fault = await self._server.call(f"delete {name}")
+        fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
         if (name.namespace, name.name) in self._server.objects:
             self._known(name, if_version)
             if not dry_run:
@@ -288,8 +300,27 @@ class Writer:
             self.under_way -= 1
 
 
-def unavailable(retry_after: float | None = None, *, after: bool = False, of: str = "") -> Fault:
-    return Fault(Unavailable("connection refused", retry_after), after, of)
+class Owners:
+    """`ports.Owners`."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def lives(self, pod: PodRef) -> bool:
+        fault = await self._server.call(f"owner {pod.name}")
+        found = pod.uid in self._server.living
+        await self._server.answer(fault)
+        return found
+
+
+def unavailable(retry_after: float | None = None, *, after: bool = False, of: str = "", late: float = 0.0) -> Fault:
+    return Fault(Unavailable("connection refused", retry_after), after, of, late)
+
+
+async def _later(seconds: float, call: Callable[[], Awaitable[object]]) -> None:
+    await asyncio.sleep(seconds)
+    with suppress(Refused):
+        await call()
 
 
 def every_node(limit: int | None = None) -> NodeChoice:

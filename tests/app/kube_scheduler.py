@@ -19,6 +19,8 @@ from extender.core.names import NodeName, PodUid
 from extender.core.node_match import accepts
 from tests.app.pod_server import Follower, PodServer
 
+MINE = ""
+"""`schedulerName` of the pods that it cares for."""
 _CYCLE = 0.001
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 1.0, 10.0
 
@@ -47,7 +49,8 @@ class KubeScheduler:
         self._http_timeout = http_timeout
         self._active: dict[PodUid, None] = {}
         self._backing_off: dict[PodUid, asyncio.TimerHandle] = {}
-        self._failures: Counter[PodUid] = Counter()
+        self.failures: Counter[PodUid] = Counter()
+        """How often a pod's calls have failed in a row: so long is its next back-off."""
         self._cycles = 0
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +85,7 @@ class KubeScheduler:
             self.assumed.pop(pod.uid, None)
             self.asleep.pop(pod.uid, None)
             self._active.pop(pod.uid, None)
-        elif pod.uid not in self.assumed and pod.uid not in self._backing_off and not pod.deleting:
+        elif pod.scheduler == MINE and not (pod.deleting or pod.uid in self.assumed or pod.uid in self._backing_off):
             self._queue(pod.uid)
 
     def lose_pod(self, uid: PodUid) -> None:
@@ -105,8 +108,8 @@ class KubeScheduler:
         self._news.set()
 
     def _back_off(self, uid: PodUid) -> None:
-        pause = min(_FIRST_BACK_OFF * 2 ** self._failures[uid], _LONGEST_BACK_OFF)
-        self._failures[uid] += 1
+        pause = min(_FIRST_BACK_OFF * 2 ** self.failures[uid], _LONGEST_BACK_OFF)
+        self.failures[uid] += 1
 
         def over() -> None:
             del self._backing_off[uid]
@@ -137,10 +140,11 @@ class KubeScheduler:
         start = self._cycles % len(feasible)
         try:
             verdict = self._extender().filter(pod, [*feasible[start:], *feasible[:start]])
-        except ConnectionError:
+        except ConnectionError as error:
+            verdict = Verdict(error=str(error))
+        if verdict.error:
             self._back_off(pod.uid)
             return
-        assert not verdict.error
         if not verdict.passed:
             self.asleep[pod.uid] = next(iter([*verdict.rejected.values(), *verdict.unresolvable.values()]))
             return
@@ -163,7 +167,7 @@ class KubeScheduler:
         except ConnectionError as error:
             refusal = str(error)
         if not refusal:
-            self._failures.pop(pod.uid, None)
+            self.failures.pop(pod.uid, None)
             return
         self.refused.append((pod.name, refusal))
         self.assumed.pop(pod.uid, None)

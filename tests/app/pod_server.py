@@ -37,6 +37,7 @@ class PodServer:
         self.pods: dict[PodUid, Pod] = {}
         self.nodes: dict[NodeName, Node] = {}
         self.notices: list[Notice] = []
+        self.evicted: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
         """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake` or `tell`, and the pod."""
         self.faults: list[Fault] = []
@@ -146,6 +147,7 @@ class PodServer:
 
     def evict(self, ref: PodRef) -> None:
         if not self.known(ref).deleting:
+            self.evicted.add(ref.uid)
             self.delete(ref.uid)
 
 
@@ -250,7 +252,8 @@ class Follower:
             watch.deliver()
 
     def end(self) -> None:
-        self._server.followers.remove(self)
+        if self in self._server.followers:
+            self._server.followers.remove(self)
         for watch, _ in self._both():
             watch.sink = None
 

@@ -13,7 +13,7 @@ from extender.app.reconcile import drift_units
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, unavailable
 from tests.app.world import World
-from tests.builders import units
+from tests.builders import pod, units
 
 pytestmark = pytest.mark.anyio
 NAME = EphemeralName("team", "r")
@@ -82,6 +82,46 @@ async def test_an_owner_that_ended_unnoticed_is_noticed_in_a_full_round(world: W
     world.keeper.pods.pop(owner.uid)
     world.keeper.ledger.forget(owner.uid)
     await world.quiet(130)
+    assert world.capacity("r") == {}
+
+
+async def test_an_owner_that_a_list_older_than_it_leaves_out_keeps_what_it_owns(world: World) -> None:
+    owner = pod("worker", namespace="team")
+    world.api.living.add(owner.uid)
+    world.keeper.filter(owner, [N1])
+    await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
+    world.keeper.replace_pods([])
+    await world.quiet(1)
+    assert world.capacity("r") == {"n1": 1}
+    world.keeper.see_pod(owner)
+    await world.quiet(300)
+    assert world.capacity("r") == {"n1": 1}
+    world.keeper.lose_pod(owner.uid)
+    world.api.living.clear()
+    await world.quiet(1)
+    assert world.capacity("r") == {}
+
+
+async def test_an_owner_that_the_watch_never_tells_of_is_asked_about_once_a_while(world: World) -> None:
+    owner = PodUid("uid-worker")
+    world.api.living.add(owner)
+    await world.set("r", 1, "n1", owner=PodOwner("worker", owner))
+    await world.quiet(600)
+    assert world.capacity("r") == {"n1": 1}
+    assert world.api.calls.count("owner worker") in range(8, 12)
+    world.api.living.clear()
+    await world.quiet(70)
+    assert world.capacity("r") == {}
+
+
+async def test_nothing_is_collected_while_the_api_server_cannot_say_whether_the_owner_lives(world: World) -> None:
+    owner = world.start_pod("worker", {}, on="n1")
+    await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
+    world.api.faults += [unavailable(of="owner"), unavailable(20.0, of="owner")]
+    world.keeper.lose_pod(owner.uid)
+    await world.quiet(20)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(20)
     assert world.capacity("r") == {}
 
 

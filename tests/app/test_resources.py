@@ -340,6 +340,41 @@ async def test_an_answer_that_is_lost_is_made_up_for_by_the_watch(world: World) 
     world.agree()
 
 
+async def test_a_change_that_arrives_late_does_not_undo_those_after_it(world: World) -> None:
+    await world.set("r", 4, "n1")
+    world.api.faults.append(unavailable(of="merge", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.set("r", 5, "n1")
+    await world.set("r", 5, "n1")
+    await world.set("r", 6, "n1")
+    await world.quiet(10)
+    assert world.api.objects["team", "r"].nodes == {"n1": 6}
+    world.agree()
+
+
+async def test_a_removal_from_one_node_that_arrives_late_does_not_undo_what_was_set_after_it(world: World) -> None:
+    await world.set("r", 4, every_node())
+    world.api.faults.append(unavailable(of="merge", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.set("r", 0, "n1")
+    await world.set("r", 6, "n1")
+    await world.quiet(10)
+    assert world.capacity("r")["n1"] == 6
+    world.agree()
+
+
+async def test_a_deletion_that_arrives_late_spares_what_was_set_after_it(world: World) -> None:
+    await world.set("r", 4, "n1")
+    world.api.faults.append(unavailable(of="delete", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.desk.delete_resource(EphemeralName("team", "r"))
+    await world.desk.delete_resource(EphemeralName("team", "r"))
+    await world.set("r", 7, "n1")
+    await world.quiet(10)
+    assert world.api.objects["team", "r"].nodes == {"n1": 7}
+    world.agree()
+
+
 async def test_a_refusal_of_the_api_server_is_passed_on_in_its_words(world: World) -> None:
     world.api.faults.append(Fault(Refused(422, "spec.nodes: too many")))
     with pytest.raises(Invalid, match="too many"):

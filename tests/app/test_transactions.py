@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
-from extender.app.ports import Occupied, Refused, Unavailable
+from extender.app.ports import EphemeralResource, Occupied, Refused, Unavailable
 from extender.core.holdings import Detection, Mode, Stale
 from extender.core.ledger import Holder
 from extender.core.names import EphemeralName, NodeName
@@ -195,6 +195,56 @@ async def test_a_transaction_that_loses_the_api_server_on_the_way_is_taken_back_
         await run(world, setting("r", 1), setting("s", 1), claim("a", cpu=1000))
     assert (world.api.objects, held(world)) == ({}, [])
     await world.quiet(1)
+    world.agree()
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize(
+    ("last", "call"),
+    [(setting("new", 2), "create"), (setting("there", 5, "n2"), "merge"), (setting("there", 0), "delete")],
+)
+async def test_a_write_whose_answer_is_lost_is_taken_back_as_well(
+    world: World, last: SetResource, call: str, lost: bool, mode: Mode
+) -> None:
+    await world.set("there", 1, "n1", ttl_seconds=500)
+    before = {where: (each.nodes, each.expires_at) for where, each in world.api.objects.items()}
+    world.api.faults.append(unavailable(after=lost, of=f"{call} {last.name}"))
+    with pytest.raises(Unavailable):
+        await run(world, last, *([setting("first", 1)] if mode is Mode.ALL_OR_NOTHING else []), mode=mode)
+    assert {where: (each.nodes, each.expires_at) for where, each in world.api.objects.items()} == before
+    await world.quiet(1)
+    world.agree()
+
+
+async def test_what_was_not_answered_and_is_found_done_is_not_told_as_refused_only(world: World) -> None:
+    world.api.faults.append(unavailable(after=True, of="create team/s"))
+    outcome = await run(world, setting("r", 1), setting("s", 1), mode=Mode.INCREMENTAL)
+    assert (outcome.committed, [each.index for each in outcome.refused]) == ([0], [1])
+    assert world.api.objects.keys() == {("team", "r")}
+    await world.quiet(1)
+    world.agree()
+
+
+async def test_where_it_cannot_be_found_out_whether_it_was_written_nothing_is_taken_back(world: World) -> None:
+    world.api.faults += [unavailable(after=True), *(unavailable(of="get") for _ in range(6))]
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1))
+    await world.quiet(1)
+    assert world.capacity("r") == {"n1": 1}
+    world.agree()
+
+
+async def test_what_somebody_else_wrote_meanwhile_is_not_taken_back(world: World) -> None:
+    world.api.latency = 1.0
+    world.api.faults.append(unavailable(of="create"))
+    running = asyncio.create_task(run(world, setting("r", 1)))
+    await asyncio.sleep(1.5)
+    world.api.put(EphemeralResource(EphemeralName("team", "r"), {N1: 7}))
+    with pytest.raises(Unavailable):
+        await running
+    assert world.api.objects["team", "r"].nodes == {"n1": 7}
+    await world.quiet()
     world.agree()
 
 

@@ -33,7 +33,8 @@ HTTP_TIMEOUT = 60.0
 class Service:
     """One life of the service, wired as bootstrap does it."""
 
-    def __init__(self, server: PodServer, *, delay: float, http_timeout: float) -> None:
+    def __init__(self, server: PodServer, defects: list[Exception], *, delay: float, http_timeout: float) -> None:
+        self._defects = defects
         self._line = Line(server)
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.journal = Journal(server.clock)
@@ -46,7 +47,11 @@ class Service:
         self.follower.list()
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
-        return self.scheduling.filter(pod, nodes)
+        try:
+            return self.scheduling.filter(pod, nodes)
+        except Exception as error:
+            self._defects.append(error)
+            return Verdict(error="internal error")
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
         """It goes on when its caller leaves."""
@@ -107,6 +112,8 @@ class Town:
         self._delay, self._http_timeout = delay, http_timeout
         for number in range(nodes):
             self.server.put_node(node(f"n{number}"))
+        self.defects: list[Exception] = []
+        """What the service's verbs raised, which must be nothing."""
         self.service: Service | None = self._new_service()
         self.scheduler = self._new_scheduler()
         self.lives = 1
@@ -114,10 +121,10 @@ class Town:
         self.server.ended.append(self._pod_ended)
         self.server.witnesses.append(self._look)
         self._changed = asyncio.Event()
-        self._was_whole: set[GangKey] = set()
+        self._bound_once: dict[GangKey, set[PodUid]] = defaultdict(set)
 
     def _new_service(self) -> Service:
-        return Service(self.server, delay=self._delay, http_timeout=self._http_timeout)
+        return Service(self.server, self.defects, delay=self._delay, http_timeout=self._http_timeout)
 
     def _new_scheduler(self) -> KubeScheduler:
         return KubeScheduler(self.server, lambda: self.service or NoService(), http_timeout=self._http_timeout)
@@ -216,7 +223,9 @@ class Town:
 
     def _look(self) -> None:
         self._changed.set()
-        self._was_whole |= {ask.key for ask, placed in self._placed().items() if placed >= ask.quorum}
+        for each in self.server.pods.values():
+            if isinstance(each.gang, GangAsk) and each.node is not None:
+                self._bound_once[each.gang.key].add(each.uid)
 
     def _placed(self) -> dict[GangAsk, int]:
         """How many members of each gang are bound and are to stay."""
@@ -229,13 +238,14 @@ class Town:
     async def come_to_rest(self) -> None:
         """Nothing fails any more, and all that was begun has ended: then every promise holds.
 
-        A gang that was bound as a whole once may have lost members since.
+        A gang of whose members enough have been bound, and not evicted, has run and may have lost some of them.
         """
         await self.pass_time(300)
         assert self.service is not None
+        assert self.defects == []
         for ask, placed in self._placed().items():
-            in_part = 0 < placed < ask.quorum and ask.key not in self._was_whole
-            assert not in_part, f"{placed} of {ask.quorum} members of {ask.key} are bound"
+            has_run = len(self._bound_once[ask.key] - self.server.evicted) >= ask.quorum
+            assert not 0 < placed < ask.quorum or has_run, f"{placed} of {ask.quorum} of {ask.key} are bound"
         held = {
             (PodUid(each.holder), each.node, each.kind)
             for each in self.keeper.ledger.holdings()

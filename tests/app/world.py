@@ -35,6 +35,7 @@ class World:
             self.keeper,
             self.resources,
             self.write_back,
+            self.api.owners,
             each_round=[self.conditions.look_again],
             chance=lambda: 1.0,
         )

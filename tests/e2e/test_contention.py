@@ -29,7 +29,7 @@ SEED = 50
 GANGS, NODES, CPU_OF_NODE, CPU_OF_MEMBER = 50, 40, 8, 2
 PRIORITIES = {"low": 0, "normal": 100, "urgent": 1000}
 RATE = 50
-"""Pods that are created a second: kube-scheduler's queue stays short, so that what is measured is not its throughput."""
+"""Pods created a second: kube-scheduler's queue stays short, so that its throughput is not what is measured."""
 PASSES = 8
 """The service's default: so often the first in turn may be passed."""
 STUCK = 10.0

@@ -36,7 +36,8 @@ STARTED, EXPIRED, BROKEN = "started", "expired", "broken"
 """Why a list was made."""
 
 _FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 30.0
+_LONGEST_PAUSE = 5.0
+"""Short: until the watch goes on, all decisions are made on what was known before."""
 _LONGEST_RETRY_AFTER = 120.0
 _TOO_SHORT = 1.0
 _FAILURES_BEFORE_LIST = 8

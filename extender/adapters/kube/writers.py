@@ -107,9 +107,13 @@ class ApiWaker:
 
     async def wake(self, pod: PodRef, token: str) -> None:
         patch = {"metadata": {"uid": pod.uid, "annotations": {WAKE: token}}}
-        await self._requests.request(
-            "PATCH", _pod_path(pod), _encode(patch), content_type=MERGE_PATCH, accept=METADATA_ONLY
-        )
+        try:
+            await self._requests.request(
+                "PATCH", _pod_path(pod), _encode(patch), content_type=MERGE_PATCH, accept=METADATA_ONLY
+            )
+        except Occupied as error:
+            # The patch asks for no version: it has met other writes, and will do when it is tried again.
+            raise Unavailable(str(error)) from error
 
 
 class ApiRecorder:

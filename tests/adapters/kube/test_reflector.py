@@ -159,7 +159,7 @@ async def test_waits_longer_after_each_failure_and_never_beyond_the_limit(follow
     following.api.answers += [Unavailable("down")] * 12
     await following.play()
     assert following.api.slept[:4] == pytest.approx([0.15, 0.3, 0.6, 1.2])
-    assert following.api.slept[-1] == 30.0 * 0.75
+    assert following.api.slept[-1] == 5.0 * 0.75
 
 
 async def test_waits_as_long_as_the_api_server_asks_for(following: Following) -> None:

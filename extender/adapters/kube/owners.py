@@ -1,0 +1,46 @@
+"""Owners: whether a pod that owns something still lives, as `app.ports` asks for it. One request, and no retry."""
+
+from __future__ import annotations
+
+import msgspec
+
+from extender.adapters.kube.connection import Requests, address
+from extender.app.ports import Gone, PodRef, Unavailable
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class _Identity(msgspec.Struct):
+    uid: str
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Identity
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_pods = msgspec.json.Decoder(_Pod)
+
+
+class ApiOwners:
+    """`ports.Owners`."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def lives(self, pod: PodRef) -> bool:
+        """As the port says. One that is about to be deleted lives until it is gone: its containers may still run."""
+        try:
+            body = await self._requests.request(
+                "GET", address("api", "v1", "namespaces", pod.namespace, "pods", pod.name)
+            )
+            found = _pods.decode(body)
+        except Gone:
+            return False
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the answer is no pod: {error}") from error
+        return found.metadata.uid == pod.uid and found.status.phase not in _ENDED
