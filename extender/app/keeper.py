@@ -29,6 +29,7 @@ from extender.filters import FILTERS, Filter
 from extender.filters.base import Judge, Rejection
 
 GONE = "the pod is deleted or has finished"
+BOUND = "the pod is bound to another node already"
 _GONE_REMEMBERED = 16_384
 
 
@@ -91,6 +92,7 @@ class Keeper:
         self._filters = filters
         self._deliver = deliver
         self._effects: list[Effect] = []
+        self._listed = False
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
         self._turned_away: dict[PodUid, Pod] = {}
@@ -159,7 +161,18 @@ class Keeper:
         # Finished members count for their gang only while it lives: the living come first.
         for pod in sorted(present.values(), key=lambda pod: pod.finished):
             self._take_pod(pod)
+        if not self._listed:
+            self._listed = True
+            self._take_for_asleep(self.pods.values())
         self.settle()
+
+    def _take_for_asleep(self, pods: Iterable[Pod]) -> None:
+        """An earlier life of the service may have turned these away: nobody else would wake them."""
+        for pod in pods:
+            if pod.node is None and isinstance(pod.gang, GangAsk):
+                self.gangs.take_for_asleep(pod.uid)
+            elif pod.node is None and self._asks_ephemeral(pod):
+                self._turned_away[pod.uid] = pod
 
     def _take_pod(self, pod: Pod) -> None:
         now = self.clock.now()
@@ -179,9 +192,13 @@ class Keeper:
             if pod.node is None:
                 self._effects.append(WakePod(pod))
         known = self.pods.get(pod.uid)
-        if known is not None and known.requests == pod.requests:
-            # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
-            pod = replace(pod, requests=known.requests)
+        if known is not None:
+            if known.requests == pod.requests:
+                # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
+                pod = replace(pod, requests=known.requests)
+            if pod.node is None and known.node is not None:
+                # Told before its Binding was written, and heard after.
+                pod = replace(pod, node=known.node)
         self.pods[pod.uid] = pod
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
@@ -244,8 +261,13 @@ class Keeper:
             self._effects.append(AskRefused(pod, pod.gang))
             self._flush()
             return Verdict(unresolvable=dict.fromkeys(sent, pod.gang.reason))
-        if pod.uid in self._gone or self.pods.get(pod.uid, pod).deleting:
+        known = self.pods.get(pod.uid, pod)
+        if pod.uid in self._gone or known.deleting:
             return Verdict(unresolvable=dict.fromkeys(sent, GONE))
+        if known.node is not None:
+            # kube-scheduler has not heard of its Binding, or takes it for failed.
+            passed = [known.node] if known.node in sent else []
+            return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
         if pod.uid not in self.pods and pod.node is None:
             # The scheduler's watch was ahead of ours.
             self.pods[pod.uid] = pod

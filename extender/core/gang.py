@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from extender.core.cluster import Pod
-from extender.core.gang_ask import GangAsk
+from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.planning import Shortfall
 
@@ -61,6 +61,8 @@ class Gang:
     members: dict[PodUid, Pod] = field(default_factory=dict)
     bound: set[PodUid] = field(default_factory=set)
     """Members that are seen bound, or whose Binding we have written."""
+    leaving: set[PodUid] = field(default_factory=set)
+    """Those of them that are being deleted: they still hold their node, and count as placed no more."""
     finished: set[PodUid] = field(default_factory=set)
     """Former members that ran to their end; they count as placed as long as the gang lives."""
     arrived: dict[PodUid, NodeName] = field(default_factory=dict)
@@ -88,6 +90,8 @@ class Gang:
     displaced: dict[PodUid, int] = field(default_factory=dict)
     """How often each member found room on none of the nodes sent, since the plan was made."""
     slots_made: int = 0
+    timed_out: int = 0
+    """How many plans have run out since it was bound last."""
     waits_since: float | None = None
     """Since when it has waited for room."""
     passes: int = 0
@@ -109,7 +113,13 @@ class Gang:
     @property
     def placed(self) -> int:
         """Members that count as placed for the quorum."""
-        return len(self.bound) + len(self.finished)
+        return len(self.bound) - len(self.leaving) + len(self.finished)
+
+    @property
+    def holds_for(self) -> float:
+        """For how many seconds a plan is held. Longer after one that ran out, for kube-scheduler's back-off may keep
+        members from meeting for up to ten seconds."""
+        return min(self.timeout * float(2 ** min(self.timed_out, 8)), max(self.timeout, DEFAULT_TIMEOUT))
 
     @property
     def needed(self) -> int:

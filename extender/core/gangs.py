@@ -105,12 +105,14 @@ class Gangs:
                 gang.heed_members()
             self._stir(gang)
         if pod.node is not None:
+            if pod.deleting:
+                gang.leaving.add(pod.uid)
             self._is_bound(gang, pod.uid, now)
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
         elif gang.phase is Phase.PLANNED and not gang.missing:
             # All are there: from now on they have their whole time.
-            self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.timeout)
+            self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.holds_for)
         self._open_if_complete(gang, now)
         self._weigh(gang, now)
         return gang
@@ -124,6 +126,7 @@ class Gangs:
         del self._of[uid]
         gang.members.pop(uid, None)
         gang.bound.discard(uid)
+        gang.leaving.discard(uid)
         gang.writing.pop(uid, None)
         gang.displaced.pop(uid, None)
         gang.heed_members()
@@ -163,6 +166,8 @@ class Gangs:
             return
         if gang.phase is Phase.PLANNED and gang.deadline is not None:
             self._places.hand_over(gang, holding, gang.deadline)
+        elif gang.phase is Phase.BINDING:
+            self._places.hand_over(gang, holding, now + gang.timeout)
         else:
             self.ledger.release(uid)
 
@@ -187,7 +192,8 @@ class Gangs:
         elif gang.writing:
             return
         elif gang.placed and not gang.needed:
-            gang.phase, gang.deadline, gang.whole = Phase.BOUND, None, True
+            gang.phase, gang.deadline, gang.whole, gang.timed_out = Phase.BOUND, None, True, 0
+            self._places.release_vacant(gang)
             self.effects.append(GangBound(gang.key, now - gang.first_seen))
         elif gang.phase is Phase.BINDING and not gang.placed:
             self._dissolve(gang, now, "no member of the gang could be bound")
@@ -202,12 +208,23 @@ class Gangs:
 
     def _heed_part(self, gang: Gang, now: float) -> None:
         """A gang of which a part is bound has a time to be completed."""
+        if gang.needed and gang.bound and not (gang.whole or gang.opened or gang.writing):
+            # Bound lately, and not by us: an earlier life of ours may have opened its barrier.
+            first = min(gang.members[uid].bound_at for uid in gang.bound)
+            gang.opened = 0 < now - 2 * gang.timeout < first
         if not gang.in_part:
             if not gang.writing:
                 self.in_part.pop(gang.key, None)
         elif gang.key not in self.in_part:
             self.in_part[gang.key] = now + gang.timeout
             self._untold[gang.key] = None
+
+    def take_for_asleep(self, uid: PodUid) -> None:
+        """The member was turned away, perhaps, by an earlier life of the service."""
+        gang = self.of(uid)
+        if gang is not None and uid not in gang.bound:
+            gang.rejected.add(uid)
+            self.stirred[gang.key] = None
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -284,7 +301,7 @@ class Gangs:
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
-        deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.timeout)
+        deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.holds_for)
         found = self._places.reserve(gang, first, sent, deadline, self.turns.usable_by(gang))
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
@@ -384,6 +401,9 @@ class Gangs:
                 self._places.hand_over(gang, held, until)
             else:
                 self.ledger.keep(uid, until)
+        if uid in gang.rejected:
+            # kube-scheduler took the Binding for failed before we did, and was turned away meanwhile.
+            self._wake(gang, uid)
         self._weigh(gang, now)
 
     def _is_bound(self, gang: Gang, uid: PodUid, now: float) -> None:
@@ -408,6 +428,7 @@ class Gangs:
             self._turn_back(gang, [uid for uid in gang.arrived if self.ledger.holding(uid) is None], TOO_LATE)
             return
         gang.gathered = True
+        gang.timed_out += 1
         waiting = tuple(gang.members[uid] for uid in gang.arrived)
         self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
         self._dissolve(gang, now, TOO_LATE)

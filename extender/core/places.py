@@ -183,6 +183,12 @@ class Places:
         for held in self.unbound(gang):
             self._ledger.keep(held.holder, deadline)
 
+    def release_vacant(self, gang: Gang) -> None:
+        """Places that no member has are free."""
+        for held in self.unbound(gang):
+            if PodUid(held.holder) not in gang.members:
+                self._ledger.release(held.holder)
+
     def release(self, gang: Gang) -> None:
         """Nothing is held but what is bound or being written."""
         for held in self.unbound(gang):

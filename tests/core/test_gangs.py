@@ -10,6 +10,7 @@ import pytest
 from extender.core.cluster import Owner, Pod
 from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, NOT_ITS_NODE, ROOM_TAKEN, Phase
 from extender.core.gang_ask import MalformedAsk
+from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, gang_pods, node, pod, taint, units
 from tests.core.gang_world import GangWorld
@@ -625,7 +626,10 @@ def test_a_member_that_is_being_deleted_while_it_is_bound_holds_nothing_when_tha
     world.create(replace(members[0], deleting=True))
     world.keeper.not_bound(members[0].uid, for_good=False)
     assert world.keeper.ledger.holding(members[0].uid) is None
-    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 1
+    held = world.keeper.ledger.held_for(GangKey("default", "train"))
+    assert [each.kind for each in held] == [Kind.BOUND, Kind.RESERVATION], "its place is kept for a successor"
+    world.pass_time(60)
+    assert held_nothing(world, "train") or world.evicted
 
 
 def test_members_beyond_the_quorum_that_are_alike_are_each_woken(world: GangWorld) -> None:

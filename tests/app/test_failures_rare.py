@@ -1,0 +1,150 @@
+"""Failures of docs/failures.md that need two things to go wrong in one moment. Each was a defect once."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.app.ports import Refused, Unavailable
+from tests.app.fakes import Fault
+from tests.app.pod_server import Late
+from tests.app.test_failures import CLOSED, answers, node_of
+from tests.app.town import WHOLE_NODE, Town
+from tests.builders import node, pod
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_part_that_a_crash_left_is_evicted_though_the_missing_member_is_deleted_meanwhile() -> None:
+    """No unplaced member older than the Bindings is left to tell the part by: it is told by how young they are."""
+    town = Town()
+    town.server.create(*town.gang("train", 4))
+    await town.until_bound(2)
+    town.crash(losing=True)
+    for each in [each for each in town.server.pods.values() if each.node is None]:
+        town.server.delete(each.uid)
+    await town.pass_time(60)
+    assert town.bound() == {}
+    await town.come_to_rest()
+
+
+async def test_a_part_that_a_crash_left_is_evicted_though_the_missing_member_is_made_again_and_has_no_room() -> None:
+    """The same: the successor is younger than the Bindings, as that of a gang that ran would be."""
+    town = Town()
+    town.job("train", 4)
+    await town.until_bound(2)
+    town.crash(losing=True)
+    await town.pass_time(0.05)
+    for name in set(town.server.nodes) - set(town.bound().values()):
+        town.server.drop_node(name)
+    await town.pass_time(1)
+    for each in [each for each in town.server.pods.values() if each.node is None]:
+        town.server.delete(each.uid)
+    await town.come_to_rest()
+
+
+async def test_an_eviction_that_a_crash_interrupts_is_gone_on_with() -> None:
+    """The same: one member of the part is evicted, the other one not yet, and there is nobody else."""
+    town = Town()
+    town.server.create(*town.gang("train", 4))
+    await town.until_bound(2)
+    for each in [each for each in town.server.pods.values() if each.node is None]:
+        town.server.delete(each.uid)
+    await town.until_bound(1, within=60)
+    town.crash(losing=True)
+    await town.come_to_rest()
+
+
+async def test_a_member_that_is_about_to_end_does_not_count_for_the_quorum() -> None:
+    """One that follows while the evicted ones take their time to end does not make the gang whole."""
+    town = Town()
+    town.server.grace = 20
+    town.server.faults = answers(*[Fault(Refused(422, "invalid"))] * 7)
+    town.server.create(*town.gang("train", 4))
+    await town.come_to_rest()
+    assert town.bound() == {}
+
+
+async def test_a_member_that_was_turned_away_while_it_was_being_bound_is_woken_when_that_fails() -> None:
+    """Nobody else would, until the others are evicted for the lack of it."""
+    town = Town(http_timeout=5)
+    town.server.put_node(node("n4"))
+    town.server.faults = answers(Late(Unavailable("no answer for 30 s"), seconds=30))
+    town.server.create(*town.gang("train", 4))
+    await town.pass_time(1)
+    CLOSED["cordoned"](town, node_of(town, "train-1"))
+    await town.until_bound(4, within=60)
+    await town.come_to_rest()
+
+
+async def test_a_bound_member_that_kube_scheduler_takes_for_pending_harms_nothing() -> None:
+    """What a call says of a pod may be older than what we wrote."""
+    town = Town()
+    town.server.create(*town.gang("train", 4))
+    await town.until_bound(1)
+    town.server.delete(next(each for each in town.server.pods.values() if each.node is None).uid)
+    await town.until_bound(2)
+    behind = next(each for each in town.server.pods.values() if each.node is None)
+    await town.until_bound(3)
+    assert town.service is not None
+    await town.pass_time(0.001)
+    assert not town.service.filter(behind, list(town.server.nodes)).error
+    await town.come_to_rest()
+
+
+async def test_a_gang_that_an_earlier_life_turned_away_is_woken_when_there_is_room() -> None:
+    """A new life does not know who sleeps, and nobody calls for the five minutes after which kube-scheduler tries by
+    itself: all pending members of the first list count as asleep."""
+    town = Town(delay=2)
+    [blocker] = town.gang("blocker", 1)
+    town.server.create(blocker)
+    await town.until_bound(1, "blocker")
+    await town.pass_time(3)
+    town.server.create(*town.gang("train", 4))
+    await town.pass_time(5)
+    town.server.delete(blocker.uid)
+    await town.pass_time(1)
+    town.crash()
+    await town.until_bound(4, within=60)
+    await town.come_to_rest()
+
+
+async def test_members_whose_back_offs_are_out_of_step_meet_in_the_end() -> None:
+    """A plan held for less than kube-scheduler's longest back-off (10 s): some come, wait, and are turned back before
+    the others come. After a plan that ran out the next one is held for longer."""
+    town = Town()
+    *early, late = town.gang("train", 4, timeout=4)
+    town.scheduler.failures.update({each.uid: 5 for each in (*early, late)})
+    town.server.create(*early)
+    await town.pass_time(5)
+    town.server.create(late)
+    await town.until_bound(4, within=600)
+    await town.come_to_rest()
+
+
+async def test_the_place_of_a_member_that_was_bound_elsewhere_is_free_once_the_gang_is_whole() -> None:
+    """Else it would be kept from everybody until its deadline, or counted twice where the member was bound there."""
+    town = Town(5)
+    *early, late = town.gang("train", 4)
+    town.server.create(*early)
+    await town.pass_time(1)
+    free = (set(town.server.nodes) - {held.node for held in town.keeper.ledger.holdings()}).pop()
+    town.scheduler.follower.hold()
+    town.server.create(late)
+    town.server.place(late.uid, free)
+    await town.until_bound(4)
+    await town.pass_time(1)
+    assert {held.kind.name for held in town.keeper.ledger.holdings()} == {"BOUND"}
+    town.scheduler.follower.go_on()
+    await town.come_to_rest()
+
+
+async def test_the_place_of_a_member_that_is_deleted_while_it_is_being_bound_is_kept_for_its_successor() -> None:
+    """Also where the watch tells of its end before the API server answers the Binding with 404."""
+    town = Town()
+    town.job("train", 4)
+    await town.until_bound(1)
+    town.server.delete(next(each for each in town.server.pods.values() if each.node is None).uid)
+    town.server.create(pod("thief", WHOLE_NODE))
+    await town.until_bound(4, within=1)
+    assert town.named("thief").node is None
+    await town.come_to_rest()
