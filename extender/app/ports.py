@@ -185,6 +185,8 @@ class EphemeralResource:
     observed_generation: int = 0
     resource_version: str = ""
     deleting: bool = False
+    mark: str = ""
+    """That of the last write of ours (`app.marks`); empty if there was none."""
     problem: str = ""
     """Why the object cannot be understood, in words for its author; empty if it can.
 
@@ -215,12 +217,13 @@ class ResourceStore(Protocol):
         *,
         owner: PodOwner | None = None,
         expires_at: float | None = None,
+        mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
         """One merge patch: units of the nodes named, None removing a node's; other nodes stay as they are.
 
-        `owner` and `expires_at` are set as given (None removes them).
+        `owner` and `expires_at` are set as given (None removes them); the mark stays if none is given.
         """
         ...
 

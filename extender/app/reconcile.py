@@ -22,7 +22,7 @@ import structlog
 
 from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
-from extender.app.ports import EphemeralResource, Owners, PodRef, Refused, Unavailable
+from extender.app.ports import Owners, PodOwner, PodRef, Refused, Unavailable
 from extender.app.resources import Resources
 from extender.app.write_back import WriteBack
 from extender.core.cluster import Pod
@@ -46,11 +46,17 @@ def drift_units(keeper: Keeper) -> int:
 
 
 class Ends:
-    """When objects end. `living`: the pods that have not. Times are seconds since the epoch."""
+    """When objects end. `living`: the pods that have not. `is_void`: of which marks objects are strays.
 
-    def __init__(self, living: Mapping[PodUid, Pod], grace: float = GRACE) -> None:
+    Times are seconds since the epoch.
+    """
+
+    def __init__(
+        self, living: Mapping[PodUid, Pod], grace: float = GRACE, is_void: Callable[[str], bool] = lambda mark: False
+    ) -> None:
         self._living = living
         self._grace = grace
+        self._is_void = is_void
         self._queue: list[tuple[float, Identity]] = []
         """Moments at which an object may be due: those that have come to nothing are found out then."""
         self._expiring: dict[Identity, float] = {}
@@ -64,6 +70,8 @@ class Ends:
         if resource.expires_at is not None and self._expiring.get(name) != resource.expires_at:
             self._expiring[name] = resource.expires_at
             heappush(self._queue, (resource.expires_at, name))
+        if self._is_void(resource.mark):
+            heappush(self._queue, (now, name))
         owner = resource.owner
         if owner is None or owner.uid in self._living:
             self._without_owner.pop(name, None)
@@ -104,13 +112,20 @@ class Ends:
     def why(self, entry: Entry, now: float) -> str:
         """Why the object is due, in words; empty if it is not."""
         resource = entry.resource
-        if _expired(resource, now):
+        if self._is_void(resource.mark):
+            return "it came of a call that had been given up"
+        if resource.expires_at is not None and resource.expires_at <= now:
             return "its time to live is over"
-        owner = resource.owner
+        owner = self.missing_owner(entry, now)
+        return "" if owner is None else f"its owner, pod {owner.name}, is gone"
+
+    def missing_owner(self, entry: Entry, now: float) -> PodOwner | None:
+        """The owner for want of whom, as far as we know, the object is due."""
+        owner = entry.resource.owner
         if owner is None or owner.uid in self._living:
-            return ""
-        gone, when = self._without_owner.get(identity(resource.name), ("", now))
-        return f"its owner, pod {owner.name}, is gone" if gone == owner.uid and when <= now else ""
+            return None
+        gone, when = self._without_owner.get(identity(entry.resource.name), ("", now))
+        return owner if gone == owner.uid and when <= now else None
 
 
 class Reconcile:
@@ -136,7 +151,7 @@ class Reconcile:
         self._every = every
         self._each_round = each_round
         self._chance = chance
-        self._ends = Ends(keeper.pods, grace)
+        self._ends = Ends(keeper.pods, grace, resources.marks.is_void)
         self._nudged = asyncio.Event()
         self._free = asyncio.Semaphore(_AT_MOST)
         self._group: asyncio.TaskGroup | None = None
@@ -250,7 +265,7 @@ class Reconcile:
         why = "" if entry is None else self._ends.why(entry, self._keeper.clock.now())
         if entry is None or not why:
             return
-        owner = None if _expired(entry.resource, self._keeper.clock.now()) else entry.resource.owner
+        owner = self._ends.missing_owner(entry, self._keeper.clock.now())
         if owner is not None and await self._owners.lives(PodRef(name[0], owner.name, owner.uid)):
             _log.info("an owner lives that seemed to be gone", name="/".join(name), owner=owner.name)
             self._ends.spare(name, owner.uid, self._keeper.clock.now())
@@ -261,7 +276,3 @@ class Reconcile:
         async with self._resources.locks.hold([name]):
             if name in self._catalog.doubtful:
                 await self._resources.refresh(name)
-
-
-def _expired(resource: EphemeralResource, now: float) -> bool:
-    return resource.expires_at is not None and resource.expires_at <= now

@@ -20,6 +20,7 @@ from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
 from extender.app.locks import NameLocks
 from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
+from extender.app.marks import Marks
 from extender.app.ports import EphemeralResource, Gone, Occupied, Refused, ResourceStore, Unavailable
 from extender.app.steps import Change, Create, Delete, Nothing, Step, plan
 from extender.core.names import EphemeralName, NodeName, ResourceKey
@@ -46,6 +47,7 @@ class Written:
     after: EphemeralResource | None
     nodes: Sequence[NodeName]
     step: Step
+    mark: str
 
 
 class Unsure(Unavailable):
@@ -62,6 +64,7 @@ class Resources:
     def __init__(self, keeper: Keeper, store: ResourceStore, write_back: Advertising | None = None) -> None:
         self.catalog = Catalog(keeper)
         self.locks = NameLocks()
+        self.marks = Marks()
         self._keeper = keeper
         self._store = store
         self._write_back = write_back
@@ -137,33 +140,50 @@ class Resources:
         """
         if request.capacity == 0 and self.catalog.get(request.name) is None:
             await self.refresh(request.name)
+        mark = self.marks.new()
         for _ in range(_ATTEMPTS):
             entry = self.catalog.get(request.name)
             step, nodes = plan(request, entry, self.catalog, self._keeper)
-            attempt = Written(request, None if entry is None else entry.resource, None, nodes, step)
+            attempt = Written(request, None if entry is None else entry.resource, None, nodes, step, mark)
             try:
-                return replace(attempt, after=await self._carry_out(step, request))
+                after = await self._carry_out(attempt)
             except (Occupied, Gone) as error:
                 try:
-                    await self._make_sure(request, step, error)
+                    now = await self._make_sure(attempt, error)
                 except Unavailable as silence:
-                    raise Unsure(attempt, silence) from silence
+                    raise self._unsure(attempt, silence) from silence
+                if now is None or now.mark != mark:
+                    continue
+                after = now
             except Refused as error:
                 raise Invalid("name", str(request.name), f"the API server refuses it: {error}") from error
             except Unavailable as error:
-                raise Unsure(attempt, error) from error
+                raise self._unsure(attempt, error) from error
+            if not request.dry_run:
+                self._settled(request.name)
+            return replace(attempt, after=after)
         raise Unavailable(f"{request.name} is changed by others faster than it can be set", retry_after=1.0)
 
-    async def _carry_out(self, step: Step, request: SetResource) -> EphemeralResource | None:
-        name, dry = request.name, request.dry_run
-        match step:
+    def _unsure(self, attempt: Written, error: Unavailable) -> Unsure:
+        if isinstance(attempt.step, Create) and not attempt.request.dry_run:
+            self.marks.unanswered(identity(attempt.request.name), attempt.mark)
+        return Unsure(attempt, error)
+
+    def _settled(self, name: EphemeralName) -> None:
+        """What is known of the object is what shall be there, and nothing that is still on its way."""
+        entry = self.catalog.get(name)
+        self.marks.settle(identity(name), "" if entry is None else entry.resource.mark)
+
+    async def _carry_out(self, attempt: Written) -> EphemeralResource | None:
+        name, dry, mark = attempt.request.name, attempt.request.dry_run, attempt.mark
+        match attempt.step:
             case Nothing(stays):
                 return stays
             case Create(resource):
-                stored = await self._store.create(resource, dry_run=dry)
+                stored = await self._store.create(replace(resource, mark=mark), dry_run=dry)
             case Change(nodes, owner, expires_at, version):
                 stored = await self._store.merge(
-                    name, nodes, owner=owner, expires_at=expires_at, if_version=version, dry_run=dry
+                    name, nodes, owner=owner, expires_at=expires_at, mark=mark, if_version=version, dry_run=dry
                 )
             case Delete(resource, version):
                 await self._store.delete(name, if_version=version, dry_run=dry)
@@ -174,14 +194,20 @@ class Resources:
             self.catalog.learn(stored)
         return stored
 
-    async def _make_sure(self, request: SetResource, step: Step, error: Refused) -> None:
-        """The catalog knows what was in the way of the write, which may be tried again; or the caller is told."""
-        if isinstance(step, Create) and isinstance(error, Gone):
+    async def _make_sure(self, attempt: Written, error: Refused) -> EphemeralResource | None:
+        """What is there, and in the way of the write, which may be tried again; or the caller is told.
+
+        It bears our mark if the write arrived twice, and this was the second time.
+        """
+        request = attempt.request
+        if isinstance(attempt.step, Create) and isinstance(error, Gone):
             namespace = request.name.namespace
             raise NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}") from error
         now = await self.refresh(request.name)
-        if request.if_version is not None and not _is_at(now, request.if_version):
+        is_ours = now is not None and now.resource.mark == attempt.mark
+        if request.if_version is not None and not is_ours and not _is_at(now, request.if_version):
             raise version_conflict(request.name, request.if_version, now) from error
+        return None if now is None else now.resource
 
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
         """The catalog knows of the object what the store says now."""
@@ -207,6 +233,8 @@ class Resources:
         entry = self.catalog.get(name) or await self.refresh(name)
         for _ in range(_ATTEMPTS):
             if entry is None or entry.resource.name.shared != name.shared:
+                if entry is None and not dry_run:
+                    self._settled(name)
                 return ()
             # As it is known, and no other: should this arrive late, what was set since is spared.
             version = entry.resource.resource_version if if_version in (None, entry.version) else if_version
@@ -221,6 +249,7 @@ class Resources:
                 raise Invalid("name", str(name), f"the API server refuses it: {error}") from error
             if not dry_run:
                 self.catalog.end(name, entry.resource.uid)
+                self._settled(name)
             return list(entry.resource.desired())
         raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
 
@@ -245,16 +274,15 @@ class Resources:
     # -- making up for what failed -------------------------------------------------------------------------------
 
     async def find_out(self, attempt: Written) -> Written | None:
-        """The write that was not answered, as it was done; None if it was not. Raises Unavailable, Refused."""
+        """The write that was not answered, as it was done; None if it was not, and it counts for nothing later either.
+
+        Raises Unavailable, Refused.
+        """
         entry = await self.refresh(attempt.request.name)
-        now, before, step = None if entry is None else entry.resource, attempt.before, attempt.step
-        if isinstance(step, Delete):
-            return attempt if now is None else None
-        if now is None or (before is not None and now.resource_version == before.resource_version):
-            return None
-        meant = step.resource.nodes if isinstance(step, Create) else step.nodes if isinstance(step, Change) else {}
-        done = all(now.nodes.get(node) == units for node, units in meant.items())
-        return replace(attempt, after=now) if done and meant else None
+        self._settled(attempt.request.name)
+        if entry is None:
+            return attempt if isinstance(attempt.step, Delete) else None
+        return replace(attempt, after=entry.resource) if entry.resource.mark == attempt.mark else None
 
     async def undo(self, written: Written) -> None:
         """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""

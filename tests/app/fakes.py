@@ -49,12 +49,14 @@ class Fault:
     """What happens to one call: `error` is raised, before the server hears of it or (`after`) once it is done.
 
     `of`: how the call begins; others go by. `late`: so many seconds later it is done all the same, and nobody is told.
+    `twice`: no error; it arrives twice, and the second answer is given.
     """
 
     error: Exception
     after: bool = False
     of: str = ""
     late: float = 0.0
+    twice: bool = False
 
 
 @dataclass
@@ -121,6 +123,10 @@ class ApiServer:
         if self.faults and ((head := self.faults[0]) is None or what.startswith(head.of)):
             fault = self.faults.popleft()
         await asyncio.sleep(self.latency)
+        if fault is not None and fault.twice and once_more is not None:
+            with suppress(Refused):
+                await once_more()
+            return None
         if fault is not None and fault.late and once_more is not None:
             self._late.append(asyncio.ensure_future(_later(fault.late, once_more)))
         if fault is not None and not fault.after:
@@ -215,7 +221,7 @@ class Store:
 
     async def create(self, resource: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource:
         name = resource.name
-        fault = await self._server.call(f"create {name}")
+        fault = await self._server.call(f"create {name}", lambda: self.create(resource))
         if self._server.namespaces is not None and name.namespace not in self._server.namespaces:
             raise Gone(404, f"namespaces {name.namespace!r} not found")
         if (name.namespace, name.name) in self._server.objects:
@@ -231,14 +237,15 @@ class Store:
         *,
         owner: PodOwner | None = None,
         expires_at: float | None = None,
+        mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
-        more: dict[str, Any] = {"owner": owner, "expires_at": expires_at, "if_version": if_version, "dry_run": dry_run}
+        more: dict[str, Any] = {"owner": owner, "expires_at": expires_at, "mark": mark, "if_version": if_version}
         fault = await self._server.call(f"merge {name}", lambda: self.merge(name, nodes, **more))
         known = self._known(name, if_version)
         merged = {node: units for node, units in {**known.nodes, **nodes}.items() if units is not None}
-        stored = replace(known, nodes=merged, owner=owner, expires_at=expires_at)
+        stored = replace(known, nodes=merged, owner=owner, expires_at=expires_at, mark=mark or known.mark)
         if not dry_run:
             stored = self._server.keep(stored, spec=True)
         await self._server.answer(fault)
@@ -315,6 +322,10 @@ class Owners:
 
 def unavailable(retry_after: float | None = None, *, after: bool = False, of: str = "", late: float = 0.0) -> Fault:
     return Fault(Unavailable("connection refused", retry_after), after, of, late)
+
+
+def twice(of: str) -> Fault:
+    return Fault(AssertionError("not raised"), of=of, twice=True)
 
 
 async def _later(seconds: float, call: Callable[[], Awaitable[object]]) -> None:

@@ -11,7 +11,7 @@ from extender.app.management import Invalid, NotFound, SetResource, VersionConfl
 from extender.app.ports import EphemeralResource, NodeChoice, Occupied, PodOwner, Refused, Unavailable
 from extender.app.resources import Resources
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
-from tests.app.fakes import Fault, every_node, on_node, unavailable
+from tests.app.fakes import Fault, every_node, on_node, twice, unavailable
 from tests.app.world import World
 from tests.builders import units
 
@@ -372,6 +372,47 @@ async def test_a_deletion_that_arrives_late_spares_what_was_set_after_it(world: 
     await world.set("r", 7, "n1")
     await world.quiet(10)
     assert world.api.objects["team", "r"].nodes == {"n1": 7}
+    world.agree()
+
+
+async def test_a_creation_that_arrives_late_is_collected_if_calls_that_followed_it_settled_what_is_there(
+    world: World,
+) -> None:
+    world.api.faults.append(unavailable(of="create", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    await world.set("r", 4, "n1")
+    await world.desk.delete_resource(EphemeralName("team", "r"))
+    world.api.faults.append(unavailable(of="create", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.set("s", 4, "n1")
+    await world.desk.delete_resource(EphemeralName("team", "s"))
+    await world.quiet(10)
+    assert world.api.objects == {}
+    world.agree()
+
+
+async def test_a_creation_that_arrives_late_stays_if_nobody_has_called_since(world: World) -> None:
+    world.api.faults.append(unavailable(of="create", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    await world.quiet(10)
+    await world.set("r", 5, "n1")
+    await world.quiet(100)
+    assert world.capacity("r") == {"n1": 5}
+    world.agree()
+
+
+async def test_a_write_that_arrives_twice_is_done_once(world: World) -> None:
+    world.api.faults.append(twice("create"))
+    state = await world.set("r", 4, "n1")
+    world.api.faults.append(twice("merge"))
+    state = await world.set("r", 5, "n1", if_version=state.version)
+    assert state.nodes == {"n1": 5}
+    world.api.faults.append(twice("delete"))
+    await world.desk.delete_resource(state.name, if_version=state.version)
+    assert world.api.objects == {}
+    await world.quiet(1)
     world.agree()
 
 

@@ -13,7 +13,7 @@ from extender.core.holdings import Detection, Mode, Stale
 from extender.core.ledger import Holder
 from extender.core.names import EphemeralName, NodeName
 from extender.core.units import Short
-from tests.app.fakes import Fault, every_node, on_node, unavailable
+from tests.app.fakes import Fault, every_node, on_node, twice, unavailable
 from tests.app.world import World
 from tests.builders import units
 
@@ -214,6 +214,29 @@ async def test_a_write_whose_answer_is_lost_is_taken_back_as_well(
         await run(world, last, *([setting("first", 1)] if mode is Mode.ALL_OR_NOTHING else []), mode=mode)
     assert {where: (each.nodes, each.expires_at) for where, each in world.api.objects.items()} == before
     await world.quiet(1)
+    world.agree()
+
+
+@pytest.mark.parametrize("of", ["create team/new", "merge team/there", "delete team/gone"])
+async def test_what_arrived_twice_is_taken_back(world: World, of: str) -> None:
+    await world.set("there", 1, "n1")
+    await world.set("gone", 1, "n1")
+    before = {where: each.nodes for where, each in world.api.objects.items()}
+    operations = [setting("new", 1), setting("there", 5), setting("gone", 0), setting("bad", 1)]
+    world.api.faults += [None] * ["create", "merge", "delete"].index(of.split()[0]) + [twice(of)]  # in that order
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="create team/bad"))
+    assert (await run(world, *operations)).committed == []
+    await world.quiet(1)
+    assert {where: each.nodes for where, each in world.api.objects.items()} == before
+    world.agree()
+
+
+async def test_a_creation_of_a_transaction_that_failed_is_collected_when_it_arrives_late(world: World) -> None:
+    world.api.faults.append(unavailable(of="create", late=5.0))
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1))
+    await world.quiet(10)
+    assert world.api.objects == {}
     world.agree()
 
 

@@ -25,6 +25,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "EphemeralResource"
 PLURAL = "ephemeralresources"
 READY = "Ready"
+MARK = f"{DOMAIN}/mark"
+"""The annotation with the mark of our last write."""
 
 
 class _Json(Struct, rename="camel"):
@@ -39,6 +41,7 @@ class ResourceMetadata(_Json):
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
 
 
 class ResourceJson(_Json):
@@ -110,6 +113,7 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
         "observed_generation": status.observed_generation,
         "resource_version": metadata.resource_version,
         "deleting": metadata.deletion_timestamp is not None,
+        "mark": (metadata.annotations or {}).get(MARK, ""),
     }
     name = EphemeralName(metadata.namespace, metadata.name)
     try:
@@ -154,12 +158,10 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
         spec["owner"] = owner_json(resource.owner)
     if resource.expires_at is not None:
         spec["expiresAt"] = timestamp(resource.expires_at)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": resource.name.name, "namespace": resource.name.namespace},
-        "spec": spec,
-    }
+    metadata: dict[str, Any] = {"name": resource.name.name, "namespace": resource.name.namespace}
+    if resource.mark:
+        metadata["annotations"] = {MARK: resource.mark}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
 def owner_json(owner: PodOwner) -> dict[str, str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 from extender.adapters.kube.resources import (
+    MARK,
     READY,
     ResourceJson,
     owner_json,
@@ -55,6 +56,7 @@ class ApiResourceStore:
         *,
         owner: PodOwner | None = None,
         expires_at: float | None = None,
+        mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
@@ -66,8 +68,11 @@ class ApiResourceStore:
                 "ttlSeconds": None,
             }
         }
+        metadata: dict[str, Any] = {"annotations": {MARK: mark}} if mark else {}
         if if_version is not None:
-            patch["metadata"] = {"resourceVersion": if_version}
+            metadata["resourceVersion"] = if_version
+        if metadata:
+            patch["metadata"] = metadata
         return await self._ask("PATCH", _path(name) + _query(dry_run), patch, MERGE_PATCH)
 
     async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:

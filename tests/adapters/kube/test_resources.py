@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.adapters.kube import kinds
-from extender.adapters.kube.resources import to_json
+from extender.adapters.kube.resources import ResourceJson, to_json, to_resource
 from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.adapters.kube import manifests
@@ -174,3 +175,9 @@ def test_what_is_written_is_read_back(resource: EphemeralResource) -> None:
     found = read(to_json(resource)["spec"])
     same = dataclasses.replace(found, uid="", created=0.0, generation=0, resource_version="")
     assert same == resource
+
+
+def test_the_mark_of_a_write_is_an_annotation() -> None:
+    made = EphemeralResource(EphemeralName("team-a", "data1"), {}, mark="abc")
+    assert to_json(made)["metadata"]["annotations"] == {"escher.dev/mark": "abc"}
+    assert to_resource(msgspec.json.decode(manifests.encode(to_json(made)), type=ResourceJson)).mark == "abc"

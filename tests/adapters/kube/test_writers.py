@@ -179,13 +179,14 @@ class TestStore:
         assert [call.rpartition("?")[2] for call in api.requested] == ["dryRun=All"] * 3
 
     async def test_merges_nodes_and_leaves_the_others(self, api: ScriptedApi) -> None:
-        api.answers += [encode(resource())] * 2
+        api.answers += [encode(resource())] * 3
         store = ApiResourceStore(api)
         owner = PodOwner("p1", PodUid("u1"))
         await store.merge(
             NAME, {NodeName("n1"): 3, NodeName("n2"): None}, owner=owner, expires_at=1795240800.0, if_version="9"
         )
         await store.merge(NAME, {})
+        await store.merge(NAME, {}, mark="abc")
         assert api.bodies[0] == (
             MERGE_PATCH,
             {
@@ -199,6 +200,7 @@ class TestStore:
             },
         )
         assert api.bodies[1][1] == {"spec": {"nodes": {}, "owner": None, "expiresAt": None, "ttlSeconds": None}}
+        assert api.bodies[2][1]["metadata"] == {"annotations": {"escher.dev/mark": "abc"}}
 
     async def test_does_not_take_anything_else_for_a_resource(self, api: ScriptedApi) -> None:
         api.answers.append(b"{}")
