@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -44,6 +44,15 @@ class Offered:
             self.failures.append(f"PUT {name}: {answer.status_code} {answer.text}")
         elif lasting:
             self.expected[name] = answer.json()["nodes"]
+
+    def set_together(self, names: Sequence[str], units: int, where: object) -> None:
+        """All of them are there until they are taken back, or none is: the call is made once."""
+        each = {"op": "set", "namespace": NAMESPACE, "capacity": units, "node_spec": where}
+        answer = self._client.post("/v1/transactions", json={"operations": [{**each, "name": name} for name in names]})
+        if not answer.is_error:
+            self.expected |= {said["name"]: said["nodes"] for said in answer.json()["resources"].values()}
+        elif answer.status_code != 503:
+            self.failures.append(f"POST transactions: {answer.status_code} {answer.text}")
 
     def take_back(self, name: str) -> None:
         answer = insist(lambda: self._call("DELETE", name))

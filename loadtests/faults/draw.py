@@ -84,8 +84,6 @@ _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _NOT_OF_READS: tuple[Kind, ...] = ("twice", "late")
 """To read once more, or too late, changes nothing."""
 _NOT_OF_WATCHES: tuple[Kind, ...] = ("lose-answer", "cut-answer")
-_NOT_OF_CREATIONS: tuple[Kind, ...] = ("late",)
-"""What is created again after it was deleted is there again: the API has no means against that."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class Faults:
     def of_request(self, method: str, path: str, *, watch: bool = False) -> Fault:
         """What goes wrong with this request. `path`: without its query."""
         # A watch has no end that could be waited for; what it tells has draws of its own.
-        without = _NOT_OF_WATCHES if watch else _NOT_OF_CREATIONS if _creates(method, path) else ()
+        without = _NOT_OF_WATCHES if watch else ()
         if method not in _WRITES:
             without += _NOT_OF_READS
         kinds = [kind for kind in REQUEST_KINDS if kind not in without]
@@ -177,10 +175,6 @@ class Faults:
         shortest, longest = _LONG_WAIT if kind in ("late", "hold-event") else _WAIT
         seconds = shortest * (longest / shortest) ** rng.random()
         return Fault(kind, seconds=seconds, share=rng.random(), abrupt=rng.random() < 0.5)
-
-
-def _creates(method: str, path: str) -> bool:
-    return method == "POST" and path.endswith("/ephemeralresources")
 
 
 def cut(body: bytes, share: float) -> bytes:

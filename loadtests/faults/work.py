@@ -49,7 +49,7 @@ class Placing:
 class Setting:
     """A resource that is set to each of the `units` in turn; 0 takes it back. Seconds as in Placing.
 
-    With a time to live, or the unit whose first pod owns it, it ends by itself.
+    With a time to live, or the unit whose first pod owns it, it ends by itself. `along` is set with it as one.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Setting:
     then: float = 0.0
     ttl: float | None = None
     owner: str = ""
+    along: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _placings(rng: random.Random, prefix: str, resources: list[str], cpu: float)
 def _setting(rng: random.Random, name: str, owners: list[str], nodes: int) -> Setting:
     node, begins, then = f"node-{rng.randrange(nodes)}", rng.uniform(0, _SPREAD), rng.uniform(*_SOON)
     first, second, third = (rng.randint(1, 9) for _ in range(3))
-    match rng.choice(("stays", "changed", "back", "again", "ttl", "owned")):
+    match rng.choice(("stays", "changed", "back", "again", "ttl", "owned", "along")):
         case "owned" if owners:
             return Setting(name, (first,), node, begins, owner=rng.choice(owners))
         case "ttl":
@@ -109,6 +110,8 @@ def _setting(rng: random.Random, name: str, owners: list[str], nodes: int) -> Se
             return Setting(name, (first, 0), node, begins, then)
         case "again":
             return Setting(name, (first, 0, third), node, begins, then)
+        case "along":
+            return Setting(name, (first,), node, begins, along=f"{name}-too")
     return Setting(name, (first,), node, begins)
 
 
@@ -150,6 +153,9 @@ class Worker:
         _pause(setting.begins)
         if setting.ttl is not None:
             self._offered.set(setting.name, setting.units[0], setting.where, lasting=False, ttl_seconds=setting.ttl)
+            return
+        if setting.along:
+            self._offered.set_together((setting.name, setting.along), setting.units[0], setting.where)
             return
         if setting.owner:
             owner = self._seen(f"{setting.owner}-0")

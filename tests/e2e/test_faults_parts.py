@@ -61,12 +61,10 @@ def test_what_is_hindered_three_times_passes_the_fourth_time() -> None:
     assert kinds == [*["lose-request"] * 3, "none"] * 2
 
 
-def test_reads_are_not_repeated_and_what_was_deleted_is_not_created_late() -> None:
+def test_only_writes_are_repeated_and_late() -> None:
     always = dict.fromkeys(KINDS, 0.0) | {"twice": 0.5, "late": 0.5}
     assert Faults(1, always).of_request("GET", PODS) == NONE
     assert Faults(1, always).of_request("POST", BINDING) != NONE
-    created = {Faults(seed, always).of_request("POST", "/x/ephemeralresources").kind for seed in range(50)}
-    assert created == {"twice", "none"}
 
 
 @pytest.mark.parametrize(
