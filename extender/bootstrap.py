@@ -64,6 +64,7 @@ class Application:
         self._told_journal = False
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
+            preempts_for_gangs=settings.preempts_for_gangs,
             patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
         )
         self.keeper = Keeper(clock, self._take, rules)

@@ -44,6 +44,9 @@ class Settings(BaseModel):
     gang_patience_seconds: float = Field(
         60.0, ge=0.0, le=86_400.0, description="how long the gang first in turn waits before room is saved for it"
     )
+    preempts_for_gangs: bool = Field(
+        True, description="evict whole gangs and pods of lower priority where a gang would have room without them"
+    )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 

@@ -118,6 +118,7 @@ class PodSpec(_Json):
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[TolerationJson] | None = None
@@ -209,6 +210,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         created=_seconds(metadata.creation_timestamp),
         bound_at=_bound_at(metadata, status) if spec.node_name else 0.0,
         deleting=metadata.deletion_timestamp is not None,
+        preempts=spec.preemption_policy != "Never",
         gated=bool(spec.scheduling_gates),
         finished=status is not None and status.phase in _FINISHED,
         gang=read_gang_ask(

@@ -64,12 +64,14 @@ class Rules:
 
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter
     (pessimistic); else every node that fits passes and bind checks again (optimistic). `assume_seconds`: how long it
-    is held. `patience`: what a gang puts up with before room is saved for it.
+    is held. `patience`: what a gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower
+    priority are evicted for a gang.
     """
 
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
     patience: Patience = DEFAULT_PATIENCE
+    preempts_for_gangs: bool = True
 
 
 class Keeper:
@@ -341,9 +343,13 @@ class Keeper:
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> dict[NodeName, Victims]:
         """Nodes whose victims break no bound gang's quorum.
 
-        None for a gang's member: it would evict for half a gang.
+        None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself.
         """
-        if self._groups.resolved(pod).gang is not None:
+        pod = self._groups.resolved(pod)
+        if pod.gang is not None:
+            if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.now()) is not None:
+                self.gangs.take_for_asleep(pod.uid)
+                self.settle()
             return {}
         safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.now())
         return {node: chosen for node, chosen in victims.items() if node in safe}
@@ -436,7 +442,7 @@ class Keeper:
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.now()
-        while (gains := self.ledger.drain_gains()) or self.gangs.stirred or self.gangs.heed_turn(now):
+        while (gains := self.ledger.drain_gains()) or self.gangs.stirred or self._heed_turn(now):
             self.gangs.settle(gains, now)
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):
@@ -444,6 +450,11 @@ class Keeper:
                     self._effects.append(WakePod(pod))
         self.gangs.announce()
         self._flush()
+
+    def _heed_turn(self, now: float) -> bool:
+        if self.rules.preempts_for_gangs and self.gangs.preempt(self.pods, now):
+            return True
+        return self.gangs.heed_turn(now)
 
     def _could_pass(self, pod: Pod, node: NodeName) -> bool:
         seen = self.nodes.get(node)

@@ -32,6 +32,7 @@ from extender.app.verbs import Verdict, Victims
 from extender.app.wording import in_words
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
+    EvictFor,
     EvictMembers,
     GangBound,
     GangInPart,
@@ -43,7 +44,7 @@ from extender.core.gang import (
     TurnBack,
     WakePod,
 )
-from extender.core.names import NodeName, PodUid
+from extender.core.names import GangKey, NodeName, PodUid
 
 _log = structlog.get_logger(__name__)
 
@@ -207,6 +208,8 @@ class Scheduling:
                     note = f"gang {key.name}: its turn has come: what comes free is saved for its {needed} places"
                     for pod in members:
                         self._tell(pod, EventType.NORMAL, "GangRoomSaved", note)
+                case EvictFor(key, members, victims):
+                    self._preempt(key, members, victims)
                 case GangTimedOut(key, arrived, quorum, members):
                     for pod in members:
                         note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
@@ -229,8 +232,17 @@ class Scheduling:
                     # Also where a watch led to the plan: it has its deadline though no call may follow.
                     self.set_alarm()
 
+    def _preempt(self, key: GangKey, members: Sequence[Pod], victims: Sequence[Pod]) -> None:
+        for pod in members:
+            note = f"gang {key.name}: {len(victims)} pods of lower priority are evicted for it"
+            self._tell(pod, EventType.NORMAL, "GangPreempts", note)
+        for pod in victims:
+            note = f"evicted for gang {key} of higher priority"
+            self._tell(pod, EventType.WARNING, "PreemptedByGang", note)
+            self._start(self._evict(pod))
+
     async def _evict(self, pod: Pod) -> None:
-        """Once: what is still there after a while is to be evicted again."""
+        """Once: what is still there after a while is to be evicted again, or another in its place."""
         ref = PodRef(pod.namespace, pod.name, pod.uid)
         try:
             await self._evictor.evict(ref)
@@ -334,6 +346,8 @@ def _subject(effect: Effect) -> Sequence[object]:
             return (gang, *members)
         case GangInPart(gang, _, members) | EvictMembers(gang, _, members) | RoomSaved(gang, _, members):
             return (gang, *members)
+        case EvictFor(gang, _, victims):
+            return (gang, *victims)
         case GangTimedOut(gang, _, _, members):
             return (gang, *members)
         case GangPlanned(gang) | GangBound(gang) | GangTurnedAway(gang):

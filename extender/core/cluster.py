@@ -79,6 +79,8 @@ class Pod:
     bound_at: float = 0.0
     """When it was bound, as far as the API server tells, in whole seconds since the epoch; 0: it is not bound."""
     deleting: bool = False
+    preempts: bool = True
+    """Whether pods of lower priority may be evicted for it."""
     gated: bool = False
     """It has scheduling gates: no scheduler looks at it yet."""
     finished: bool = False

@@ -90,6 +90,8 @@ class Gang:
     displaced: dict[PodUid, int] = field(default_factory=dict)
     """How often each member found room on none of the nodes sent, since the plan was made."""
     slots_made: int = 0
+    preempts_after: float = 0.0
+    """When it may preempt again."""
     timed_out: int = 0
     """How many plans have run out since it was bound last."""
     waits_since: float | None = None
@@ -221,6 +223,15 @@ class RoomSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictFor:
+    """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room."""
+
+    gang: GangKey
+    members: tuple[Pod, ...]
+    victims: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GangTimedOut:
     """Event: the plan's deadline passed with `arrived` of `quorum` members at the barrier."""
 
@@ -257,6 +268,7 @@ GangEffect = (
     | GangBound
     | GangTurnedAway
     | RoomSaved
+    | EvictFor
     | GangTimedOut
     | GangInPart
     | EvictMembers

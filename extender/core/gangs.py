@@ -21,6 +21,7 @@ from extender.core.gang import (
     NOT_ITS_NODE,
     ROOM_TAKEN,
     TOO_LATE,
+    EvictFor,
     EvictMembers,
     Gang,
     GangBound,
@@ -40,8 +41,11 @@ from extender.core.ledger import Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
+from extender.core.preemption import Unit, unit_of
 from extender.core.turns import DEFAULT_PATIENCE, Patience, Turns
 
+PREEMPTS_EVERY = 10.0
+"""For how many seconds a gang for which others were evicted, or for which that would not help, does not try again."""
 GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
 
@@ -220,7 +224,7 @@ class Gangs:
             self._untold[gang.key] = None
 
     def take_for_asleep(self, uid: PodUid) -> None:
-        """The member was turned away, perhaps, by an earlier life of the service."""
+        """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""
         gang = self.of(uid)
         if gang is not None and uid not in gang.bound:
             gang.rejected.add(uid)
@@ -523,6 +527,44 @@ class Gangs:
             self.effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.unplaced())))
             self.stirred[gang.key] = None
         return bool(self.stirred)
+
+    def preempt(self, pods: Mapping[PodUid, Pod], now: float) -> bool:
+        """Room is made for the gang that is first in turn, if pods of lower priority hold it. `pods`: all that are not
+        finished. Whether anything is to be settled for that."""
+        gang = self.turns.first()
+        if gang is None or now < gang.preempts_after or not all(pod.preempts for pod in gang.unplaced()):
+            return False
+        gang.preempts_after = now + PREEMPTS_EVERY
+        units, going = self._units_below(gang.priority, pods)
+        if not units:
+            return False
+        choice = self._places.victims_for(gang, units, going, self.turns.usable_by(gang))
+        if choice is None:
+            return False
+        self.turns.save_at(gang, choice.nodes, now)
+        if choice.victims:
+            self.effects.append(EvictFor(gang.key, tuple(gang.unplaced()), choice.victims))
+        return True
+
+    def _units_below(self, priority: int, pods: Mapping[PodUid, Pod]) -> tuple[list[Unit], list[Pod]]:
+        """Who could be evicted, and who is about to go anyway."""
+        gangs: dict[GangKey, list[Pod]] = {}
+        units: list[Unit] = []
+        going: list[Pod] = []
+        for uid, pod in pods.items():
+            if pod.node is None:
+                continue
+            if pod.deleting:
+                going.append(pod)
+            elif (key := self._of.get(uid)) is not None:
+                gangs.setdefault(key, []).append(pod)
+            elif pod.priority < priority:
+                units.append(unit_of([pod]))
+        for key, members in gangs.items():
+            unit = unit_of(members)
+            if unit.priority < priority and self.by_key[key].phase is not Phase.BINDING:
+                units.append(unit)
+        return units, going
 
     def _line_up_unasked(self, now: float) -> None:
         while self._unasked:

@@ -6,6 +6,7 @@ happened. Must not know in which phase a gang is, who waits at a barrier, nor wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, NodeName, PodUid
 from extender.core.node_match import accepts
 from extender.core.planning import Accepts, Shortfall, Slot, plan
+from extender.core.preemption import Choice, Unit, choose
+from extender.core.units import Vector
 
 SAMPLE_FLOOR = 100
 """kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
@@ -83,6 +86,20 @@ class Places:
             for holder, (node, units) in (found or {}).items()
         ]
         self._commit(claims, releasing=saved)
+
+    def victims_for(
+        self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
+    ) -> Choice | None:
+        """Whose leaving would make room for the quorum: see `preemption.choose`."""
+        slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
+        template = slots[0].units
+        lost = Counter(pod.node for unit in units for pod in unit.pods for _ in unit.pods)
+        # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
+        nodes = sorted(self._nodes, key=lambda node: (-self._free_part(node, template), lost[node]))
+        return choose(self._ledger, slots, nodes, units, going, saved)
+
+    def _free_part(self, node: NodeName, units: Vector) -> float:
+        return min((self._ledger.free(node, r) / number for r, number in units.items() if number), default=0.0)
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room if nobody else held anything."""

@@ -42,14 +42,21 @@ class Shortfall:
 
 
 def plan(
-    ledger: Ledger, slots: Sequence[Slot], candidates: Sequence[NodeName], *, releasing: Sequence[Holder] = ()
+    ledger: Ledger,
+    slots: Sequence[Slot],
+    candidates: Sequence[NodeName],
+    *,
+    releasing: Sequence[Holder] = (),
+    leaving: Sequence[Holder] = (),
 ) -> dict[Holder, NodeName] | Shortfall:
     """A node for every slot, such that committing them all on the ledger as it is now meets no conflict; or Shortfall.
 
     Counted as free: what the holders in `releasing` hold, and what the slots' own holders hold, for both are given up
-    by the transaction that commits the plan; but not what is bound. A node that the ledger does not know has no room.
+    by the transaction that commits the plan; but not what is bound. `leaving`: holders whose units count as free though
+    they are bound; a plan with any is what could be, and can be committed when they are gone. A node that the ledger
+    does not know has no room.
     """
-    room = Room(ledger, [*releasing, *(slot.holder for slot in slots)])
+    room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
     templates = templates_of(slots)
     before = room.copy() if len(templates) > 1 else room
     nodes, shortfall = _spread(room, templates, candidates)

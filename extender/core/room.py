@@ -34,11 +34,14 @@ class Template:
 class Room:
     """What is free on the nodes if the plan so far were committed."""
 
-    def __init__(self, ledger: Ledger, returning: Iterable[Holder]) -> None:
+    def __init__(self, ledger: Ledger, returning: Iterable[Holder], leaving: Iterable[Holder] = ()) -> None:
+        """`returning`: what they hold is free, but for what is bound; `leaving`: also what is bound."""
         self.rows: Mapping[NodeName, Row | RowCopy] = ledger.rows
         self.change: dict[NodeName, dict[ResourceKey, int]] = {}
-        for holder in dict.fromkeys(returning):
-            if (holding := ledger.holding(holder)) is not None and holding.kind is not Kind.BOUND:
+        given_up = dict.fromkeys(leaving, True)
+        for holder in dict.fromkeys((*returning, *given_up)):
+            holding = ledger.holding(holder)
+            if holding is not None and (holding.kind is not Kind.BOUND or holder in given_up):
                 self._add(holding.node, tuple(holding.units.items()), +1)
 
     @classmethod

@@ -205,6 +205,13 @@ class Turns:
             self._places.release(self.saver)
             self.saver = None
 
+    def save_at(self, gang: Gang, nodes: Sequence[NodeName], now: float) -> None:
+        """Others are about to leave these nodes for the gang, which is first in turn: room is saved for it there."""
+        if self.saver is not gang:
+            self._give_back()
+        self.saver = gang
+        self._places.save(gang, nodes, now + SAVED_SECONDS)
+
     def save(self, gains: Collection[NodeName], now: float) -> None:
         """What is free now on the nodes that the saver waits for, or on those that gained, is reserved for it."""
         if self.saver is not None:

@@ -259,6 +259,11 @@ class TestPod:
         assert read_pod(manifests.pod(schedulingGates=[{"name": "queue"}])).gated
         assert not read_pod(manifests.pod(schedulingGates=[])).gated
 
+    def test_preempts_unless_its_policy_says_never(self) -> None:
+        assert read_pod(manifests.pod()).preempts
+        assert read_pod(manifests.pod(preemptionPolicy="PreemptLowerPriority")).preempts
+        assert not read_pod(manifests.pod(preemptionPolicy="Never")).preempts
+
     @pytest.mark.parametrize("affinity", [{}, {"nodeAffinity": {}}, {"podAffinity": {}}, None])
     def test_without_required_node_affinity_goes_anywhere(self, affinity: Json | None) -> None:
         assert read_pod(manifests.pod(affinity=affinity)).affinity == ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from extender.app.keeper import Effect, Keeper, Rules
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
-from extender.core.gang import EvictMembers, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
+from extender.core.gang import EvictFor, EvictMembers, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
@@ -47,6 +47,8 @@ class GangWorld:
     wakes: dict[PodUid, int] = field(default_factory=dict)
     turned_back: list[PodUid] = field(default_factory=list)
     gangs_opened: list[tuple[str, int]] = field(default_factory=list)
+    preempted: list[list[str]] = field(default_factory=list)
+    """Pods that are to be evicted for a gang, each time that it was so."""
     told: list[RoomSaved] = field(default_factory=list)
     evicted: list[PodUid] = field(default_factory=list)
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
@@ -72,6 +74,9 @@ class GangWorld:
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
                         self.opened[uid] = self.assumed[uid]
+                case EvictFor(_, _, victims):
+                    self.preempted.append([pod.name for pod in victims])
+                    self.evicted += [pod.uid for pod in victims]
                 case RoomSaved():
                     self.told.append(effect)
                 case EvictMembers(_, _, members):

@@ -37,8 +37,8 @@ def nodes(world: GangWorld, count: int) -> list[NodeName]:
 
 
 def filler(world: GangWorld, where: NodeName, cpu: int = 8000) -> PodUid:
-    """An ordinary pod that runs there; by default it fills the node."""
-    made = pod(f"filler-{where}-{cpu}", {"cpu": cpu}, node=where)
+    """An ordinary pod that runs there, and that nobody preempts; by default it fills the node."""
+    made = pod(f"filler-{where}-{cpu}", {"cpu": cpu}, node=where, priority=100)
     world.create(made)
     return made.uid
 

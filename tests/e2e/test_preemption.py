@@ -1,4 +1,4 @@
-"""kube-scheduler's preemption never breaks the quorum of a bound gang."""
+"""Preemption: kube-scheduler's never breaks the quorum of a bound gang; ours makes room for a gang as a whole."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ def test_a_gang_evicts_nobody_for_the_sake_of_half_of_itself(arena: Arena, sched
     members = arena.create(*arena.gang("train", 3, scheduler, cpu=8, priority_class=urgent))
     arena.until_rejected(members)
     assert stays(lambda: arena.bound().keys(), what="the pods bound") == set(low)
+    assert arena.report().disrupted == []
     arena.nodes(3)
     arena.until_bound(members)
-    assert arena.report().disrupted == []
+
+
+def test_for_a_gang_of_higher_priority_a_whole_gang_leaves_and_nobody_who_could_stay(
+    arena: Arena, scheduler: str, urgent: str
+) -> None:
+    arena.nodes(4)
+    low = arena.create(*arena.gang("low", 3, scheduler, cpu=8))
+    arena.until_bound(low)
+    high = arena.create(arena.pod("high", scheduler, cpu=6, priority_class=urgent))
+    arena.until_bound(high)
+    small = arena.create(arena.pod("small", scheduler, cpu=2))
+    arena.until_bound(small)
+    members = arena.create(*arena.gang("train", 3, scheduler, cpu=8, priority_class=urgent))
+    arena.until_bound(members)
+    assert arena.bound(high).keys() == set(high)
+    assert arena.bound(small).keys() == set(small)
+    report = arena.report()
+    assert sorted(report.disrupted) == [f"{arena.namespace}/{name}" for name in low]
+    assert {each["note"] for each in arena.events("GangPreempts")} == {
+        "gang train: 3 pods of lower priority are evicted for it"
+    }
+    assert len(arena.events("PreemptedByGang")) == 3

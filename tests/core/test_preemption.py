@@ -1,0 +1,206 @@
+"""Preemption for gangs: the lowest and the fewest leave, never half a gang, and only where the gang then fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from extender.app.verbs import Victims
+from extender.core.cluster import Pod
+from extender.core.gang import Phase
+from extender.core.gangs import PREEMPTS_EVERY
+from extender.core.names import NodeName, PodUid
+from tests.builders import gang_pods, node, pod
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 8000}
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld()
+    yield made
+    made.check()
+
+
+def nodes(world: GangWorld, count: int) -> list[NodeName]:
+    """Nodes of 8 CPU."""
+    for number in range(count):
+        world.add_node(node(f"n{number}"))
+    return list(world.nodes)
+
+
+def runs(
+    world: GangWorld, name: str, where: NodeName, cpu: int = 8000, *, priority: int = 0, created: float = 0
+) -> Pod:
+    made = pod(name, {"cpu": cpu}, node=where, priority=priority, created=created)
+    world.create(made)
+    return made
+
+
+def gang(name: str, size: int, *, priority: int, cpu: int = 8000, preempts: bool = True) -> list[Pod]:
+    return [replace(each, priority=priority, preempts=preempts) for each in gang_pods(name, size, {"cpu": cpu})]
+
+
+def comes(world: GangWorld, members: list[Pod]) -> None:
+    """The gang is created, and each member's filter is called, as when a node has room for one of them."""
+    world.create(*members)
+    for member in members:
+        world.filter(member, list(world.nodes))
+
+
+def test_pods_of_lower_priority_leave_and_the_gang_is_bound(world: GangWorld) -> None:
+    for number, name in enumerate(nodes(world, 3)):
+        runs(world, f"low{number}", name)
+    comes(world, gang("train", 2, priority=1))
+    assert [len(victims) for victims in world.preempted] == [2]
+    world.schedule()
+    assert world.gangs == {"train": Phase.BOUND}
+    assert sum(each.name.startswith("low") for each in world.pods.values()) == 1
+
+
+@pytest.mark.parametrize("preempts", [True, False])
+@pytest.mark.parametrize("priority", [1, 0])
+def test_nobody_leaves_for_a_gang_of_the_same_priority_or_one_that_does_not_preempt(
+    world: GangWorld, priority: int, preempts: bool
+) -> None:
+    [n0] = nodes(world, 1)
+    runs(world, "there", n0)
+    comes(world, gang("train", 1, priority=priority, preempts=preempts))
+    assert bool(world.preempted) == (preempts and priority > 0)
+
+
+def test_nobody_leaves_where_that_would_not_be_enough(world: GangWorld) -> None:
+    n0, n1 = nodes(world, 2)
+    runs(world, "low", n0)
+    runs(world, "high", n1, priority=2)
+    comes(world, gang("train", 2, priority=1))
+    assert world.preempted == []
+    world.pass_time(10 * PREEMPTS_EVERY)
+    assert world.preempted == []
+
+
+def test_the_highest_of_those_who_leave_is_as_low_as_it_can_be(world: GangWorld) -> None:
+    n0, n1, n2 = nodes(world, 3)
+    runs(world, "middle", n0, priority=5)
+    runs(world, "lowest", n1, priority=1)
+    runs(world, "low", n2, priority=3)
+    comes(world, gang("train", 2, priority=9))
+    assert [sorted(victims) for victims in world.preempted] == [["low", "lowest"]]
+
+
+def test_who_can_stay_stays_the_highest_the_oldest_first(world: GangWorld) -> None:
+    [n0] = nodes(world, 1)
+    runs(world, "old", n0, 2000, created=1)
+    runs(world, "young", n0, 2000, created=2)
+    runs(world, "high", n0, 2000, priority=1, created=3)
+    comes(world, gang("train", 1, priority=2, cpu=4000))
+    assert world.preempted == [["young"]]
+    world.schedule()
+    assert world.bound("train") == 1
+
+
+def test_nodes_where_fewest_have_to_leave_are_taken(world: GangWorld) -> None:
+    n0, n1, _ = nodes(world, 3)
+    for number in range(4):
+        runs(world, f"small{number}", n0, 2000)
+    runs(world, "one", n1, 1000)
+    runs(world, "half", NodeName("n2"), 8000)
+    comes(world, gang("train", 1, priority=1))
+    assert world.preempted == [["one"]]
+
+
+def test_a_gang_leaves_as_a_whole(world: GangWorld) -> None:
+    nodes(world, 4)
+    world.create(*gang("low", 3, priority=0))
+    world.schedule()
+    comes(world, gang("train", 2, priority=1))
+    assert [sorted(victims) for victims in world.preempted] == [["low-0", "low-1", "low-2"]]
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_pod_leaves_rather_than_a_gang(world: GangWorld) -> None:
+    nodes(world, 3)
+    world.create(*gang("low", 2, priority=0))
+    world.schedule()
+    free = next(name for name in world.nodes if world.free(name, "cpu"))
+    runs(world, "single", free)
+    comes(world, gang("train", 1, priority=1))
+    assert world.preempted == [["single"]]
+
+
+def test_a_gang_that_no_node_has_room_for_preempts_when_kube_scheduler_would(world: GangWorld) -> None:
+    """On full nodes the built-in fit turns a member away, and its filter is never called: its preempt is."""
+    for number, name in enumerate(nodes(world, 2)):
+        runs(world, f"low{number}", name)
+    members = gang("train", 2, priority=1)
+    world.create(*members)
+    assert world.preempted == []
+    offered = {name: Victims([PodUid(f"uid-low{number}")], 0) for number, name in enumerate(world.nodes)}
+    assert world.keeper.preempt(members[0], offered) == {}
+    assert [sorted(victims) for victims in world.preempted] == [["low0", "low1"]]
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_one_member_of_a_gang_with_a_higher_priority_protects_it_all(world: GangWorld) -> None:
+    nodes(world, 2)
+    first, second = gang("mixed", 2, priority=0)
+    world.create(first, replace(second, priority=5))
+    world.schedule()
+    comes(world, gang("train", 1, priority=1))
+    assert world.preempted == []
+
+
+def test_those_who_are_about_to_end_are_waited_for_and_nobody_else_is_evicted(world: GangWorld) -> None:
+    n0, n1 = nodes(world, 2)
+    ending = runs(world, "ending", n0)
+    runs(world, "staying", n1)
+    world.create(replace(ending, deleting=True))
+    comes(world, gang("train", 1, priority=1))
+    assert world.preempted == []
+    world.delete(ending.uid)
+    world.schedule()
+    assert world.bound("train") == 1
+
+
+def test_room_of_those_who_end_slowly_is_kept_for_the_gang(world: GangWorld) -> None:
+    n0, n1 = nodes(world, 2)
+    victims = [runs(world, "low0", n0), runs(world, "low1", n1)]
+    comes(world, gang("train", 2, priority=1))
+    world.evicted.clear()  # they take their time
+    for victim in victims:
+        world.create(replace(victim, deleting=True))
+    world.delete(victims[0].uid)
+    world.create(pod("thief", {"cpu": 1000}))
+    world.schedule()
+    assert world.pods[PodUid("uid-thief")].node is None
+    world.delete(victims[1].uid)
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_what_was_held_back_is_tried_again_after_a_while(world: GangWorld) -> None:
+    [n0] = nodes(world, 1)
+    runs(world, "guarded", n0)
+    comes(world, gang("train", 1, priority=1))
+    world.evicted.clear()  # a disruption budget
+    world.pass_time(PREEMPTS_EVERY - 1)
+    assert len(world.preempted) == 1
+    world.pass_time(1)
+    world.keeper.settle()
+    assert world.preempted == [["guarded"]] * 2
+
+
+def test_it_is_for_the_first_in_turn_alone(world: GangWorld) -> None:
+    n0, n1 = nodes(world, 2)
+    runs(world, "low0", n0)
+    runs(world, "low1", n1)
+    comes(world, gang("urgent", 1, priority=3))
+    comes(world, gang("next", 1, priority=2))
+    assert len(world.preempted) == 1
+    world.schedule()
+    assert world.gangs == {"urgent": Phase.BOUND, "next": Phase.BOUND}
