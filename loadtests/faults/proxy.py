@@ -63,8 +63,6 @@ class Proxy:
 
     def __init__(self, upstream: Access, *, certificate: Path, key: Path) -> None:
         self.url = ""
-        self.passed = 0
-        """Requests that were answered as the API server did."""
         self._upstream = upstream
         self._identity = self.identity(certificate, key)
         self._faults: Faults | None = None
@@ -190,7 +188,6 @@ class Proxy:
                 await begun.prepare(request)
                 await begun.write(cut(said.body, fault.share))
                 return _cut_off(request, abrupt=fault.abrupt, begun=begun)
-        self.passed += 1
         return web.Response(status=said.status, headers=said.headers, body=said.body)
 
     async def _ask_later(self, request: web.BaseRequest, body: bytes, seconds: float) -> Answer:
@@ -219,7 +216,6 @@ class Proxy:
         async with self._session.get(self._address(request), headers=_passed_on(request.headers)) as answer:
             response = web.StreamResponse(status=answer.status, headers=_passed_on(answer.headers))
             await response.prepare(request)
-            self.passed += 1
             async for line in answer.content:
                 if not await self._tell(request, response, line):
                     return response

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,9 @@ _WRITTEN_BACK_WITHIN = 10.0
 _HITS_SHOWN = 30
 _SLOW_AFTER = 5.0
 """Seconds after which it is said what is not well yet."""
+
+_NO_ANSWER = (ApiError, AssertionError, httpx.HTTPError)
+"""What is raised where the API server, the service or the witness does not answer as it should."""
 
 Say = Callable[[str], None]
 
@@ -181,9 +184,10 @@ class Stage:
             said = time.monotonic()
             say(text)
             if not result.lingered:
-                found = rest.look()
-                lines = [f"{when}{check}: {line}" for check, lines in found.items() for line in lines]
-                result.lingered = [*lines, *rest.evidence(found)]
+                with suppress(*_NO_ANSWER):
+                    found = rest.look()
+                    lines = [f"{when}{check}: {line}" for check, lines in found.items() for line in lines]
+                    result.lingered = [*lines, *rest.evidence(found)]
 
         found = rest.settled(stuck_after=stuck_after, say=waiting, every=_LOOK_EVERY)
         result.settled_after = max(result.settled_after, time.monotonic() - began)
@@ -211,7 +215,7 @@ def runs(
                 seed = left.pop(0)
                 try:
                     result = stage.run(seed, rates, stuck_after=stuck_after, say=say)
-                except (ApiError, AssertionError, ClusterError, httpx.HTTPError) as error:
+                except (*_NO_ANSWER, ClusterError) as error:
                     result = Result(seed)
                     result.find(at_rest.OTHERS, [f"the run broke off: {type(error).__name__}: {error}"])
                     result.logs, stage.keep_logs = str(stage.cluster.logs), True
