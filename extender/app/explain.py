@@ -103,7 +103,7 @@ class Explain:
                 return Explanation(
                     subject=subject, waits=False, summary=f"is being bound: {len(gang.writing)} Bindings are under way"
                 )
-        reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.turns.saver)
+        reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver)
         missing = gang.quorum - gang.placed - gang.unplaced_count
         if missing > 0:
             remedy = f"create members ({missing} more), or lower the annotation escher.dev/gang-min-member"

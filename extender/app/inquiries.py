@@ -113,7 +113,7 @@ class Inquiries:
             quorum=gang.quorum,
             members=[self._member(gang, pod) for pod in members],
             deadline=gang.deadline,
-            reason=why_gang_waits(gang, saved=gang is self._keeper.gangs.turns.saver),
+            reason=why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver),
         )
 
     def _member(self, gang: Gang, pod: Pod) -> MemberState:

@@ -292,7 +292,7 @@ class Keeper:
 
     def judges(self, pod: Pod) -> list[tuple[Filter, Judge]]:
         """The filters that have a say about the pod, and how each judges nodes for it."""
-        giving_way = self.gangs.turns.gives_way_to(pod)
+        giving_way = self.gangs.waiting.turns.gives_way_to(pod)
         asked = ((policy, policy.judge(pod, self.ledger, giving_way)) for policy in self._filters)
         return [(policy, judge) for policy, judge in asked if judge is not None]
 
@@ -390,7 +390,7 @@ class Keeper:
         claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, until=until)
         giving_way: Sequence[Holder] = ()
         if self.ledger.short(node, pod.requests, (pod.uid,)) is not None:
-            giving_way = self.gangs.turns.gives_way_to(pod).get(node, ())
+            giving_way = self.gangs.waiting.turns.gives_way_to(pod).get(node, ())
         return not self.ledger.commit([claim], releasing=giving_way).conflicts
 
     def arrive(self, uid: PodUid, node: NodeName) -> str:
@@ -442,8 +442,8 @@ class Keeper:
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.now()
-        while (gains := self.ledger.drain_gains()) or self.gangs.stirred or self._heed_turn(now):
-            self.gangs.settle(gains, now)
+        while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
+            self.gangs.waiting.settle(gains, now)
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):
                     del self._turned_away[uid]
@@ -452,9 +452,9 @@ class Keeper:
         self._flush()
 
     def _heed_turn(self, now: float) -> bool:
-        if self.rules.preempts_for_gangs and self.gangs.preempt(self.pods, now):
+        if self.rules.preempts_for_gangs and self.gangs.waiting.preempt(self.pods, now):
             return True
-        return self.gangs.heed_turn(now)
+        return self.gangs.waiting.heed_turn(now)
 
     def _could_pass(self, pod: Pod, node: NodeName) -> bool:
         seen = self.nodes.get(node)

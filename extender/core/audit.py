@@ -68,6 +68,7 @@ def _indexes(ledger: Ledger) -> list[Violation]:
             ledger.unbound_on,
         ),
         "deadlines": ({h.holder: h.until for h in ledger.holdings() if h.until is not None}, ledger._deadlines),
+        "next_deadline": (min(ledger._deadlines.values(), default=None), ledger.next_deadline()),
         "owners": (owned, {owner: set(holders) for owner, holders in ledger._owned.items()}),
         "providers": (providers, {resource: set(nodes) for resource, nodes in ledger.providers.items()}),
     }

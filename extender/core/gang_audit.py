@@ -17,7 +17,7 @@ from extender.core.names import PodUid
 def violations(gangs: Gangs) -> list[Violation]:
     """Every invariant of gangs that does not hold now. O(gangs and what is held for them)."""
     found = [violation for gang in gangs.by_key.values() for violation in _of_gang(gangs, gang)]
-    found += gangs.turns.violations()
+    found += gangs.waiting.turns.violations()
     for held in gangs.ledger.holdings():
         if held.kind is not Kind.BOUND and held.owner is not None and held.owner not in gangs.by_key:
             found.append(Violation("gang_owner", f"{held.holder} is held for {held.owner}, which is no more"))
@@ -27,7 +27,7 @@ def violations(gangs: Gangs) -> list[Violation]:
 def _of_gang(gangs: Gangs, gang: Gang) -> Iterator[Violation]:
     unbound = (held for held in gangs.ledger.held_for(gang.key) if held.kind is not Kind.BOUND)
     idle = [held for held in unbound if PodUid(held.holder) not in gang.writing]
-    if gangs.turns.saver is gang:
+    if gangs.waiting.turns.saver is gang:
         if gang.phase is not Phase.WAITING or any(held.kind is not Kind.SAVING for held in idle):
             yield Violation("gang_saved_for", f"room is saved for {gang.key}, which is {gang.phase} and holds {idle}")
     elif gang.phase in (Phase.WAITING, Phase.GATHERING) and (idle or gang.arrived):

@@ -1,8 +1,8 @@
-"""All gangs, and every decision about them: plan, claim, move, wait, wake, barrier, deadline.
+"""All gangs, and every decision about them: plan, claim, move, barrier, deadline.
 
-It decides between what gangs ask (`gang`) and what the ledger has (`ledger`), in one place and synchronously. What
-should be done about a decision is left in `effects`, for the application to take and do. Time comes in as an
-argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound.
+It decides between what gangs ask (`gang`) and what the ledger has (`ledger`), in one place and synchronously; about
+those that wait for room in `waiting`. What should be done about a decision is left in `effects`, for the application
+to take and do. Time comes in as an argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound.
 
 The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`turns`); a
 plan has a deadline; the barrier opens only when the quorum is there; a change that makes room wakes each member that
@@ -21,7 +21,6 @@ from extender.core.gang import (
     NOT_ITS_NODE,
     ROOM_TAKEN,
     TOO_LATE,
-    EvictFor,
     EvictMembers,
     Gang,
     GangBound,
@@ -32,7 +31,6 @@ from extender.core.gang import (
     GangTurnedAway,
     OpenBarrier,
     Phase,
-    RoomSaved,
     TurnBack,
     WakePod,
 )
@@ -41,11 +39,9 @@ from extender.core.ledger import Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
-from extender.core.preemption import Unit, unit_of
-from extender.core.turns import DEFAULT_PATIENCE, Patience, Turns
+from extender.core.turns import DEFAULT_PATIENCE, Patience
+from extender.core.waiting import Waiting
 
-PREEMPTS_EVERY = 10.0
-"""For how many seconds a gang for which others were evicted, or for which that would not help, does not try again."""
 GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
 
@@ -61,21 +57,12 @@ class Gangs:
         self.nodes = nodes
         self.by_key: dict[GangKey, Gang] = {}
         self.effects: list[GangEffect] = []
-        self.stirred: dict[GangKey, None] = {}
-        """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
         self.in_part: dict[GangKey, float] = {}
         """Gangs of which a part is bound, and until when the rest may follow."""
         self._untold: dict[GangKey, None] = {}
         """Those of them that nobody has been told of."""
         self._places = Places(ledger, nodes)
-        self.turns = Turns(ledger, self._places, patience)
-        self._unasked: dict[GangKey, float] = {}
-        """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
-        no node for any of them, for others take each one that comes free."""
-        self._schedulers: dict[str, None] = {}
-        """kube-scheduler's profiles that have asked us about a gang."""
-        self._surplus: dict[GangKey, None] = {}
-        """Gangs that hold a plan, and of which members beyond it were turned away."""
+        self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan)
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -140,8 +127,7 @@ class Gangs:
     def _stir(self, gang: Gang) -> None:
         """Its members have changed: if it waits, it is to be settled."""
         gang.changes += 1
-        if gang.rejected or gang in self.turns:
-            self.stirred[gang.key] = None
+        self.waiting.changed(gang)
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
         if gang is None and isinstance(pod.gang, GangAsk):
@@ -178,8 +164,7 @@ class Gangs:
     def _shrink(self, gang: Gang, now: float) -> None:
         if not gang.members:
             self._dissolve(gang, now)
-            self.turns.leave(gang)
-            self._unasked.pop(gang.key, None)
+            self.waiting.ended(gang)
             del self.by_key[gang.key]
             self.in_part.pop(gang.key, None)
         else:
@@ -205,10 +190,7 @@ class Gangs:
 
     def _wait(self, gang: Gang, now: float) -> None:
         gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
-        if gang.missing or gang.rejected or gang in self.turns:
-            self._unasked.pop(gang.key, None)
-        else:
-            self._unasked.setdefault(gang.key, now)
+        self.waiting.has_no_plan(gang, now)
 
     def _heed_part(self, gang: Gang, now: float) -> None:
         """A gang of which a part is bound has a time to be completed."""
@@ -228,7 +210,7 @@ class Gangs:
         gang = self.of(uid)
         if gang is not None and uid not in gang.bound:
             gang.rejected.add(uid)
-            self.stirred[gang.key] = None
+            self.waiting.changed(gang)
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -240,7 +222,7 @@ class Gangs:
         gang = self.observe(pod, now)
         if gang is None:
             return NO_ROOM
-        self._schedulers[pod.scheduler] = None
+        self.waiting.asked_by(pod.scheduler)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
             return self._turn_away(gang, pod, INCOMPLETE if gang.missing else NO_ROOM, now)
@@ -263,14 +245,14 @@ class Gangs:
         gang.phase = phase
         gang.rejected.add(pod.uid)
         if phase is Phase.WAITING:
-            self._enter(gang, now)
+            self.waiting.enter(gang, now)
         return reason
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """The plan stands, but the pod fits on none of the nodes sent."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.rejected.add(pod.uid)
-            self._surplus[gang.key] = None
+            self.waiting.has_surplus(gang)
             return NO_ROOM_FOR_MEMBER
         times = gang.displaced[pod.uid] = gang.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self.nodes) // max(1, len(sent)))
@@ -306,24 +288,21 @@ class Gangs:
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
         deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.holds_for)
-        found = self._places.reserve(gang, first, sent, deadline, self.turns.usable_by(gang))
+        found = self._places.reserve(gang, first, sent, deadline, self.waiting.turns.usable_by(gang))
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
-        gang.waits_since, gang.passes = None, 0
-        self._unasked.pop(gang.key, None)
-        self.turns.leave(gang)
-        self.turns.passed_by(gang)
-        self.effects.append(GangPlanned(gang.key))
         unasked = first is None and not gang.rejected
+        self.waiting.has_a_plan(gang)
+        self.effects.append(GangPlanned(gang.key))
         for uid in map(PodUid, found):
             if unasked or (uid in gang.rejected and (first is None or uid != first.uid)):
-                self._wake(gang, uid)
+                self.waiting.wake(gang, uid)
         if gang.rejected:
-            self._surplus[gang.key] = None
+            self.waiting.has_surplus(gang)
         return True
 
     def _extend(self, gang: Gang, deadline: float) -> None:
@@ -407,7 +386,7 @@ class Gangs:
                 self.ledger.keep(uid, until)
         if uid in gang.rejected:
             # kube-scheduler took the Binding for failed before we did, and was turned away meanwhile.
-            self._wake(gang, uid)
+            self.waiting.wake(gang, uid)
         self._weigh(gang, now)
 
     def _is_bound(self, gang: Gang, uid: PodUid, now: float) -> None:
@@ -428,7 +407,7 @@ class Gangs:
         if gang is None:
             return
         if gang.phase is not Phase.PLANNED:
-            self.stirred[key] = None
+            self.waiting.changed(gang)
             self._turn_back(gang, [uid for uid in gang.arrived if self.ledger.holding(uid) is None], TOO_LATE)
             return
         gang.gathered = True
@@ -438,13 +417,8 @@ class Gangs:
         self._dissolve(gang, now, TOO_LATE)
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `give_up` or `heed_turn` has something to do, in seconds since the epoch."""
-        unasked = next(iter(self._unasked.values()), None)
-        known = (
-            min(self.in_part.values(), default=None),
-            self.turns.next_deadline(),
-            None if unasked is None else unasked + self.turns.patience.seconds,
-        )
+        """The next moment at which `give_up`, or `waiting`, has something to do, in seconds since the epoch."""
+        known = (min(self.in_part.values(), default=None), self.waiting.next_deadline())
         return min((when for when in known if when is not None), default=None)
 
     def give_up(self, now: float) -> None:
@@ -469,119 +443,6 @@ class Gangs:
                 self.effects.append(GangInPart(key, gang.quorum, bound, gang.timeout))
         self._untold.clear()
 
-    def settle(self, gains: Collection[NodeName], now: float) -> None:
-        """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the
-        surplus. What the others leave is saved for the gang whose turn it is."""
-        stirred, self.stirred = self.stirred, {}
-        for key in stirred:
-            if (gang := self.by_key.get(key)) is not None:
-                self._line_up(gang, now)
-        for gang in self.turns.candidates(gains, stirred):
-            if self._plan(gang, None, list(gains), now):
-                # Whoever has no slot of its own may find room beside the quorum.
-                for uid in list(gang.rejected):
-                    self._wake(gang, uid)
-            elif gang is self.turns.saver:
-                self.turns.save(gains, now)
-        self._heed_surplus(gains, stirred)
-
-    def _line_up(self, gang: Gang, now: float) -> None:
-        """It waits for room, or it does not, after something about it has changed."""
-        if (gang.rejected or gang in self.turns) and not gang.holds_a_plan and not gang.missing:
-            self._enter(gang, now)
-            return
-        if gang.rejected and gang.holds_a_plan:
-            self._surplus[gang.key] = None
-        if gang is self.turns.saver:
-            self._places.release(gang)
-        self.turns.leave(gang)
-
-    def _enter(self, gang: Gang, now: float) -> None:
-        if gang.waits_since is None:
-            gang.waits_since = self._unasked.get(gang.key, now)
-        self._unasked.pop(gang.key, None)
-        self.turns.enter(gang)
-
-    def _heed_surplus(self, gains: Collection[NodeName], stirred: Collection[GangKey]) -> None:
-        room: dict[int, bool] = {}
-
-        def may_fit(pod: Pod) -> bool:
-            known = id(pod.requests)
-            if known not in room:
-                room[known] = any(self.ledger.short(node, pod.requests) is None for node in gains)
-            return room[known]
-
-        for key in list(self._surplus):
-            gang = self.by_key.get(key)
-            if gang is None or not gang.rejected or not gang.holds_a_plan:
-                del self._surplus[key]
-                continue
-            for uid in [uid for uid in gang.rejected if key in stirred or may_fit(gang.members[uid])]:
-                self._wake(gang, uid)
-
-    def heed_turn(self, now: float) -> bool:
-        """Room is saved for the gang whose turn has come. Whether anything is to be settled for that."""
-        self._line_up_unasked(now)
-        gang = self.turns.heed(now)
-        if gang is not None:
-            self.effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.unplaced())))
-            self.stirred[gang.key] = None
-        return bool(self.stirred)
-
-    def preempt(self, pods: Mapping[PodUid, Pod], now: float) -> bool:
-        """Room is made for the gang that is first in turn, if pods of lower priority hold it. `pods`: all that are not
-        finished. Whether anything is to be settled for that."""
-        gang = self.turns.first()
-        if gang is None or now < gang.preempts_after or not all(pod.preempts for pod in gang.unplaced()):
-            return False
-        gang.preempts_after = now + PREEMPTS_EVERY
-        units, going = self._units_below(gang.priority, pods)
-        if not units:
-            return False
-        choice = self._places.victims_for(gang, units, going, self.turns.usable_by(gang))
-        if choice is None:
-            return False
-        self.turns.save_at(gang, choice.nodes, now)
-        if choice.victims:
-            self.effects.append(EvictFor(gang.key, tuple(gang.unplaced()), choice.victims))
-        return True
-
-    def _units_below(self, priority: int, pods: Mapping[PodUid, Pod]) -> tuple[list[Unit], list[Pod]]:
-        """Who could be evicted, and who is about to go anyway."""
-        gangs: dict[GangKey, list[Pod]] = {}
-        units: list[Unit] = []
-        going: list[Pod] = []
-        for uid, pod in pods.items():
-            if pod.node is None:
-                continue
-            if pod.deleting:
-                going.append(pod)
-            elif (key := self._of.get(uid)) is not None:
-                gangs.setdefault(key, []).append(pod)
-            elif pod.priority < priority:
-                units.append(unit_of([pod]))
-        for key, members in gangs.items():
-            unit = unit_of(members)
-            if unit.priority < priority and self.by_key[key].phase is not Phase.BINDING:
-                units.append(unit)
-        return units, going
-
-    def _line_up_unasked(self, now: float) -> None:
-        while self._unasked:
-            key, since = next(iter(self._unasked.items()))
-            if now < since + self.turns.patience.seconds:
-                return
-            gang = self.by_key[key]
-            if any(pod.scheduler in self._schedulers for pod in gang.unplaced()):
-                self._enter(gang, now)
-                self.stirred[key] = None
-            self._unasked.pop(key, None)
-
-    def _wake(self, gang: Gang, uid: PodUid) -> None:
-        gang.rejected.discard(uid)
-        if uid in gang.members:
-            self.effects.append(WakePod(gang.members[uid]))
-
     def _turn_back(self, gang: Gang, members: Collection[PodUid], reason: str) -> None:
         """They stand at the barrier no more."""
         for uid in members:
@@ -596,8 +457,7 @@ class Gangs:
         gang.deadline = None
         gang.displaced.clear()
         self._wait(gang, now)
-        if gang.rejected:
-            self.stirred[gang.key] = None
+        self.waiting.changed(gang)
 
 
 def _same_run(finished: Pod, living: Pod) -> bool:

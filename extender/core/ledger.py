@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 
 from extender.core import audit
 from extender.core.audit import Violation
@@ -85,6 +86,8 @@ class Ledger:
         self._changes: dict[NodeName, None] = {}
         self._where: dict[str, NodeName] = {}
         self._deadlines: dict[str, float] = {}
+        self._by_deadline: list[tuple[float, str]] = []
+        """A heap of the deadlines, and of some that are no more."""
         self._owned: dict[GangKey, dict[Holder, None]] = {}
         self._sequence = 0
 
@@ -270,11 +273,19 @@ class Ledger:
 
     def expire(self, now: float) -> list[Holding]:
         """What had a deadline at or before `now` is released. Answers it, in order of deadline, then of holder."""
-        due = sorted((until, holder) for holder, until in self._deadlines.items() if until <= now)
-        return [holding for _, holder in due if (holding := self.release(Holder(holder))) is not None]
+        expired: list[Holding] = []
+        while (until := self.next_deadline()) is not None and until <= now:
+            holding = self.release(Holder(self._by_deadline[0][1]))
+            assert holding is not None
+            expired.append(holding)
+        return expired
 
     def next_deadline(self) -> float | None:
-        return min(self._deadlines.values(), default=None)
+        """The earliest deadline of all holdings."""
+        heap = self._by_deadline
+        while heap and self._deadlines.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
 
     def reconsider(self, node: NodeName) -> None:
         """The node counts as having gained room: something beside its resources has changed in its favour."""
@@ -378,6 +389,11 @@ class Ledger:
             self._deadlines.pop(holder, None)
         else:
             self._deadlines[holder] = until
+            if len(self._by_deadline) > 64 + 4 * len(self._deadlines):
+                self._by_deadline = [(when, who) for who, when in self._deadlines.items()]
+                heapify(self._by_deadline)
+            else:
+                heappush(self._by_deadline, (until, holder))
 
     def _count_unbound(self, node: NodeName, row: Row, change: int) -> None:
         row.unbound += change

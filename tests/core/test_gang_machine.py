@@ -161,7 +161,7 @@ class GangMachine(RuleBasedStateMachine):
             world.schedule()
             world.pass_time(100)
         world.check()
-        turns = world.keeper.gangs.turns
+        turns = world.keeper.gangs.waiting.turns
         assert turns.saver is turns.first(), "patience has ended, and nothing is saved for the first in turn"
         for gang in world.keeper.gangs.by_key.values():
             if gang.phase is Phase.BOUND:

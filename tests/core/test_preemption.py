@@ -10,8 +10,8 @@ import pytest
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
 from extender.core.gang import Phase
-from extender.core.gangs import PREEMPTS_EVERY
 from extender.core.names import NodeName, PodUid
+from extender.core.waiting import PREEMPTS_EVERY
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 

@@ -70,7 +70,7 @@ def saved(world: GangWorld) -> dict[NodeName, int]:
 
 
 def saved_for(world: GangWorld) -> str | None:
-    gang = world.keeper.gangs.turns.saver
+    gang = world.keeper.gangs.waiting.turns.saver
     return None if gang is None else gang.key.name
 
 
