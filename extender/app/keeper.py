@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from extender.app.claims import is_claim
 from extender.app.journal import Journal
 from extender.app.ports import Clock
 from extender.app.verbs import Verdict, Victims
@@ -437,7 +438,7 @@ class Keeper:
 
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
-        return [*self.ledger.violations(), *gang_audit.violations(self.gangs)]
+        return [*self.ledger.violations(), *gang_audit.violations(self.gangs, is_claim)]
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""

@@ -83,6 +83,8 @@ class Gang:
     """Why it did not fit when last tried."""
     changes: int = 0
     """How often its members have changed."""
+    covered_at: int = -1
+    """`changes` when it was last seen that its plan has a place for each member."""
     tried_at: tuple[int, int] | None = None
     """The ledger's gain count and the gang's changes when it last did not fit: unchanged, it does not fit now."""
     tried_on: frozenset[NodeName] | None = None

@@ -5,21 +5,26 @@ Reads everything and changes nothing. Must not repair: what is violated is a def
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from extender.core.audit import Violation
 from extender.core.gang import Gang, Phase
 from extender.core.gangs import Gangs
-from extender.core.ledger import Kind
+from extender.core.ledger import Holding, Kind
 from extender.core.names import PodUid
 
 
-def violations(gangs: Gangs) -> list[Violation]:
-    """Every invariant of gangs that does not hold now. O(gangs and what is held for them)."""
+def violations(gangs: Gangs, of_others: Callable[[Holding], bool]) -> list[Violation]:
+    """Every invariant of gangs that does not hold now. O(gangs and what is held for them).
+
+    `of_others`: which holdings have an owner that is no gang.
+    """
     found = [violation for gang in gangs.by_key.values() for violation in _of_gang(gangs, gang)]
     found += gangs.waiting.turns.violations()
     for held in gangs.ledger.holdings():
-        if held.kind is not Kind.BOUND and held.owner is not None and held.owner not in gangs.by_key:
+        if held.kind is Kind.BOUND or held.owner is None or of_others(held):
+            continue
+        if held.owner not in gangs.by_key:
             found.append(Violation("gang_owner", f"{held.holder} is held for {held.owner}, which is no more"))
     return found
 

@@ -102,8 +102,7 @@ class Gangs:
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
         elif gang.phase is Phase.PLANNED and not gang.missing:
-            # All are there: from now on they have their whole time.
-            self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.holds_for)
+            self._all_are_there(gang, now)
         self._open_if_complete(gang, now)
         self._weigh(gang, now)
         return gang
@@ -304,6 +303,14 @@ class Gangs:
         if gang.rejected:
             self.waiting.has_surplus(gang)
         return True
+
+    def _all_are_there(self, gang: Gang, now: float) -> None:
+        """From now on they have their whole time, if the plan, which was made for fewer, is one for all of them."""
+        if gang.covered_at != gang.changes and not self._places.cover(gang):
+            self._dissolve(gang, now, "the members that came do not fit into the gang's plan")
+            return
+        gang.covered_at = gang.changes
+        self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.holds_for)
 
     def _extend(self, gang: Gang, deadline: float) -> None:
         if gang.deadline is not None and deadline > gang.deadline:

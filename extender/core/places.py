@@ -18,6 +18,7 @@ from extender.core.names import CPU, MEMORY, NodeName, PodUid
 from extender.core.node_match import accepts
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 from extender.core.preemption import Choice, Unit, choose
+from extender.core.room import Room, templates_of
 from extender.core.units import Vector
 
 SAMPLE_FLOOR = 100
@@ -54,8 +55,7 @@ class Places:
         slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
         found = plan(self._ledger, slots, candidates, releasing=saved)
         if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
-            # With more members than the quorum there is a choice: the smallest need the least room.
-            slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
+            slots = self._slots(gang, self._smallest(gang, Room(self._ledger, saved)), None)
             retried = plan(self._ledger, slots, candidates, releasing=saved)
             found = found if isinstance(retried, Shortfall) else retried
         if isinstance(found, Shortfall):
@@ -69,6 +69,42 @@ class Places:
         )
         return [slot.holder for slot in slots]
 
+    def cover(self, gang: Gang) -> bool:
+        """Each member that the quorum needs, and that has no place of its own, has a vacant one that suits it; or the
+        vacant ones are planned anew for them. False where that is not possible, and nothing changes."""
+        held = self.unbound(gang)
+        vacant = [each for each in held if PodUid(each.holder) not in gang.members]
+        lacking = gang.needed - (len(held) - len(vacant))
+        own = {each.holder for each in held}
+        to_come = [pod for pod in gang.unplaced() if Holder(pod.uid) not in own]
+        if lacking <= 0:
+            return True
+        left = list(vacant)
+        for pod in to_come:
+            suits = next((each for each in left if self._suits(each, pod)), None)
+            if suits is not None:
+                left.remove(suits)
+        if len(vacant) - len(left) >= lacking:
+            return True
+        releasing = [each.holder for each in vacant]
+        for members in (to_come, sorted(to_come, key=_size)):
+            slots, _ = self._slots_of(members[:lacking], members[0], None)
+            found = plan(self._ledger, slots, list(self._nodes), releasing=releasing)
+            if not isinstance(found, Shortfall) and gang.deadline is not None:
+                until = gang.deadline
+                claims = [
+                    Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, until)
+                    for slot in slots
+                ]
+                self._commit(claims, releasing=releasing)
+                return True
+        return False
+
+    def _suits(self, held: Holding, pod: Pod) -> bool:
+        node = self._nodes.get(held.node)
+        fits = all(number <= held.units.get(resource, 0) for resource, number in pod.requests.items())
+        return fits and node is not None and accepts(node, pod)
+
     # -- room that is saved for a quorum -------------------------------------------------------------------------
 
     def save(self, gang: Gang, nodes: Sequence[NodeName] | None, until: float) -> None:
@@ -78,7 +114,7 @@ class Places:
         nodes = list(self._nodes) if nodes is None else nodes
         slots = [
             replace(slot, holder=Holder(f"saved:{gang.key}#{number}"))
-            for number, slot in enumerate(self._slots(gang, sorted(gang.unplaced(), key=_size), None))
+            for number, slot in enumerate(self._slots(gang, self._smallest_in_empty(gang), None))
         ]
         found = aim(self._ledger, slots, nodes, releasing=saved)
         claims = [
@@ -91,7 +127,7 @@ class Places:
         self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
     ) -> Choice | None:
         """Whose leaving would make room for the quorum: see `preemption.choose`."""
-        slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
+        slots = self._slots(gang, self._smallest_in_empty(gang), None)
         template = slots[0].units
         lost = Counter(pod.node for unit in units for pod in unit.pods for _ in unit.pods)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
@@ -103,10 +139,42 @@ class Places:
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room if nobody else held anything."""
-        slots = self._slots(gang, sorted(gang.unplaced(), key=_size), None)
+        slots = self._slots(gang, self._smallest_in_empty(gang), None)
         return aim(self._ledger, slots, list(self._nodes)) is not None
 
     # -- how a quorum is asked for -------------------------------------------------------------------------------
+
+    def _smallest_in_empty(self, gang: Gang) -> list[Pod]:
+        return self._smallest(gang, Room.emptied(self._ledger, self._nodes))
+
+    def _smallest(self, gang: Gang, room: Room) -> list[Pod]:
+        """The members to place, smallest first. Where there are more than the quorum needs, those come last that would
+        find no room even by themselves: no more of a kind are taken than there is room for."""
+        members = sorted(gang.unplaced(), key=_size)
+        if len(members) <= gang.needed:
+            return members
+        kinds: list[tuple[Pod, list[int]]] = []
+        chosen: list[Pod] = []
+        rest: list[Pod] = []
+        for pod in members:
+            left = next((left for like, left in kinds if _alike(pod, like)), None)
+            if left is None:
+                left = [self._copies(room, pod, gang.needed)]
+                kinds.append((pod, left))
+            (chosen if left[0] > 0 else rest).append(pod)
+            left[0] -= 1
+        return [*chosen, *rest]
+
+    def _copies(self, room: Room, pod: Pod, most: int) -> int:
+        """How many pods like this one have room, if no others are placed; not counted beyond `most`."""
+        [template] = templates_of([Slot(Holder(pod.uid), pod.requests)] * most)
+        found = 0
+        for name, node in self._nodes.items():
+            if found >= most:
+                break
+            if whole := room.copies(name, template)[0]:
+                found += whole if accepts(node, pod) else 0
+        return found
 
     def _candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
         """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
@@ -118,11 +186,18 @@ class Places:
     def _slots(self, gang: Gang, members: Sequence[Pod], offered: Sequence[NodeName] | None) -> list[Slot]:
         """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one."""
         missing = gang.missing
-        template, members = members[0], members[: gang.needed - missing]
+        template = members[0]
+        slots, accepting = self._slots_of(members[: gang.needed - missing], template, offered)
+        return slots + [Slot(_slot_name(gang), template.requests, accepting) for _ in range(missing)]
+
+    def _slots_of(
+        self, members: Sequence[Pod], template: Pod, offered: Sequence[NodeName] | None
+    ) -> tuple[list[Slot], Accepts]:
+        """A slot for each of these, and which nodes pods like the template accept."""
         # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
         offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
-        accepting: Accepts | None = self._acceptance(template) if offer is None else offer.__contains__
-        kinds = [(template, accepting)]
+        of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
+        kinds = [(template, of_template)]
         slots: list[Slot] = []
         for pod in members:
             accepting = next((accepting for like, accepting in kinds if _alike(pod, like)), None)
@@ -130,7 +205,7 @@ class Places:
                 accepting = self._acceptance(pod)
                 kinds.append((pod, accepting))
             slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
-        return slots + [Slot(_slot_name(gang), template.requests, kinds[0][1]) for _ in range(missing)]
+        return slots, of_template
 
     def _acceptance(self, pod: Pod) -> Accepts:
         nodes = self._nodes

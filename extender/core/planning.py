@@ -8,8 +8,9 @@ Slots of the same units and the same `accepts` form a template. Members of a rea
 - One template: exact. A plan is found if there is one.
 - Several: bin packing in several dimensions, for which nothing exact is fast. First the spread: largest template
   first, one slot a node, then a second round. Where that fails, though each template alone would fit, each slot goes on
-  the node where it leaves least: largest template first, and then the one with the least choice first. All three can
-  miss a plan that exists; tests/core/test_planning.py shows one.
+  the node where it leaves least: largest template first, and then the one with the least choice first. The last try,
+  where it is cheap enough, looks after each slot which has the least choice left. All of them can miss a plan that
+  exists; tests/core/test_planning.py shows one.
 
 Cost: O(slots) where there is room; O(templates x candidates) where there is not.
 """
@@ -26,6 +27,10 @@ from extender.core.room import Accepts, Room, Slot, Template, templates_of
 from extender.core.units import Short
 
 __all__ = ["Accepts", "Shortfall", "Slot", "move", "plan"]
+
+
+_MOST_STEPS = 50_000
+"""Of the try that looks at every choice again after each slot: slots x templates x nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,9 @@ def plan(
         offers = [_offer(before, template, candidates) for template in templates]
         if all(offer.copies >= len(offer.template.slots) for offer in offers):
             least_choice = sorted(offers, key=lambda offer: offer.copies / len(offer.template.slots))
-            nodes = _pack(before.copy(), offers) or _pack(before, least_choice)
+            nodes = (
+                _pack(before.copy(), offers) or _pack(before.copy(), least_choice) or _one_by_one(before, least_choice)
+            )
     if shortfall is not None and len(nodes) < len(slots):
         return shortfall
     return {slot.holder: nodes[slot.holder] for slot in slots}
@@ -172,4 +179,28 @@ def _pack(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
                 room.take(node, template.need)
         if next(waiting, None) is not None:
             return {}
+    return nodes
+
+
+def _one_by_one(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
+    """Each slot of the template that has the least choice left, on the node that fewest others want; empty if one finds
+    none, or if it would take too long."""
+    waiting = {index: list(offer.template.slots) for index, offer in enumerate(offers)}
+    if sum(map(len, waiting.values())) * sum(len(offer.nodes) for offer in offers) > _MOST_STEPS:
+        return {}
+    copies = [{node: room.copies(node, offer.template)[0] for node in offer.nodes} for offer in offers]
+    nodes: dict[Holder, NodeName] = {}
+    while waiting:
+        scarcest = min(waiting, key=lambda index: sum(copies[index].values()) / len(waiting[index]))
+        open_nodes = [node for node, count in copies[scarcest].items() if count]
+        if not open_nodes:
+            return {}
+        node = min(open_nodes, key=lambda node: sum(bool(copies[index].get(node)) for index in waiting))
+        nodes[waiting[scarcest].pop().holder] = node
+        room.take(node, offers[scarcest].template.need)
+        if not waiting[scarcest]:
+            del waiting[scarcest]
+        for index in waiting:
+            if node in copies[index]:
+                copies[index][node] = room.copies(node, offers[index].template)[0]
     return nodes

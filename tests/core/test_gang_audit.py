@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from extender.app.claims import to_holding
+from extender.app.management import Claim
 from extender.core.gang import Gang, Phase
 from extender.core.names import GangKey, NodeName
-from tests.builders import gang_pods, node
+from tests.builders import gang_pods, node, units
 from tests.core.gang_world import GangWorld
 
 
@@ -52,6 +54,12 @@ def test_a_member_at_the_barrier_without_its_place(world: GangWorld) -> None:
 def test_places_of_a_gang_that_is_no_more(world: GangWorld) -> None:
     del world.keeper.gangs.by_key[GangKey("default", "train")]
     assert found(world) == {"gang_owner"}
+
+
+def test_claims_have_an_owner_that_is_no_gang(world: GangWorld) -> None:
+    claim = Claim(namespace="default", holder="batch", node=NodeName("n2"), units=units(cpu=1000), ttl_seconds=60)
+    assert world.keeper.ledger.commit([to_holding(claim, world.clock.now())]).committed
+    assert found(world) == set()
 
 
 def test_a_gang_without_members(world: GangWorld) -> None:
