@@ -1,0 +1,114 @@
+"""What of a world of gangs decides how it goes on, and nothing else, so that equal worlds are known for equal.
+
+Moments are told from now; numbers that only grow, and the names of slots, are left out. Fields of `Gang` are taken as
+they come: one that is added later decides something until it is said otherwise here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
+
+from extender.core.cluster import Pod
+from extender.core.gang import Gang
+from extender.core.holdings import Kind
+from extender.core.names import CPU, GangKey, NodeName, PodUid
+from tests.builders import NOW
+
+if TYPE_CHECKING:
+    from tests.core.gang_orders import Rivals
+
+_BLANK = Gang(GangKey("", ""), 0, 0.0, 0.0)
+_OF_PODS = [name for name in Gang.__slots__ if isinstance(getattr(_BLANK, name), (set, dict))]
+_SPECIAL = {"passes", "timed_out", "tried_at", "tried_on"}
+_SILENT = {"changes", "slots_made", "shortfall"}
+_OF_GANGS = [name for name in Gang.__slots__ if name not in {*_OF_PODS, *_SPECIAL, *_SILENT}]
+
+LONG_AGO = 100.0
+"""What is as many seconds ago could be longer ago: nobody asks."""
+
+
+def state_of(world: Rivals) -> Hashable:
+    """Where members are alike, it makes no difference either which of a gang's is which."""
+    keeper, now = world.keeper, world.clock.time
+    gangs, waiting = keeper.gangs, keeper.gangs.waiting
+    assert not waiting.stirred
+    news: dict[PodUid, tuple[Hashable, ...]] = {}
+    for each in world.events:
+        news[about(each)] = (*news.get(about(each), ()), _looks(each) if isinstance(each, Pod) else "gone")
+    living = sorted(gangs.by_key.values(), key=lambda gang: gang.turn)
+    order: dict[str, int] = {}
+    vacant: list[Hashable] = []
+    for gang in living:
+        for number, held in enumerate(keeper.ledger.held_for(gang.key)):
+            if PodUid(held.holder) not in world.cast:
+                units = held.units.get(CPU, 0)
+                vacant.append((gang.key, number, held.node, held.kind, units, _ahead(held.until, now)))
+            elif held.kind is Kind.RESERVATION:
+                order[held.holder] = number
+    pods = [hash((*_outside(world, uid), news.get(uid), *_inside(world, uid), order.get(uid))) for uid in world.cast]
+    return (
+        tuple(sorted(pods) if world.alike else pods),
+        tuple(tuple(_about_gang(world, gang)) for gang in living),
+        tuple(vacant),
+        tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
+        frozenset(waiting._surplus),
+        frozenset(waiting._schedulers),
+        frozenset(world.ran),
+        frozenset((+world.left).items()),
+    )
+
+
+def about(news: Pod | PodUid) -> PodUid:
+    """Whom the watch tells of."""
+    return news.uid if isinstance(news, Pod) else news
+
+
+def _outside(world: Rivals, uid: PodUid) -> tuple[Hashable, ...]:
+    """The pod as API server and kube-scheduler have it."""
+    return (
+        world.cast[uid],
+        _looks(world.pods.get(uid)),
+        world.assumed.get(uid),
+        world.opened.get(uid),
+        uid in world.asleep,
+        uid in world.evicted,
+        uid in world.at_barrier,
+        uid in world.placed,
+        uid in world.missed and (world.left["recreate"] > 0 or world.left["late"] > 0),
+    )
+
+
+def _inside(world: Rivals, uid: PodUid) -> Iterator[Hashable]:
+    """The pod as the keeper has it."""
+    keeper = world.keeper
+    held, gang = keeper.ledger.holding(uid), keeper.gangs.of(uid)
+    yield _looks(keeper.pods.get(uid))
+    yield (uid in keeper._gone, uid in keeper._turned_away)
+    yield held and (held.node, held.kind, held.owner, _ahead(held.until, world.clock.time))
+    for name in _OF_PODS if gang is not None else ():
+        among = getattr(gang, name)
+        mine = among.get(uid) if isinstance(among, dict) else uid in among
+        yield _looks(mine) if isinstance(mine, Pod) else mine
+
+
+def _about_gang(world: Rivals, gang: Gang) -> Iterator[Hashable]:
+    gangs, now = world.keeper.gangs, world.clock.time
+    for name in _OF_GANGS:
+        value = getattr(gang, name)
+        yield _ahead(value, now) if isinstance(value, float) else value
+    yield (min(gang.passes, world.patience.passes), min(gang.timed_out, 8))
+    yield _ahead(gangs.in_part.get(gang.key), now)
+    tried = gang.tried_at == (gangs.ledger.gain_count, gang.changes)
+    yield (tried, tried and gang.tried_on)
+    turns = gangs.waiting.turns
+    yield (gang in turns, gang is turns.saver)
+
+
+def _looks(pod: Pod | None) -> tuple[NodeName | None, bool] | None:
+    return None if pod is None else (pod.node, pod.deleting)
+
+
+def _ahead(when: float | None, now: float) -> float | None:
+    """Seconds from now, if it is a moment; a duration is what it is."""
+    return when if when is None or when < NOW else max(when - now, -LONG_AGO)

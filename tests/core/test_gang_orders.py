@@ -1,0 +1,101 @@
+"""Two small gangs that compete: every order of their filter, bind, delete and watch events is tried, none is drawn.
+
+In each state the invariants hold. In each in which nothing is left to happen, a gang is bound as a whole or not at all,
+nothing is reserved, no call waits for its answer, and nobody waits who would fit. `pytest -rP` tells how many they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from extender.app.keeper import Effect
+from extender.core.gang import TurnBack, WakePod
+from extender.core.turns import Patience
+from tests.core.every_order import Orders, explore
+from tests.core.gang_orders import Rivals, rivals
+
+TWO = {"a": 2, "b": 2}
+TWO_AND_THREE = {"a": 2, "b": 3}
+ONE_AND_A_HALF = {"n1": 3}
+ON_TWO_NODES = {"n1": 2, "n2": 1}
+IMPATIENT = Patience(passes=1, seconds=8)
+
+ONE_OF_THEM = {(2, 0), (0, 2)}
+AND_WHO_IS_LEFT = {(2, 1), (1, 2)}
+"""A gang that ran and lost a member, beside one that took the room."""
+
+
+def every_order(world: Rivals, *, at_least: int, doubting: bool = False) -> Orders:
+    orders = explore(world, doubting=doubting)
+    sys.stdout.write(f"{orders}\n")
+    assert orders.states >= at_least
+    return orders
+
+
+class TestWithoutMisfortunes:
+    def test_two_gangs_for_which_there_is_room_are_both_bound(self) -> None:
+        orders = every_order(rivals(TWO, {"n1": 4}), at_least=2_000)
+        assert orders.outcomes.keys() == {(2, 2)}
+
+    def test_of_two_gangs_with_room_for_one_and_a_half_one_is_bound(self) -> None:
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF, alike=False), at_least=3_500)
+        assert orders.outcomes.keys() == ONE_OF_THEM
+
+    def test_of_a_smaller_and_a_larger_one_either_is_bound(self) -> None:
+        orders = every_order(rivals(TWO_AND_THREE, {"n1": 4}), at_least=3_000)
+        assert orders.outcomes.keys() == {(2, 0), (0, 3)}
+
+    def test_a_smaller_and_a_larger_one_on_several_nodes_are_both_bound(self) -> None:
+        orders = every_order(rivals(TWO_AND_THREE, {"n1": 2, "n2": 2, "n3": 1}, seen=True), at_least=400)
+        assert orders.outcomes.keys() == {(2, 3)}
+
+
+class TestWithMisfortunes:
+    def test_a_member_is_deleted_at_any_moment(self) -> None:
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, delete=1), at_least=3_000)
+        assert orders.outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
+
+    def test_a_member_is_deleted_and_recreated_with_another_uid(self) -> None:
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF, seen=True, mortal="a", delete=1, recreate=1), at_least=5_000)
+        assert orders.outcomes.keys() == ONE_OF_THEM | {(1, 2)}
+
+    def test_a_binding_is_refused_and_a_pod_lost_between_filter_and_bind(self) -> None:
+        orders = every_order(rivals(TWO, ON_TWO_NODES, seen=True, alike=False, refuse=1, lose=1), at_least=2_000)
+        assert orders.outcomes.keys() == ONE_OF_THEM
+
+    def test_a_deadline_passes_at_any_moment(self) -> None:
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, hurry=1), at_least=1_000)
+        assert orders.outcomes.keys() == ONE_OF_THEM
+
+    def test_kube_scheduler_tries_a_pod_that_nobody_has_woken_or_that_is_gone(self) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, seen=True, mortal="a", delete=1, retry=1, late=1)
+        assert every_order(world, at_least=3_000).outcomes.keys() == ONE_OF_THEM | {(1, 2)}
+
+    def test_room_is_saved_for_the_one_that_has_waited_long(self) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, patience=IMPATIENT, delete=1)
+        assert every_order(world, at_least=3_000).outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
+
+
+class TestTheSearch:
+    def test_takes_no_two_states_for_one(self) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, mortal="a", delete=1)
+        every_order(world, at_least=1_500, doubting=True)
+
+    def test_finds_that_a_wake_is_lost(self) -> None:
+        class Deaf(Rivals):
+            def _take(self, effects: Sequence[Effect]) -> None:
+                super()._take([effect for effect in effects if not isinstance(effect, WakePod)])
+
+        with pytest.raises(AssertionError, match="fits and waits"):
+            explore(rivals(TWO, ONE_AND_A_HALF, kind=Deaf, seen=True, delete=1))
+
+    def test_finds_that_a_bind_is_never_answered(self) -> None:
+        class Mute(Rivals):
+            def _take(self, effects: Sequence[Effect]) -> None:
+                super()._take([effect for effect in effects if not isinstance(effect, TurnBack)])
+
+        with pytest.raises(AssertionError, match="a bind call hangs"):
+            explore(rivals(TWO, ONE_AND_A_HALF, kind=Mute, seen=True, hurry=1))
