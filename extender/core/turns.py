@@ -141,10 +141,15 @@ class Turns:
         news = any(self._copies.on(node, need) for need in _needs(shape) for node in gains)
         return news and self._may_fit(shape)
 
-    def _may_fit(self, shape: Shape) -> bool:
+    def may_fit(self, gang: Gang) -> bool:
+        """False: the gang, for which room is saved, does not fit yet."""
+        # Each place saved, or part of one, makes room for one member at most, with what is free beside it.
+        return self._may_fit(self._entries[gang.key].shape, len(self.usable_by(gang)))
+
+    def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         """False: it does not fit. Selectors and taints are not asked."""
         needed, kinds = shape
-        return sum(min(count, self._copies.total(kind[0])) for kind, count in kinds) >= needed
+        return sum(min(count, self._copies.total(kind[0]) + saved) for kind, count in kinds) >= needed
 
     # -- whose turn it is ----------------------------------------------------------------------------------------
 

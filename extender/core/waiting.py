@@ -101,11 +101,12 @@ class Waiting:
             if (gang := self._gangs.get(key)) is not None:
                 self._line_up(gang, now)
         for gang in self.turns.candidates(gains, stirred):
-            if self._plan(gang, None, list(gains), now):
+            is_saved_for = gang is self.turns.saver
+            if (not is_saved_for or self.turns.may_fit(gang)) and self._plan(gang, None, list(gains), now):
                 # Whoever has no slot of its own may find room beside the quorum.
                 for uid in list(gang.rejected):
                     self.wake(gang, uid)
-            elif gang is self.turns.saver:
+            elif is_saved_for:
                 self.turns.save(gains, now)
         self._heed_surplus(gains, stirred)
 
