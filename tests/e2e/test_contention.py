@@ -33,7 +33,7 @@ RATE = 50
 PASSES = 8
 """The service's default: so often the first in turn may be passed."""
 STUCK = 10.0
-UNDER_WAY = 4
+UNDER_WAY = 8
 """Gangs that have their plan when the first in turn has been passed often enough, and are bound after that."""
 
 
