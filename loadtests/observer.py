@@ -126,8 +126,12 @@ class Report:
     gaps: int = 0
     """How often a watch had to be begun anew with a list: moments between are unknown."""
 
-    def partly_bound(self, *, longer_than: float = 1.0) -> dict[str, GangSeen]:
-        """The gangs that were."""
+    def partly_bound(self, *, longer_than: float = 5.0) -> dict[str, GangSeen]:
+        """The gangs that were.
+
+        A burst takes a fraction of a second, or a few on a machine that is busy with other things; a gang of which a
+        part cannot be bound stays in part for as long as a plan is held, half a minute.
+        """
         return {
             name: gang
             for name, gang in self.gangs.items()

@@ -73,9 +73,9 @@ def test_a_gang_that_is_bound_at_once_is_not_partly_bound() -> None:
 
 
 def test_a_burst_that_takes_long_is_partly_bound() -> None:
-    report = wide(Story()).pod("a").pod("b").pod("a", "n1").pod("b", "n1", after=1.5).told()
-    assert report.partly_bound()["ns/train"].bursts == [1.5]
-    assert report.partly_bound(longer_than=2) == {}
+    report = wide(Story()).pod("a").pod("b").pod("a", "n1").pod("b", "n1", after=6.5).told()
+    assert report.partly_bound()["ns/train"].bursts == [6.5]
+    assert report.partly_bound(longer_than=7) == {}
 
 
 def test_a_burst_that_never_ends_is_partly_bound_however_short() -> None:
