@@ -127,12 +127,13 @@ def explore(start: W, *, doubting: bool = False) -> Orders:
 
     `doubting`: the world's `state` is put to the test as well: where two ways lead to one state, they go on alike.
     """
-    # Worlds are thrown away by the ten thousand, and the collector would look at all that are kept, again and again.
-    gc.disable()
+    # Most worlds are thrown away at once, in rings of references: they are collected before they count as old ones.
+    usual = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 1000)
     try:
         orders = _explore(start, doubting)
     finally:
-        gc.enable()
+        gc.set_threshold(*usual)
     if endless := orders.endless():
         ways = "; or: ".join(_told(orders.story(state)) for state in endless[:10])
         raise AssertionError(f"it may never come to rest, but go on from one of these to the next for ever: {ways}")
@@ -168,21 +169,17 @@ def _explore(start: W, doubting: bool) -> Orders:
                     orders._onward[here].append((event.sort, there))
                 if new or (doubting and not again):
                     to_go_on.append((there, then))
-                elif then is not world:
-                    vars(then).clear()
             event = None
             if not (orders._onward[here] or again):
                 world.check_rest()
                 orders.outcomes[world.outcome()] += 1
             if doubting:
-                assert numbers[hash(world.state())] == here, "a copy shares what changes"
+                assert numbers.get(hash(world.state())) == here, "a copy shares what changes"
                 assert ways_on.setdefault(here, sorted(reached)) == sorted(reached), "two states are taken for one"
         except Exception as error:
             error.add_note(f"after: {_told([*orders.story(here), *([event] if event else [])])}")
             raise
         orders.tried += 0 if again else len(events)
-        if doubting or resting:
-            vars(world).clear()
     return orders
 
 

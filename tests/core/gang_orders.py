@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from extender.app.keeper import Effect
 from extender.app.verbs import Verdict
@@ -54,6 +55,8 @@ class Rivals(GangWorld):
     """Pods that were deleted, and may be made again."""
     placed: set[PodUid] = field(default_factory=set)
     """Pods that are bound, or were and no watch has told of their end."""
+    doomed: set[PodUid] = field(default_factory=set)
+    """Pods that we wanted evicted."""
     ran: set[str] = field(default_factory=set)
     """Gangs that were placed as a whole, as far as could be known: who is left of them stays."""
 
@@ -63,6 +66,7 @@ class Rivals(GangWorld):
                 case EvictMembers(_, _, members):
                     # The watch may not have told yet that they are bound.
                     self.evicted += [m.uid for m in members if m.uid in self.pods and m.uid not in self.evicted]
+                    self.doomed.update(self.evicted)
                     continue
                 case OpenBarrier(_, members):
                     self.at_barrier.difference_update(members)
@@ -159,7 +163,7 @@ class Rivals(GangWorld):
                 self.pass_time(deadline - self.clock.time)
 
     def _placed(self, gang: str) -> int:
-        return sum(self.cast[uid] == gang for uid in self.placed)
+        return sum(self.cast[uid] == gang for uid in self.placed - self.doomed)
 
     def _enters(self, pod: Pod) -> None:
         assert isinstance(pod.gang, GangAsk)
@@ -244,13 +248,13 @@ class Rivals(GangWorld):
 def rivals(
     gangs: Mapping[str, int],
     nodes: Mapping[str, int],
+    misfortunes: Mapping[str, int] = MappingProxyType({}),
     *,
     kind: type[Rivals] = Rivals,
     seen: bool = False,
     patience: Patience = FOR_EVER,
     mortal: str = "ab",
     alike: bool = True,
-    **misfortunes: int,
 ) -> Rivals:
     """Gangs of so many members, all of them the quorum, and nodes with room for so many; `seen`: the watch has told of
     all of them."""

@@ -74,7 +74,7 @@ def _outside(world: Rivals, uid: PodUid) -> tuple[Hashable, ...]:
         uid in world.asleep,
         uid in world.evicted,
         uid in world.at_barrier,
-        uid in world.placed,
+        uid in world.placed - world.doomed,
         uid in world.missed and (world.left["recreate"] > 0 or world.left["late"] > 0),
     )
 

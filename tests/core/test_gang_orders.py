@@ -37,15 +37,15 @@ def every_order(world: Rivals, *, at_least: int, doubting: bool = False) -> Orde
 
 class TestWithoutMisfortunes:
     def test_two_gangs_for_which_there_is_room_are_both_bound(self) -> None:
-        orders = every_order(rivals(TWO, {"n1": 4}), at_least=2_000)
+        orders = every_order(rivals(TWO, {"n1": 4}), at_least=1_500)
         assert orders.outcomes.keys() == {(2, 2)}
 
     def test_of_two_gangs_with_room_for_one_and_a_half_one_is_bound(self) -> None:
-        orders = every_order(rivals(TWO, ONE_AND_A_HALF, alike=False), at_least=3_500)
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF), at_least=1_000)
         assert orders.outcomes.keys() == ONE_OF_THEM
 
     def test_of_a_smaller_and_a_larger_one_either_is_bound(self) -> None:
-        orders = every_order(rivals(TWO_AND_THREE, {"n1": 4}), at_least=3_000)
+        orders = every_order(rivals(TWO_AND_THREE, {"n1": 2, "n2": 2}, seen=True, alike=False), at_least=600)
         assert orders.outcomes.keys() == {(2, 0), (0, 3)}
 
     def test_a_smaller_and_a_larger_one_on_several_nodes_are_both_bound(self) -> None:
@@ -55,34 +55,93 @@ class TestWithoutMisfortunes:
 
 class TestWithMisfortunes:
     def test_a_member_is_deleted_at_any_moment(self) -> None:
-        orders = every_order(rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, delete=1), at_least=3_000)
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False), at_least=2_500)
         assert orders.outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
 
     def test_a_member_is_deleted_and_recreated_with_another_uid(self) -> None:
-        orders = every_order(rivals(TWO, ONE_AND_A_HALF, seen=True, mortal="a", delete=1, recreate=1), at_least=5_000)
+        orders = every_order(
+            rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "recreate": 1}, seen=True, mortal="a"), at_least=5_000
+        )
         assert orders.outcomes.keys() == ONE_OF_THEM | {(1, 2)}
 
     def test_a_binding_is_refused_and_a_pod_lost_between_filter_and_bind(self) -> None:
-        orders = every_order(rivals(TWO, ON_TWO_NODES, seen=True, alike=False, refuse=1, lose=1), at_least=2_000)
+        orders = every_order(
+            rivals(TWO, ON_TWO_NODES, {"refuse": 1, "lose": 1}, seen=True, alike=False), at_least=1_500
+        )
         assert orders.outcomes.keys() == ONE_OF_THEM
 
     def test_a_deadline_passes_at_any_moment(self) -> None:
-        orders = every_order(rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, hurry=1), at_least=1_000)
+        orders = every_order(rivals(TWO, ONE_AND_A_HALF, {"hurry": 1}, seen=True, alike=False), at_least=1_000)
         assert orders.outcomes.keys() == ONE_OF_THEM
 
-    def test_kube_scheduler_tries_a_pod_that_nobody_has_woken_or_that_is_gone(self) -> None:
-        world = rivals(TWO, ONE_AND_A_HALF, seen=True, mortal="a", delete=1, retry=1, late=1)
-        assert every_order(world, at_least=3_000).outcomes.keys() == ONE_OF_THEM | {(1, 2)}
+    def test_kube_scheduler_tries_pods_that_nobody_has_woken(self) -> None:
+        orders = every_order(rivals(TWO, ON_TWO_NODES, {"retry": 2}, seen=True, alike=False), at_least=600)
+        assert orders.outcomes.keys() == ONE_OF_THEM
+
+    def test_kube_scheduler_tries_a_pod_that_is_deleted(self) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "late": 1}, seen=True, mortal="a")
+        assert every_order(world, at_least=1_000).outcomes.keys() == ONE_OF_THEM | {(1, 2)}
 
     def test_room_is_saved_for_the_one_that_has_waited_long(self) -> None:
-        world = rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, patience=IMPATIENT, delete=1)
-        assert every_order(world, at_least=3_000).outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
+        world = rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False, patience=IMPATIENT)
+        assert every_order(world, at_least=2_500).outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+class TestMoreOfIt:
+    """The same: from before the watch has told of anybody, without taking members for alike, with more misfortunes."""
+
+    @pytest.mark.parametrize(
+        ("gangs", "nodes", "at_least"),
+        [(TWO, {"n1": 2, "n2": 2}, 16_000), (TWO, ON_TWO_NODES, 8_000), (TWO_AND_THREE, {"n1": 4}, 20_000)],
+        ids=["room for both", "room for one and a half", "two and three"],
+    )
+    def test_without_misfortunes(self, gangs: dict[str, int], nodes: dict[str, int], at_least: int) -> None:
+        every_order(rivals(gangs, nodes, alike=False), at_least=at_least)
+
+    @pytest.mark.parametrize("misfortunes", [{"delete": 1}, {"refuse": 1}, {"lose": 1}, {"hurry": 1}], ids=str)
+    def test_from_before_the_watch_has_told(self, misfortunes: dict[str, int]) -> None:
+        every_order(rivals(TWO, ON_TWO_NODES, misfortunes), at_least=5_000)
+
+    def test_a_member_is_recreated_from_before_the_watch_has_told(self) -> None:
+        every_order(rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "recreate": 1}, mortal="a"), at_least=40_000)
+
+    @pytest.mark.parametrize(
+        "misfortunes",
+        [
+            {"delete": 1, "hurry": 1},
+            {"delete": 2, "refuse": 1},
+            {"delete": 1, "refuse": 1, "lose": 1},
+            {"delete": 1, "recreate": 1, "refuse": 1},
+            {"delete": 1, "recreate": 1, "lose": 1},
+            {"delete": 1, "recreate": 1, "retry": 1},
+        ],
+        ids=str,
+    )
+    def test_several_misfortunes(self, misfortunes: dict[str, int]) -> None:
+        every_order(rivals(TWO, ONE_AND_A_HALF, misfortunes, seen=True), at_least=5_000)
+
+    @pytest.mark.parametrize("misfortunes", [{"delete": 1}, {"delete": 1, "recreate": 1}, {"refuse": 1}], ids=str)
+    def test_a_smaller_and_a_larger_gang(self, misfortunes: dict[str, int]) -> None:
+        every_order(rivals(TWO_AND_THREE, {"n1": 2, "n2": 2}, misfortunes, seen=True), at_least=1_000)
+
+    @pytest.mark.parametrize("misfortunes", [{"delete": 1, "recreate": 1}, {"hurry": 2}, {"refuse": 1}], ids=str)
+    def test_room_is_saved(self, misfortunes: dict[str, int]) -> None:
+        every_order(rivals(TWO, ON_TWO_NODES, misfortunes, seen=True, patience=IMPATIENT), at_least=500)
+
+    @pytest.mark.parametrize(
+        "misfortunes", [{"delete": 1, "refuse": 1}, {"refuse": 1, "lose": 1}, {"hurry": 1}, {"retry": 1}], ids=str
+    )
+    def test_no_two_states_are_taken_for_one(self, misfortunes: dict[str, int]) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, misfortunes, seen=True, alike=False, patience=IMPATIENT)
+        every_order(world, at_least=300, doubting=True)
 
 
 class TestTheSearch:
     def test_takes_no_two_states_for_one(self) -> None:
-        world = rivals(TWO, ONE_AND_A_HALF, seen=True, alike=False, mortal="a", delete=1)
-        every_order(world, at_least=1_500, doubting=True)
+        world = rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False, mortal="a")
+        every_order(world, at_least=1_000, doubting=True)
 
     def test_finds_that_a_wake_is_lost(self) -> None:
         class Deaf(Rivals):
@@ -90,7 +149,7 @@ class TestTheSearch:
                 super()._take([effect for effect in effects if not isinstance(effect, WakePod)])
 
         with pytest.raises(AssertionError, match="fits and waits"):
-            explore(rivals(TWO, ONE_AND_A_HALF, kind=Deaf, seen=True, delete=1))
+            explore(rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, kind=Deaf, seen=True))
 
     def test_finds_that_a_bind_is_never_answered(self) -> None:
         class Mute(Rivals):
@@ -98,4 +157,4 @@ class TestTheSearch:
                 super()._take([effect for effect in effects if not isinstance(effect, TurnBack)])
 
         with pytest.raises(AssertionError, match="a bind call hangs"):
-            explore(rivals(TWO, ONE_AND_A_HALF, kind=Mute, seen=True, hurry=1))
+            explore(rivals(TWO, ONE_AND_A_HALF, {"hurry": 1}, kind=Mute, seen=True))
