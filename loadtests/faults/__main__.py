@@ -11,7 +11,8 @@ is left is looked at from outside. Then everything is deleted while it hinders a
 {kinds}
 
 The same seed does the same work, and the same to the same attempt at the same thing; when things meet is the machine's.
-Exit code 1 if anything was found, 0 if not. The control plane is built from source the first time (Go, some minutes).
+Exit code 1 if anything was found, 0 if not, 130 if it was interrupted: then what was done so far is told.
+The control plane is built from source the first time (Go, some minutes).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from loadtests.faults.draw import IN_WORDS, KINDS, USUAL, BadRates, Kind, checke
 from loadtests.faults.run import Result, runs
 
 _SHOWN = 8
+_INTERRUPTED = 130
+"""The exit code of what was stopped by SIGINT."""
 
 
 def table(results: Sequence[Result]) -> str:
@@ -115,6 +118,21 @@ def main(given: Sequence[str] | None = None) -> int:
         more += f" --nodes {wanted.nodes}"
     say(f"seed {wanted.seed}; again with: {again(wanted.runs, wanted.seed, more)}\n")
     results: list[Result] = []
+    try:
+        _carry_out(wanted, results)
+    except KeyboardInterrupt:
+        say(f"\ninterrupted after {len(results)} of {wanted.runs} runs\n")
+    if wanted.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n")
+    elif results:
+        sys.stdout.write(f"\n{table(results)}\n\nagain with: {again(wanted.runs, wanted.seed, more)}\n")
+    if len(results) < wanted.runs:
+        return _INTERRUPTED
+    return 0 if all(each.is_clean for each in results) else 1
+
+
+def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
+    """All runs are done, and their results appended as they come."""
     began = time.monotonic()
     seeds = range(wanted.seed, wanted.seed + wanted.runs)
     for result in runs(seeds, wanted.rates, nodes=wanted.nodes, say=say):
@@ -127,11 +145,6 @@ def main(given: Sequence[str] | None = None) -> int:
         )
         if not result.is_clean:
             say("\n" + details(result) + "\n")
-    if wanted.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n")
-    else:
-        sys.stdout.write(f"\n{table(results)}\n\nagain with: {again(wanted.runs, wanted.seed, more)}\n")
-    return 0 if all(each.is_clean for each in results) else 1
 
 
 if __name__ == "__main__":

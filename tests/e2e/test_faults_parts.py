@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.app.ports import Unavailable
 from extender.controlplane import credentials
 from extender.controlplane.api import Access
-from loadtests.faults.__main__ import arguments, table
+from loadtests.faults.__main__ import arguments, main, table
 from loadtests.faults.draw import KINDS, NONE, REQUEST_KINDS, USUAL, BadRates, Fault, Faults, checked, cut, rates_of_run
 from loadtests.faults.proxy import Proxy
 from loadtests.faults.run import Result
@@ -116,6 +117,20 @@ def test_the_command_names_the_seed_that_found_something() -> None:
     assert arguments(["--rate", "twice=0.3"]).rates["twice"] == 0.3
     with pytest.raises(SystemExit):
         arguments(["--rate", "twice=often"])
+
+
+def test_what_was_done_before_an_interruption_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def runs(*_: object, **__: object) -> Iterator[Result]:
+        yield Result(31)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loadtests.faults.__main__.runs", runs)
+    assert main(["--runs", "3", "--seed", "31"]) == 130
+    told = capsys.readouterr()
+    assert "interrupted after 1 of 3 runs" in told.err
+    assert re.search(r"^runs +1$", told.out, re.MULTILINE)
 
 
 # -- what the proxy does
