@@ -14,6 +14,7 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV ?= .venv
 VENV_LOAD := .venv-load
+VENV_MUTANTS := .venv-mutants
 BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes
 REQUIREMENTS := requirements
@@ -26,6 +27,8 @@ DEMO_ARGS ?= --real
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
 CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
+# Which mutants: "extender.core.turns.*", or names as the survivors are listed; all that have no result yet, if empty.
+MUTANTS_ARGS ?=
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
 ##@ Start here
@@ -96,6 +99,12 @@ coverage-check:
 		$(BIN)/python -m coverage report --include="extender/$$room/*" --fail-under=95 --precision=1; \
 	done
 
+.PHONY: mutants
+mutants: $(VENV_MUTANTS)/.ready ## Change core, filters, esl and app thousands of times, and count the changes no test notices (hours)
+	ulimit -v 8000000; export HYPOTHESIS_PROFILE=mutants PATH="$(abspath $(VENV_MUTANTS))/bin:$$PATH"; \
+		mutmut run --max-children $(WORKERS) $(MUTANTS_ARGS)
+	@$(VENV_MUTANTS)/bin/python .ci/mutants.py
+
 .PHONY: docs
 docs: setup ## Check that every link in README.md and docs/ leads somewhere
 	$(BIN)/python -m pytest -q tests/test_frame_docs.py
@@ -109,11 +118,12 @@ compare: ## Not there yet: `escher compare` will compare the approaches over man
 .PHONY: lock
 lock: | $(VENV)/bin/python ## Pin the newest versions anew in requirements/*.txt, with hashes and without addresses
 	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@for name in runtime build test lint load; do \
+	@for name in runtime build test lint load mutants; do \
 		case $$name in \
 			runtime) from="pyproject.toml" ;; \
 			test) from="pyproject.toml --group build --group test" ;; \
 			lint) from="pyproject.toml --group build --group test --group lint" ;; \
+			mutants) from="pyproject.toml --group build --group test --group lint --group mutants" ;; \
 			*) from="--group $$name" ;; \
 		esac; \
 		echo "requirements/$$name.txt"; \
@@ -125,7 +135,7 @@ lock: | $(VENV)/bin/python ## Pin the newest versions anew in requirements/*.txt
 
 .PHONY: clean
 clean: ## Remove what tests and tools leave behind; the virtual environments and the binaries' cache stay
-	rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist results
+	rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist mutants results
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -150,6 +160,13 @@ $(VENV)/.ready: $(REQUIREMENTS)/test.txt pyproject.toml | $(VENV)/bin/python
 $(VENV)/.ready-lint: $(REQUIREMENTS)/lint.txt | $(VENV)/bin/python
 	@echo "installing the linters into $(VENV)"
 	@$(BIN)/python $(INSTALL) --requirement $(REQUIREMENTS)/lint.txt
+	@touch $@
+
+# mutmut runs the tests and mypy itself, on a copy of the code, and brings much for its own screens.
+$(VENV_MUTANTS)/.ready: $(REQUIREMENTS)/mutants.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing mutmut, the tests' requirements and mypy into $(VENV_MUTANTS)"
+	@$(BIN)/python -m venv $(VENV_MUTANTS)
+	@$(VENV_MUTANTS)/bin/python $(INSTALL) --requirement $(REQUIREMENTS)/mutants.txt
 	@touch $@
 
 # Locust brings gevent and much else: an environment of its own, so that nothing else can come to depend on them.

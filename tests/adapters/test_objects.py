@@ -182,7 +182,7 @@ def slow_requests(spec: Json) -> dict[str, int]:
     return {name: number for name, number in units.items() if number} | {"pods": 1}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     st.fixed_dictionaries(
         {

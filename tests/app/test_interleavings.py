@@ -185,7 +185,7 @@ async def live(latency: float, course: list[tuple[Any, ...]]) -> None:
         story.world.agree()
 
 
-@settings(max_examples=150)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(st.sampled_from([0.0, 0.1, 1.0]), st.lists(actions, max_size=40))
 def test_at_the_end_store_ledger_and_nodes_say_the_same(latency: float, course: list[tuple[Any, ...]]) -> None:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

@@ -189,4 +189,4 @@ def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
 
 
 TestGangMachine = GangMachine.TestCase
-TestGangMachine.settings = settings(max_examples=300, stateful_step_count=40)
+TestGangMachine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=40)

@@ -28,7 +28,7 @@ def over(world: SimulatedCluster, *specs: GangSpec) -> bool:
     return all(set(news(world, spec)) & {News.ENDED, News.FAILED} for spec in specs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(dice=DICE, beforehand=st.booleans(), one_key=st.booleans(), size=st.integers(1, 6))
 def test_all_members_run_and_nothing_is_left(dice: random.Random, beforehand: bool, one_key: bool, size: int) -> None:
     world = SimulatedCluster({"n1": 2, "n2": 3, "n3": 2}, app())
@@ -40,7 +40,7 @@ def test_all_members_run_and_nothing_is_left(dice: random.Random, beforehand: bo
     assert world.nothing_left(train)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(dice=DICE, beforehand=st.booleans())
 def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_never_has_a_member_bound(
     dice: random.Random, beforehand: bool
@@ -59,7 +59,7 @@ def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_never_has_a_member_b
     assert world.nothing_left(train)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(dice=DICE, beforehand=st.booleans(), seeds=st.sampled_from([(1, 2), (3, 4), (10, 77)]))
 def test_two_gangs_that_cannot_both_fit_run_one_after_the_other_without_knowing_of_each_other(
     dice: random.Random, beforehand: bool, seeds: tuple[int, int]
@@ -75,7 +75,7 @@ def test_two_gangs_that_cannot_both_fit_run_one_after_the_other_without_knowing_
     assert world.ever == {"left": 12, "right": 12}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(dice=DICE, beforehand=st.booleans())
 def test_two_gangs_of_a_shared_library_take_turns(dice: random.Random, beforehand: bool) -> None:
     world = SimulatedCluster({"n1": 8, "n2": 8}, app(space=Space.LIB))
@@ -119,7 +119,7 @@ def created(effects: list[Effect]) -> list[str]:
     return [effect.ghost.group for effect in effects if isinstance(effect, CreateGhost)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(dice=DICE, beforehand=st.booleans(), patience=st.integers(0, 60), finishing=st.booleans())
 def test_cancelled_at_any_moment_nothing_is_left_but_what_members_use(
     dice: random.Random, beforehand: bool, patience: int, finishing: bool
@@ -142,7 +142,7 @@ def test_cancelled_at_any_moment_nothing_is_left_but_what_members_use(
     assert world.nothing_left(train)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(dice=DICE, beforehand=st.booleans(), deleted=st.booleans(), begin=st.integers(0, 40))
 def test_a_ghost_that_others_end_costs_an_attempt_or_is_replaced(
     dice: random.Random, beforehand: bool, deleted: bool, begin: int
@@ -169,7 +169,7 @@ def test_a_ghost_that_others_end_costs_an_attempt_or_is_replaced(
     assert world.nothing_left(train)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 10)
 @given(dice=DICE)
 def test_who_could_not_be_satisfied_by_a_shared_library_is_let_in_as_soon_as_another_has_ended(
     dice: random.Random,
@@ -187,7 +187,7 @@ def test_who_could_not_be_satisfied_by_a_shared_library_is_let_in_as_soon_as_ano
     assert one_after_the_other(world)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(dice=DICE)
 def test_a_ghost_that_is_refused_is_a_failed_attempt_and_a_refused_resource_the_end(dice: random.Random) -> None:
     world = SimulatedCluster({"n1": 4}, app(attempts=2))

@@ -73,7 +73,7 @@ BODIES: st.SearchStrategy[tuple[str, str, Any]] = st.one_of(
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=6 * settings().max_examples)
 @given(call=BODIES)
 def test_any_json_is_answered_or_refused_in_form(call: tuple[str, str, Any]) -> None:
     method, path, body = call
