@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
+from extender.core import planning
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.planning import Accepts, Shortfall, Slot, move, plan
@@ -130,6 +131,42 @@ def test_where_spreading_fails_slots_are_packed_tightly() -> None:
     assert plan(ledger, slots(3, 2, 2), names(ledger)) == {"s0": "n2", "s1": "n1", "s2": "n1"}
 
 
+def test_the_tightest_nodes_are_packed_first() -> None:
+    ledger = cluster(6, 4, 4)
+    found = plan(ledger, slots(4, 3, 3, 4), names(ledger))
+    assert found == {"s0": "n2", "s1": "n1", "s2": "n1", "s3": "n3"}
+
+
+def test_where_packing_fails_too_each_next_slot_is_the_one_with_the_least_choice_left() -> None:
+    ledger = ledger_of({"n1": {"cpu": 1}, "n2": {"cpu": 5, GPU: 2}, "n3": {"cpu": 1, GPU: 4}})
+    wanted = [Slot(Holder(f"s{index}"), units({"cpu": 1, GPU: gpus})) for index, gpus in enumerate((1, 1, 2))]
+    assert plan(ledger, wanted, names(ledger)) == {"s0": "n2", "s1": "n2", "s2": "n3"}
+    ledger = cluster(6, 8, 7, 4)
+    few = {"n1", "n4"}.__contains__
+    choosy = [Slot(Holder(f"choosy{index}"), units(cpu=3), few) for index in range(2)]
+    found = plan(ledger, [*slots(4, 4, 4, 4), *choosy], names(ledger))
+    assert isinstance(found, dict)
+    assert commits(ledger, [*slots(4, 4, 4, 4), *choosy], found, [])
+
+
+@pytest.mark.parametrize(("steps", "found"), [(12, True), (11, False)])
+def test_that_is_tried_only_where_it_takes_few_steps(steps: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three slots, and two nodes with room for each of two templates."""
+    monkeypatch.setattr(planning, "_MOST_STEPS", steps)
+    ledger = ledger_of({"n1": {"cpu": 1}, "n2": {"cpu": 5, GPU: 2}, "n3": {"cpu": 1, GPU: 4}})
+    wanted = [Slot(Holder(f"s{index}"), units({"cpu": 1, GPU: gpus})) for index, gpus in enumerate((1, 1, 2))]
+    assert isinstance(plan(ledger, wanted, names(ledger)), dict) is found
+
+
+def test_and_it_goes_where_fewest_others_could() -> None:
+    ledger = cluster(8, 8, 1, 2)
+    few = {"n1", "n4"}.__contains__
+    choosy = [Slot(Holder(f"choosy{index}"), units(cpu=2), few) for index in range(2)]
+    found = plan(ledger, [*slots(4, 4, 4), *choosy], names(ledger))
+    assert isinstance(found, dict)
+    assert {found[each.holder] for each in choosy} == {"n1", "n4"}
+
+
 def test_a_node_that_holds_more_than_it_has_is_no_place_to_pack() -> None:
     ledger = cluster(1, 6, 6)
     ledger.confirm(PodUid("pod"), on=NodeName("n1"), units=units(cpu=9))
@@ -170,6 +207,18 @@ def test_a_holding_moves_to_a_node_that_carries_no_plan_or_else_to_any_with_room
     assert move(ledger, small, everywhere) == "n3"
     assert move(ledger, large, everywhere) is None
     assert move(ledger, small, [small.node]) is None
+
+
+def test_a_holding_moves_past_a_node_that_carries_a_plan_although_there_is_room() -> None:
+    ledger = cluster(2, 2, 2)
+    ledger.commit([slot("s0", "n1", {"cpu": 1}), slot("s1", "n2", {"cpu": 1})])
+    assert move(ledger, slot("s1", "n2", {"cpu": 1}), names(ledger)) == "n3"
+
+
+def test_a_resource_of_which_nothing_is_asked_hinders_no_move() -> None:
+    ledger = ledger_of({"n1": {"cpu": 2}, "n2": {"cpu": 2, GPU: 1}})
+    ledger.confirm(PodUid("pod"), on=NodeName("n2"), units=units({GPU: 2}))
+    assert move(ledger, slot("s0", "n1", {"cpu": 1, GPU: 0}), names(ledger)) == "n2"
 
 
 # -- against every possible plan -------------------------------------------------------------------------------------

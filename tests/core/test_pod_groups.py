@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gang import Phase
-from extender.core.gang_ask import GroupAsk
-from extender.core.names import GangKey
-from extender.core.pod_groups import PodGroup
+from extender.core.gang_ask import GangAsk, GroupAsk
+from extender.core.names import GangKey, NodeName
+from extender.core.pod_groups import PodGroup, PodGroups
 from tests.builders import node, pod
 from tests.core.gang_world import GangWorld
 
@@ -122,6 +124,46 @@ def test_a_group_that_is_deleted_lets_nobody_in_and_harms_nobody(world: GangWorl
     world.check()
     assert placed(world) == 2
     assert not world.keeper.gangs.by_key
+
+
+def test_pods_are_another_gangs_only_when_their_group_has_changed() -> None:
+    groups = PodGroups()
+    [member] = members(1)
+    groups.remember(member)
+    assert groups.replace([]) == [member]
+    assert groups.see(group(2)) == [member]
+    assert groups.see(group(2)) == []
+    assert groups.see(group(3)) == [member]
+    assert groups.lose(group(3)) == [member]
+    assert groups.lose(group(3)) == []
+
+
+def test_who_was_turned_away_is_woken_once_unless_it_is_bound_by_then() -> None:
+    groups = PodGroups()
+    groups.replace([])
+    waiting, other = (groups.resolved(each) for each in members(2))
+    for each in (waiting, other):
+        groups.turned_away(each)
+    assert [groups.to_wake(waiting), groups.to_wake(waiting)] == [True, False]
+    assert groups.to_wake(replace(other, node=NodeName("n0"))) is False
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(None, 30.0), (7.0, 7.0), (600.0, 54.0)])
+def test_a_gangs_timeout_is_the_groups_but_ends_before_kube_scheduler_gives_up(
+    asked: float | None, taken: float
+) -> None:
+    groups = PodGroups()
+    groups.replace([group(2, timeout=asked)])
+    ask = groups.resolved(members(1)[0]).gang
+    assert isinstance(ask, GangAsk)
+    assert ask.timeout == pytest.approx(taken)
+
+
+@pytest.mark.parametrize("quorum", [1, 10_000])
+def test_the_smallest_and_the_largest_quorum_are_taken(world: GangWorld, quorum: int) -> None:
+    world.keeper.see_group(group(quorum))
+    world.create(*members(1))
+    assert world.keeper.gangs.by_key[GangKey("default", "podgroup.mpi")].quorum == quorum
 
 
 @pytest.mark.parametrize("quorum", [0, -1, 10_001])

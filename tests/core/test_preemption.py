@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,9 +10,12 @@ import pytest
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
 from extender.core.gang import Phase
+from extender.core.ledger import Holder, Ledger
 from extender.core.names import NodeName, PodUid
+from extender.core.planning import Slot
+from extender.core.preemption import choose, unit_of
 from extender.core.waiting import PREEMPTS_EVERY
-from tests.builders import gang_pods, node, pod
+from tests.builders import gang_pods, ledger_of, node, pod, slot, units
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -204,3 +207,53 @@ def test_it_is_for_the_first_in_turn_alone(world: GangWorld) -> None:
     assert len(world.preempted) == 1
     world.schedule()
     assert world.gangs == {"urgent": Phase.BOUND, "next": Phase.BOUND}
+
+
+# -- the choice itself -----------------------------------------------------------------------------------------------
+
+
+def chosen(
+    ledger: Ledger, size: int, running: list[Pod], *, going: list[Pod] | None = None, releasing: Sequence[str] = ()
+) -> list[str] | None:
+    """Who leaves of these, each by itself, for a gang of `size` members of 1 CPU; None if all would not suffice."""
+    slots = [Slot(Holder(f"s{index}"), units(cpu=1)) for index in range(size)]
+    alone = [unit_of([each]) for each in running]
+    found = choose(ledger, slots, list(ledger.nodes()), alone, going or [], [Holder(each) for each in releasing])
+    return None if found is None else [each.name for each in found.victims]
+
+
+def bound(ledger: Ledger, name: str, where: str, *, priority: int = 0) -> Pod:
+    """One unit of CPU, and no more: where a unit counts, a thousandth of a core would hide that."""
+    made = replace(pod(name, node=NodeName(where), priority=priority), requests=units(cpu=1))
+    ledger.confirm(made.uid, on=NodeName(where), units=made.requests)
+    return made
+
+
+def test_nobody_leaves_if_there_is_room_once_those_who_leave_anyway_have_gone() -> None:
+    ledger = ledger_of({"n1": {"cpu": 1}, "n2": {"cpu": 1}})
+    stays, goes = bound(ledger, "stays", "n1"), bound(ledger, "goes", "n2")
+    assert chosen(ledger, 1, [stays]) == ["stays"]
+    assert chosen(ledger, 1, [stays], going=[goes]) == []
+
+
+def test_what_is_saved_for_the_gang_counts_as_free() -> None:
+    ledger = ledger_of({"n1": {"cpu": 1}, "n2": {"cpu": 1}})
+    there = bound(ledger, "there", "n1")
+    ledger.commit([slot("saved", "n2", {"cpu": 1})])
+    assert chosen(ledger, 2, [there]) is None
+    assert chosen(ledger, 2, [there], releasing=["saved"]) == ["there"]
+    assert chosen(ledger, 1, [there], releasing=["saved"]) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_all_priorities_up_to_the_lowest_that_suffices_leave(size: int) -> None:
+    ledger = ledger_of({f"n{number}": {"cpu": 1} for number in range(4)})
+    running = [bound(ledger, f"p{number}", f"n{number}", priority=number) for number in range(4)]
+    assert chosen(ledger, size, running) == [f"p{number}" for number in range(size)]
+    assert chosen(ledger, 5, running) is None
+
+
+def test_of_one_node_no_more_leave_than_must() -> None:
+    ledger = ledger_of({"n1": {"cpu": 4}})
+    running = [bound(ledger, f"p{number}", "n1") for number in range(4)]
+    assert [len(chosen(ledger, size, running) or []) for size in (1, 2, 3, 4)] == [1, 2, 3, 4]
