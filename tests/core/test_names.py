@@ -69,3 +69,8 @@ def test_only_what_is_in_our_domain_is_ours(key: str, ours: bool) -> None:
 
 def test_a_pod_is_shown_as_namespace_and_name() -> None:
     assert str(pod("worker-0", namespace="team-a")) == "team-a/worker-0"
+
+
+def test_a_refused_value_is_shown_whole_unless_it_is_very_long() -> None:
+    assert str(InvalidName("name", "A" * 126, "is wrong")) == f"name {'A' * 126!r} is wrong"
+    assert str(InvalidName("name", "A" * 127, "is wrong")) == f"name '{'A' * 63}...' is wrong"

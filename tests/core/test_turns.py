@@ -11,11 +11,11 @@ from extender.core.cluster import Pod
 from extender.core.copies import Copies, need_of
 from extender.core.gang import NO_ROOM, Gang, Phase, RoomSaved
 from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import CPU, GangKey, NodeName, PodUid
+from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
 from extender.core.places import Places
 from extender.core.turns import SAVED_SECONDS, Patience
 from extender.filters.reservation_guard import REASON
-from tests.builders import gang_pods, node, pod, units
+from tests.builders import gang_ask, gang_pods, node, pod, units
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -175,6 +175,7 @@ class TestTheBound:
         full = [filler(world, n0), filler(world, n1)]
         members = [replace(each, created=5) for each in gang_pods("unseen", 2, FULL)]
         world.create(*members)
+        assert world.keeper.next_deadline() == world.clock.now() + SECONDS
         world.pass_time(SECONDS)
         assert saved_for(world) == "unseen"
         world.wakes.clear()
@@ -182,6 +183,29 @@ class TestTheBound:
             world.delete(uid)
         assert world.gangs["unseen"] is Phase.PLANNED
         assert world.wakes == {member.uid: 1 for member in members}
+
+    def test_a_gang_that_was_asked_about_before_it_was_complete_waits_from_when_it_is(self, world: GangWorld) -> None:
+        [n0, _] = nodes(world, 2)
+        filler(world, n0)
+        first, second = gang_pods("late", 2, FULL)
+        world.create(first)
+        world.filter(first, list(world.nodes))
+        world.pass_time(5)
+        world.create(second)
+        world.pass_time(SECONDS - 1)
+        assert saved_for(world) is None
+        world.pass_time(1)
+        assert saved_for(world) == "late"
+
+    def test_a_member_of_higher_priority_brings_its_gang_forward(self, world: GangWorld) -> None:
+        [n0] = nodes(world, 1)
+        filler(world, n0)
+        waiting(world, "old", 1, created=1)
+        waiting(world, "young", 1, created=2)
+        turns = world.keeper.gangs.waiting.turns
+        assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "old")]
+        world.create(replace(gang_pods("young", 2, FULL, quorum=1)[1], created=3, priority=5))
+        assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "young")]
 
     def test_nothing_is_saved_for_pods_of_a_scheduler_that_does_not_ask_us(self, world: GangWorld) -> None:
         [n0, _] = nodes(world, 2)
@@ -302,7 +326,67 @@ class TestWhatIsSaved:
         assert world.told == [RoomSaved(GangKey("default", "large"), 2, tuple(members))]
 
 
+class TestRoomThatOthersLeave:
+    """Pods are evicted for the gang, and room is saved for it where they are: see `waiting.preempt`."""
+
+    @staticmethod
+    def evicted_for(world: GangWorld, name: str, *, priority: int = 1) -> None:
+        [member] = [replace(each, priority=priority) for each in gang_pods(name, 1, FULL)]
+        world.create(member)
+        world.filter(member, list(world.nodes))
+        world.evicted.clear()  # they take their time
+
+    def test_is_saved_there_and_not_where_more_is_free_meanwhile(self, world: GangWorld) -> None:
+        [n0, n1, n2] = nodes(world, 3)
+        filler(world, n0, 6000)
+        world.create(pod("low", FULL, node=n1))
+        filler(world, n2, 7000)
+        small = filler(world, n2, 1000)
+        self.evicted_for(world, "urgent")
+        assert world.preempted == [["low"]]
+        assert saved(world) == {n1: 0}
+        assert all(held.until == world.clock.now() + SAVED_SECONDS for held in savings(world))
+        assert all(held.holder not in world.pods for held in savings(world))
+        world.delete(small)
+        assert n0 not in saved(world)
+
+    def test_is_saved_for_that_gang_alone(self, world: GangWorld) -> None:
+        [n0, n1, n2] = nodes(world, 3)
+        for where in (n0, n1):
+            world.create(pod(f"low-{where}", FULL, node=where, preempts=False))
+        filler(world, n2, 2000)
+        waiting(world, "large", 3)
+        world.pass_time(SECONDS)
+        assert saved(world) == {n0: 0, n1: 0, n2: 6000} or saved_for(world) == "large"
+        self.evicted_for(world, "urgent")
+        assert saved_for(world) == "urgent"
+        assert {held.owner for held in savings(world)} == {GangKey("default", "urgent")}
+
+    def test_no_more_is_saved_than_is_still_needed(self, world: GangWorld) -> None:
+        [n0, n1, n2] = nodes(world, 3)
+        filler(world, n0)
+        filler(world, n1)
+        members = waiting(world, "large", 3)
+        world.pass_time(SECONDS)
+        assert saved(world) == {n0: 0, n1: 0, n2: 8000}
+        world.create(*(replace(each, gang=gang_ask("large", 2)) for each in members))
+        assert len(savings(world)) == 2
+        assert saved(world)[n2] == 8000
+
+
 class TestWhoMayTakeIt:
+    def test_a_gang_before_it_is_tried_on_what_is_saved_and_what_comes_free(self, world: GangWorld) -> None:
+        [n0, n1, n2] = nodes(world, 3)
+        filler(world, n0)
+        full = filler(world, n1)
+        waiting(world, "large", 3)
+        world.pass_time(SECONDS)
+        assert saved(world)[n2] == 8000
+        waiting(world, "urgent", 2, priority=1)
+        world.delete(full)
+        world.schedule()
+        assert world.bound("urgent") == 2
+
     def test_a_gang_of_higher_priority_takes_what_is_saved_and_the_rest_goes_on_being_saved(
         self, world: GangWorld
     ) -> None:
@@ -394,6 +478,32 @@ def test_copies_are_those_that_fit_as_the_ledger_is_now() -> None:
     assert list(copies.violations()) == []
     copies.leave(need)
     assert list(copies.violations()) == []
+
+
+def test_copies_are_counted_as_long_as_anybody_follows_them() -> None:
+    ledger = Ledger()
+    copies = Copies(ledger)
+    need = need_of(units(cpu=2000))
+    copies.follow(need)
+    copies.follow(need)
+    copies.leave(need)
+    ledger.set_node(NodeName("a"), units(cpu=4000))
+    copies.refresh()
+    assert copies.total(need) == 2
+    copies.leave(need)
+    with pytest.raises(KeyError):
+        copies.total(need)
+
+
+def test_no_copies_fit_where_there_is_nothing_of_a_resource_and_any_number_where_nothing_is_asked_for() -> None:
+    ledger = Ledger()
+    copies = Copies(ledger)
+    a_device, nothing = need_of({ResourceKey("nvidia.com/gpu"): 1}), need_of({})
+    ledger.set_node(NodeName("a"), units(cpu=4000))
+    copies.follow(a_device)
+    copies.follow(nothing)
+    assert (copies.on(NodeName("a"), a_device), copies.total(a_device)) == (0, 0)
+    assert copies.on(NodeName("a"), nothing) == 10_000
 
 
 def savings(world: GangWorld) -> list[Holding]:
