@@ -63,10 +63,10 @@ Effect = GangEffect | AdvertiseCapacity | AskRefused | PodEnded
 class Rules:
     """What can be chosen about deciding.
 
-    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter
-    (pessimistic); else every node that fits passes and bind checks again (optimistic). `assume_seconds`: how long it
-    is held. `patience`: what a gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower
-    priority are evicted for a gang.
+    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
+    its whole room (pessimistic); else every node that fits passes, a gang's room is free for others until its barrier
+    opens, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
+    gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
     """
 
     reserve_at_filter: bool = True
@@ -89,7 +89,7 @@ class Keeper:
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
-        self.gangs = Gangs(self.ledger, self.nodes, rules.patience)
+        self.gangs = Gangs(self.ledger, self.nodes, rules.patience, reserve_at_filter=rules.reserve_at_filter)
         self._evictions = Evictions(self.gangs)
         self._groups = PodGroups()
         self._filters = filters
