@@ -107,6 +107,10 @@ class Waker(Protocol):
         """
         ...
 
+    async def tidy(self, pod: PodRef) -> None:
+        """The pod has no such annotation any more. Raises as Binder."""
+        ...
+
 
 class EventType(Enum):
     NORMAL = "Normal"

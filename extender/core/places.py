@@ -274,12 +274,13 @@ class Places:
 
     def _has_room(self, gang: Gang, node: NodeName, pod: Pod, instead_of: Holding | None = None) -> bool:
         """Whether the pod fits on the node, beside what is held, and what others of its gang intend there."""
-        giving_up = () if instead_of is None else (instead_of.holder,)
-        needed = pod.requests
+        own = {Holder(pod.uid)} if instead_of is None else {Holder(pod.uid), instead_of.holder}
+        needed: Vector = pod.requests
         if gang.intends:
-            others = (held.holder for held in self.unbound(gang) if held.node == node and not held.units)
-            intending = [gang.members[PodUid(holder)] for holder in others if holder in gang.members]
-            needed = add([needed, *(other.requests for other in intending if other.uid not in (pod.uid, *giving_up))])
+            others = [held.holder for held in self.unbound(gang) if held.node == node and not held.units]
+            members = [gang.members.get(PodUid(holder)) for holder in others if holder not in own]
+            needed = add([needed, *(member.requests for member in members if member is not None)])
+        giving_up = () if instead_of is None else (instead_of.holder,)
         return self._ledger.short(node, needed, giving_up) is None
 
     def settle_on(self, held: Holding, node: NodeName) -> None:

@@ -382,6 +382,9 @@ class PodApi:
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._begin(f"wake {pod.name}")
 
+    async def tidy(self, pod: PodRef) -> None:
+        await self._begin(f"tidy {pod.name}")
+
     async def record(self, notice: Notice) -> None:
         await self._begin(f"tell {notice.pod.name}")
         self.notices.append(notice)
