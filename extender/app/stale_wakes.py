@@ -1,9 +1,9 @@
 """Stale wakes: the annotation by which a pod was woken is taken off once it has done its work.
 
-A pod that is bound needs it no more. There is no hurry, and a pod may be gone soon: it is taken only from those that have
-been bound for a whole round, one after the other, so that what is urgent is not held up. What fails is done in the next
-round.
-
+A pod that is bound needs it no more. There is no hurry, and a pod may be gone soon: it is taken only from those that
+have been bound for a whole round, one after the other, so that what is urgent is not held up. What fails is done in the
+next round.
+"""
 
 from __future__ import annotations
 
