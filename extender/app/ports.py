@@ -107,8 +107,10 @@ class Waker(Protocol):
         """
         ...
 
+
+class Tidier(Protocol):
     async def tidy(self, pod: PodRef) -> None:
-        """The pod has no such annotation any more. Raises as Binder."""
+        """The pod has no annotation of a Waker any more. Raises as Binder."""
         ...
 
 

@@ -12,7 +12,7 @@ import asyncio
 import structlog
 
 from extender.app.keeper import Keeper
-from extender.app.ports import PodRef, Refused, Unavailable, Waker
+from extender.app.ports import PodRef, Refused, Tidier, Unavailable
 from extender.core.names import PodUid
 
 _log = structlog.get_logger(__name__)
@@ -22,9 +22,9 @@ ROUND = 60.0
 
 
 class StaleWakes:
-    def __init__(self, keeper: Keeper, waker: Waker, every: float = ROUND) -> None:
+    def __init__(self, keeper: Keeper, tidier: Tidier, every: float = ROUND) -> None:
         self._keeper = keeper
-        self._waker = waker
+        self._tidier = tidier
         self._every = every
 
     async def run(self) -> None:
@@ -47,6 +47,6 @@ class StaleWakes:
 
     async def _take_off(self, pod: PodRef) -> None:
         try:
-            await self._waker.tidy(pod)
+            await self._tidier.tidy(pod)
         except Refused as error:
             _log.info("a stale annotation stays", pod=str(pod), why=str(error))

@@ -343,7 +343,7 @@ def on_node(name: str) -> NodeChoice:
 
 
 class PodApi:
-    """`ports.Binder`, `Evictor`, `Waker` and `Recorder`: an API server's pods, as far as these go.
+    """`ports.Binder`, `Evictor`, `Waker`, `Tidier` and `Recorder`: an API server's pods, as far as these go.
 
     Each call takes `latency` seconds. `faults` are met by the next calls that begin with `of`, in order; one that is
     met `after` is done all the same.

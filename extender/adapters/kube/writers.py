@@ -100,7 +100,7 @@ class ApiEvictor:
 
 
 class ApiWaker:
-    """`ports.Waker`."""
+    """`ports.Waker` and `ports.Tidier`."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
