@@ -30,11 +30,12 @@ from extender.adapters.metrics import Metrics
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
-from extender.app.keeper import Effect, Groups, Keeper, Nodes, Pods, Rules
+from extender.app.keeper import Effect, Keeper, Rules
 from extender.app.ports import Refused, Unavailable
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
+from extender.app.sinks import Groups, Nodes, Pods
 from extender.app.stale_wakes import StaleWakes
 from extender.app.write_back import WriteBack
 from extender.core.turns import Patience
