@@ -1,7 +1,7 @@
 # Escher for Kubernetes: everything there is to run. `make` alone lists it.
 #
-# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `chaos`, `faults`, `bench` and `loadtest` need Go as
-# well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
+# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `chaos`, `faults`, `recovery`, `bench` and `loadtest` need
+# Go as well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -29,6 +29,7 @@ CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
 # Which mutants: "extender.core.turns.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
+RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
 ##@ Start here
@@ -40,6 +41,10 @@ demo: setup ## Run the main job on a real control plane: ephemeral resources and
 .PHONY: test
 test: setup ## Run the default tests (a minute; no Go, no cluster)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+.PHONY: slow
+slow: setup ## Run the tests that try many times as much as the default ones (minutes; no Go, no cluster)
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)
@@ -62,6 +67,10 @@ chaos: cluster ## Kill service, scheduler and API server 100 times each, pause e
 .PHONY: faults
 faults: cluster ## Delay, lose, repeat and cut what passes between service and API server, 1000 times; look for losses (an hour)
 	$(BIN)/python -m loadtests.faults $(FAULTS_ARGS)
+
+.PHONY: recovery
+recovery: cluster ## Kill the service at 5000 nodes and measure how soon it is of use again (ten minutes)
+	$(BIN)/python -m loadtests.recovery $(RECOVERY_ARGS)
 
 .PHONY: bench
 bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to ungrouped pods; then the extender's own cost

@@ -30,11 +30,13 @@ from extender.adapters.metrics import Metrics
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
-from extender.app.keeper import Effect, Groups, Keeper, Nodes, Pods, Rules
+from extender.app.keeper import Effect, Keeper, Rules
 from extender.app.ports import Refused, Unavailable
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
+from extender.app.sinks import Groups, Nodes, Pods
+from extender.app.stale_wakes import StaleWakes
 from extender.app.write_back import WriteBack
 from extender.core.turns import Patience
 from extender.settings import Settings
@@ -96,6 +98,7 @@ class Application:
             ApiOwners(connection),
             each_round=[self.conditions.look_again],
         )
+        self.stale_wakes = StaleWakes(self.keeper, ApiWaker(connection))
         self.management = Desk(self.keeper, self.resources, self.reconcile.nudge)
         self._connection = connection
         relisted = self.metrics.relisted
@@ -134,6 +137,7 @@ class Application:
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self.conditions.run(after=synced),
             self.reconcile.run(after=synced),
+            self.stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._settle_memory(),
             self._audit(),

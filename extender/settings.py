@@ -33,7 +33,7 @@ class Settings(BaseModel):
         60.0, gt=1.0, le=600.0, description="the extender's httpTimeout in kube-scheduler's configuration"
     )
     reserve_at_filter: bool = Field(
-        True, description="hold ephemeral resources for a pod at filter; otherwise check again at bind"
+        True, description="hold ephemeral resources, and a gang's room, from filter on; otherwise claim them at bind"
     )
     gang_passes: int = Field(
         8,

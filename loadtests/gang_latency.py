@@ -253,6 +253,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--approaches", nargs="+", default=list(APPROACHES), choices=list(APPROACHES))
+    parser.add_argument("--config", help="the service's settings (YAML), as of `escher serve --config`")
     parser.add_argument("--json", action="store_true", help="raw data on standard output instead of tables")
     given = parser.parse_args()
     if "ungrouped" not in given.approaches:
@@ -260,7 +261,8 @@ def main() -> None:
     raw = {}
     for nodes in given.nodes:
         _say(f"starting a control plane of {nodes} nodes ...\n")
-        with RealCluster.start(nodes=nodes, native_gangs=True) as cluster:
+        settings = ["--config", given.config] if given.config else []
+        with RealCluster.start(nodes=nodes, native_gangs=True, service_arguments=settings) as cluster:
             results = uvloop.run(measure(cluster, given.approaches, given.sizes, given.rounds, given.seed))
         raw[nodes] = results
         if not given.json:

@@ -32,7 +32,7 @@ from extender.adapters.pod_requests import (
 )
 from extender.core import cluster
 from extender.core.gang_ask import read_gang_ask
-from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
 from extender.core.units import InvalidQuantity, Vector, count
 
 __all__ = ["Node", "Pod", "Quantity", "UnreadableObject", "to_node", "to_pod"]
@@ -40,6 +40,9 @@ __all__ = ["Node", "Pod", "Quantity", "UnreadableObject", "to_node", "to_pod"]
 _log = structlog.get_logger(__name__)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FINISHED = frozenset({"Succeeded", "Failed"})
+
+WAKE = f"{DOMAIN}/wake"
+"""Annotation: another value makes kube-scheduler try a pod again that it has set aside."""
 
 Quantities = dict[str, Quantity]
 
@@ -213,6 +216,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         preempts=spec.preemption_policy != "Never",
         gated=bool(spec.scheduling_gates),
         finished=status is not None and status.phase in _FINISHED,
+        woken=metadata.annotations is not None and WAKE in metadata.annotations,
         gang=read_gang_ask(
             metadata.namespace,
             metadata.labels or _NOTHING,

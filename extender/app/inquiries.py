@@ -128,7 +128,7 @@ class Inquiries:
         for phase, where in places:
             if pod.uid in where:
                 return MemberState(pod=ref(pod), phase=phase, node=where[pod.uid])
-        if held is not None and held.kind is not Kind.BOUND:
+        if held is not None and held.kind is not Kind.BOUND and not gang.intends:
             return MemberState(pod=ref(pod), phase=MemberPhase.RESERVED, node=held.node)
         return MemberState(pod=ref(pod), phase=MemberPhase.PENDING)
 

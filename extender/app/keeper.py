@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
-from extender.app.journal import Journal
 from extender.app.ports import Clock
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
@@ -63,10 +62,10 @@ Effect = GangEffect | AdvertiseCapacity | AskRefused | PodEnded
 class Rules:
     """What can be chosen about deciding.
 
-    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter
-    (pessimistic); else every node that fits passes and bind checks again (optimistic). `assume_seconds`: how long it
-    is held. `patience`: what a gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower
-    priority are evicted for a gang.
+    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
+    its whole room (pessimistic); else every node that fits passes, a gang's room is free for others until its barrier
+    opens, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
+    gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
     """
 
     reserve_at_filter: bool = True
@@ -89,7 +88,7 @@ class Keeper:
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
-        self.gangs = Gangs(self.ledger, self.nodes, rules.patience)
+        self.gangs = Gangs(self.ledger, self.nodes, rules.patience, reserve_at_filter=rules.reserve_at_filter)
         self._evictions = Evictions(self.gangs)
         self._groups = PodGroups()
         self._filters = filters
@@ -480,64 +479,3 @@ def _first_rejection(judges: Iterable[Judge], node: NodeName) -> Rejection | Non
         if (rejection := judge(node)) is not None:
             return rejection
     return None
-
-
-class Nodes:
-    """The keeper as the sink of nodes."""
-
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[Node]) -> None:
-        self._journal.note("nodes listed")
-        self._keeper.replace_nodes(objects)
-
-    def upsert(self, item: Node) -> None:
-        self._journal.note("node seen", item.name, item.version)
-        self._keeper.see_node(item)
-
-    def remove(self, item: Node) -> None:
-        self._journal.note("node gone", item.name)
-        self._keeper.lose_node(item.name)
-
-
-class Pods:
-    """The keeper as the sink of pods."""
-
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[Pod]) -> None:
-        self._journal.note("pods listed")
-        self._keeper.replace_pods(objects)
-
-    def upsert(self, item: Pod) -> None:
-        state = "finished" if item.finished else "deleting" if item.deleting else item.node or "pending"
-        self._journal.note("pod seen", item, item.uid, state)
-        self._keeper.see_pod(item)
-
-    def remove(self, item: Pod) -> None:
-        self._journal.note("pod gone", item, item.uid)
-        self._keeper.lose_pod(item.uid)
-
-
-class Groups:
-    """The keeper as the sink of PodGroups."""
-
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[PodGroup]) -> None:
-        self._journal.note("pod groups listed")
-        self._keeper.replace_groups(objects)
-
-    def upsert(self, item: PodGroup) -> None:
-        self._journal.note("pod group seen", item)
-        self._keeper.see_group(item)
-
-    def remove(self, item: PodGroup) -> None:
-        self._journal.note("pod group gone", item)
-        self._keeper.lose_group(item)

@@ -108,6 +108,12 @@ class Waker(Protocol):
         ...
 
 
+class Tidier(Protocol):
+    async def tidy(self, pod: PodRef) -> None:
+        """The pod has no annotation of a Waker any more. Raises as Binder."""
+        ...
+
+
 class EventType(Enum):
     NORMAL = "Normal"
     WARNING = "Warning"

@@ -14,7 +14,8 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             return ""
         case Phase.PLANNED:
             here = gang.placed + len(gang.arrived)
-            return f"room is held for all {gang.quorum}; {here} of them are ready to be bound"
+            room = "there is room, claimed when they meet," if gang.intends else "room is held"
+            return f"{room} for all {gang.quorum}; {here} of them are ready to be bound"
     existing = gang.placed + gang.unplaced_count
     if existing < gang.quorum:
         missing = gang.quorum - existing

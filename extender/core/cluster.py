@@ -84,6 +84,8 @@ class Pod:
     gated: bool = False
     """It has scheduling gates: no scheduler looks at it yet."""
     finished: bool = False
+    woken: bool = field(default=False, compare=False)
+    """It bears the annotation by which we woke it last: that says nothing about the pod itself."""
     gang: GangAsk | GroupAsk | MalformedAsk | None = None
     owner: Owner | None = None
     node_selector: Mapping[str, str] = field(default_factory=_nothing)

@@ -5,8 +5,13 @@ those that wait for room in `waiting`. What should be done about a decision is l
 to take and do. Time comes in as an argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound.
 
 The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`turns`); a
-plan has a deadline; the barrier opens only when the quorum is there; a change that makes room wakes each member that
-was turned away once.
+plan has a deadline; the barrier opens only when the quorum is there, and holds all that it needs; a change that makes
+room wakes each member that was turned away once.
+
+With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it is only
+where members should go, anybody may take that room, and it is claimed as one when the barrier opens (optimistic); but
+a gang that has waited for room holds what it is woken for, as does one whose plan ran out, so that none is beaten to it
+again and again: kube-scheduler counts members at a barrier, and two gangs there may each lack what the other has.
 """
 
 from __future__ import annotations
@@ -52,7 +57,14 @@ class Gangs:
     `nodes` is the keeper's table of nodes, read here for selectors and taints.
     """
 
-    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node], patience: Patience = DEFAULT_PATIENCE) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        nodes: Mapping[NodeName, Node],
+        patience: Patience = DEFAULT_PATIENCE,
+        *,
+        reserve_at_filter: bool = True,
+    ) -> None:
         self.ledger = ledger
         self.nodes = nodes
         self.by_key: dict[GangKey, Gang] = {}
@@ -61,6 +73,7 @@ class Gangs:
         """Gangs of which a part is bound, and until when the rest may follow."""
         self._untold: dict[GangKey, None] = {}
         """Those of them that nobody has been told of."""
+        self._reserve_at_filter = reserve_at_filter
         self._places = Places(ledger, nodes)
         self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan)
         self._of: dict[PodUid, GangKey] = {}
@@ -287,7 +300,10 @@ class Gangs:
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
         deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.holds_for)
-        found = self._places.reserve(gang, first, sent, deadline, self.waiting.turns.usable_by(gang))
+        saved = self.waiting.turns.usable_by(gang)
+        waited = first is None or saved or gang.timed_out
+        intends = not (self._reserve_at_filter or waited)
+        found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends)
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
@@ -336,7 +352,7 @@ class Gangs:
         held = self.ledger.holding(uid)
         if held is None or held.owner != gang.key:
             return "the gang's reservation has ended: the pod is tried again"
-        if self.ledger.short(node, held.units, (uid,)) is not None:
+        if self.ledger.short(node, gang.members[uid].requests, (uid,)) is not None:
             refusal = NOT_ITS_NODE if held.node != node else ROOM_TAKEN
             self._turn_back(gang, [uid] if uid in gang.arrived else [], refusal)
             return refusal
@@ -347,23 +363,15 @@ class Gangs:
         return ""
 
     def _open_if_complete(self, gang: Gang, now: float) -> None:
-        if not self._is_complete(gang):
-            return
-        # Facts may have overtaken the plan while members waited: a foreign pod, a node that is gone.
-        overtaken = [
-            uid
-            for uid, node in gang.arrived.items()
-            if (held := self.ledger.holding(uid)) is None or self.ledger.short(node, held.units, (uid,)) is not None
-        ]
-        self._turn_back(gang, overtaken, ROOM_TAKEN)
+        # Others may have overtaken the plan while members waited: a foreign pod, a node that is gone.
+        while self._is_complete(gang) and (overtaken := self._places.make_good(gang, gang.arrived)):
+            self._turn_back(gang, overtaken, ROOM_TAKEN)
         if not self._is_complete(gang):
             return
         members = tuple(gang.arrived)
         gang.writing.update(gang.arrived)
         gang.arrived.clear()
-        gang.phase, gang.opened = Phase.BINDING, True
-        for uid in members:
-            self.ledger.keep(uid, None)
+        gang.phase, gang.opened, gang.intends = Phase.BINDING, True, False
         self.effects.append(OpenBarrier(gang.key, members))
 
     def _is_complete(self, gang: Gang) -> bool:

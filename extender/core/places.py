@@ -2,6 +2,9 @@
 
 Knows the ledger and which nodes a pod accepts. Every change is one transaction: it happens whole, or nothing has
 happened. Must not know in which phase a gang is, who waits at a barrier, nor why a place is wanted: see `gangs`.
+
+The places of a gang that only intends are holdings of no units: nobody else counts them, and all is claimed by
+`make_good` when the members stand at the barrier. Its own members heed each other's.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from extender.core.node_match import accepts
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 from extender.core.preemption import Choice, Unit, choose
 from extender.core.room import Room, templates_of
-from extender.core.units import Vector
+from extender.core.units import Vector, add
 
 SAMPLE_FLOOR = 100
 """kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
@@ -45,11 +48,14 @@ class Places:
         sent: Sequence[NodeName],
         deadline: float,
         saved: Sequence[Holder] = (),
+        *,
+        intends: bool = False,
     ) -> Sequence[Holder] | Shortfall:
         """A place for each member that the quorum still needs, all reserved; or what is short, and nothing changes.
 
         `first`, if there is one, is placed on one of the nodes sent. Members that do not exist yet are taken to be
-        like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan.
+        like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan. `intends`:
+        nothing is reserved, see above.
         """
         candidates = self._candidates(sent)
         slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
@@ -60,14 +66,26 @@ class Places:
             found = found if isinstance(retried, Shortfall) else retried
         if isinstance(found, Shortfall):
             return found
-        self._commit(
-            [
-                Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, deadline)
-                for slot in slots
-            ],
-            releasing=saved,
-        )
+        gang.intends = intends
+        self._commit(self._reservations(gang, slots, found, deadline), releasing=saved)
         return [slot.holder for slot in slots]
+
+    def _reservations(
+        self, gang: Gang, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName], until: float
+    ) -> list[Holding]:
+        return [
+            Holding(slot.holder, nodes[slot.holder], _held_now(gang, slot.units), Kind.RESERVATION, gang.key, until)
+            for slot in slots
+        ]
+
+    def make_good(self, gang: Gang, members: Mapping[PodUid, NodeName]) -> Sequence[PodUid]:
+        """What these members ask for is held on those nodes, without a deadline. Or for whom there is no room, by what
+        others hold; then nothing has changed."""
+        claims = [
+            Holding(Holder(uid), node, gang.members[uid].requests, Kind.ASSUMPTION, gang.key)
+            for uid, node in members.items()
+        ]
+        return [PodUid(claim.holder) for claim, _ in self._ledger.commit(claims).conflicts]
 
     def cover(self, gang: Gang) -> bool:
         """Each member that the quorum needs, and that has no place of its own, has a vacant one that suits it; or the
@@ -81,7 +99,7 @@ class Places:
             return True
         left = list(vacant)
         for pod in to_come:
-            suits = next((each for each in left if self._suits(each, pod)), None)
+            suits = next((each for each in left if self._suits(gang, each, pod)), None)
             if suits is not None:
                 left.remove(suits)
         if len(vacant) - len(left) >= lacking:
@@ -91,18 +109,16 @@ class Places:
             slots, _ = self._slots_of(members[:lacking], members[0], None)
             found = plan(self._ledger, slots, list(self._nodes), releasing=releasing)
             if not isinstance(found, Shortfall) and gang.deadline is not None:
-                until = gang.deadline
-                claims = [
-                    Holding(slot.holder, found[slot.holder], slot.units, Kind.RESERVATION, gang.key, until)
-                    for slot in slots
-                ]
-                self._commit(claims, releasing=releasing)
+                self._commit(self._reservations(gang, slots, found, gang.deadline), releasing=releasing)
                 return True
         return False
 
-    def _suits(self, held: Holding, pod: Pod) -> bool:
+    def _suits(self, gang: Gang, held: Holding, pod: Pod) -> bool:
+        if gang.intends:
+            fits = self._ledger.short(held.node, pod.requests) is None
+        else:
+            fits = all(number <= held.units.get(resource, 0) for resource, number in pod.requests.items())
         node = self._nodes.get(held.node)
-        fits = all(number <= held.units.get(resource, 0) for resource, number in pod.requests.items())
         return fits and node is not None and accepts(node, pod)
 
     # -- room that is saved for a quorum -------------------------------------------------------------------------
@@ -231,10 +247,10 @@ class Places:
         for slot in sorted(vacant, key=lambda held: held.node not in sent):
             if (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
-        for node in sent:
-            if self._ledger.short(node, pod.requests) is None:
-                self._commit([Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)])
-                return node
+        node = next((node for node in sent if self._has_room(gang, node, pod)), None)
+        if node is not None:
+            self._commit([self._assumption(gang, pod, node, until)])
+            return node
         for slot in slots:
             if slot not in vacant and (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
@@ -244,15 +260,28 @@ class Places:
         self, gang: Gang, pod: Pod, held: Holding, sent: Sequence[NodeName], until: float | None
     ) -> NodeName | None:
         """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
-        giving_up = (held.holder,)
         wanted = [held.node] if held.node in sent else []
-        node = next((n for n in (*wanted, *sent) if self._ledger.short(n, pod.requests, giving_up) is None), None)
+        node = next((n for n in (*wanted, *sent) if self._has_room(gang, n, pod, held)), None)
         if node is None:
             return None
-        claim = Holding(Holder(pod.uid), node, pod.requests, Kind.ASSUMPTION, gang.key, until)
+        claim = self._assumption(gang, pod, node, until)
         if held != replace(claim, until=held.until):
-            self._commit([claim], releasing=giving_up)
+            self._commit([claim], releasing=(held.holder,))
         return node
+
+    def _assumption(self, gang: Gang, pod: Pod, node: NodeName, until: float | None) -> Holding:
+        return Holding(Holder(pod.uid), node, _held_now(gang, pod.requests), Kind.ASSUMPTION, gang.key, until)
+
+    def _has_room(self, gang: Gang, node: NodeName, pod: Pod, instead_of: Holding | None = None) -> bool:
+        """Whether the pod fits on the node, beside what is held, and what others of its gang intend there."""
+        own = {Holder(pod.uid)} if instead_of is None else {Holder(pod.uid), instead_of.holder}
+        needed: Vector = pod.requests
+        if gang.intends:
+            others = [held.holder for held in self.unbound(gang) if held.node == node and not held.units]
+            members = [gang.members.get(PodUid(holder)) for holder in others if holder not in own]
+            needed = add([needed, *(member.requests for member in members if member is not None)])
+        giving_up = () if instead_of is None else (instead_of.holder,)
+        return self._ledger.short(node, needed, giving_up) is None
 
     def settle_on(self, held: Holding, node: NodeName) -> None:
         """The member's place is that node, and it has come for it; there is room."""
@@ -291,6 +320,11 @@ class Places:
         outcome = self._ledger.commit(claims, releasing=releasing)
         if outcome.conflicts:
             raise AssertionError(f"planned and checked, yet refused: {outcome.conflicts}")
+
+
+def _held_now(gang: Gang, units: Vector) -> Vector:
+    """What a place of so many units holds before the gang's barrier opens."""
+    return {} if gang.intends else units
 
 
 def _slot_name(gang: Gang) -> Holder:

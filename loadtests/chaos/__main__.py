@@ -82,6 +82,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=100, help="strikes at each target (default: 100)")
     parser.add_argument("--nodes", type=int, default=64, help="nodes of 8 CPU (default: 64)")
     parser.add_argument("--seed", type=int, help="repeats load and strikes of an earlier run (default: a new one)")
+    parser.add_argument("--config", help="the service's settings (YAML), as of `escher serve --config`")
     parser.add_argument("--json", action="store_true", help="the results as JSON on standard output, not as a table")
     parsed = parser.parse_args(given)
     if parsed.kills < 1 or parsed.nodes < 2:
@@ -93,12 +94,15 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> int:
     wanted = arguments(given)
-    again = f"--target {wanted.target} --kills {wanted.kills} --nodes {wanted.nodes} --seed {wanted.seed}"
+    more = ["--config", wanted.config] if wanted.config else []
+    again = " ".join(
+        [f"--target {wanted.target} --kills {wanted.kills} --nodes {wanted.nodes} --seed {wanted.seed}", *more]
+    )
     say(f'seed {wanted.seed}; again with: make chaos CHAOS_ARGS="{again}"\n')
     results = []
     for target in TARGETS if wanted.target == "all" else [wanted.target]:
         strikes = strikes_for([(target, wanted.kills)], wanted.seed)
-        results.append(run(target, strikes, nodes=wanted.nodes, seed=wanted.seed, say=say))
+        results.append(run(target, strikes, nodes=wanted.nodes, seed=wanted.seed, service_arguments=more, say=say))
         say("\n" + details(results[-1]) + "\n")
     if wanted.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n")

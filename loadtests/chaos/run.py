@@ -70,16 +70,19 @@ def run(
     seed: int,
     owners: bool = True,
     stuck_after: float = STUCK_AFTER,
+    service_arguments: Sequence[str] = (),
     say: Say = lambda text: None,
 ) -> Result:
     """Carries out the strikes on a new cluster. `owners`: some resources have a pod as owner, and may need a minute.
+    `service_arguments`: more of `escher serve`.
 
     The same seed draws the same load and the same strikes; when exactly they meet is the machine's.
     """
     result = Result(what, seed, nodes, findings={check: [] for check in CHECKS})
     began = time.monotonic()
     say(f"starting a control plane of {nodes} nodes")
-    cluster = RealCluster.start(nodes=nodes, node_shape=NodeShape(cpu=str(CPU_OF_NODE)))
+    shape = NodeShape(cpu=str(CPU_OF_NODE))
+    cluster = RealCluster.start(nodes=nodes, node_shape=shape, service_arguments=service_arguments)
     completed = False
     try:
         with ExitStack() as stack:

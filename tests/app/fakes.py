@@ -343,7 +343,7 @@ def on_node(name: str) -> NodeChoice:
 
 
 class PodApi:
-    """`ports.Binder`, `Evictor`, `Waker` and `Recorder`: an API server's pods, as far as these go.
+    """`ports.Binder`, `Evictor`, `Waker`, `Tidier` and `Recorder`: an API server's pods, as far as these go.
 
     Each call takes `latency` seconds. `faults` are met by the next calls that begin with `of`, in order; one that is
     met `after` is done all the same.
@@ -381,6 +381,9 @@ class PodApi:
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._begin(f"wake {pod.name}")
+
+    async def tidy(self, pod: PodRef) -> None:
+        await self._begin(f"tidy {pod.name}")
 
     async def record(self, notice: Notice) -> None:
         await self._begin(f"tell {notice.pod.name}")

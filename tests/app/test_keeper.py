@@ -11,7 +11,8 @@ import pytest
 
 from extender.app import keeper as keeper_module
 from extender.app.journal import Journal
-from extender.app.keeper import GONE, AdvertiseCapacity, Effect, Keeper, Nodes, PodEnded, Pods, Rules
+from extender.app.keeper import GONE, AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
+from extender.app.sinks import Nodes, Pods
 from extender.core.cluster import Owner, Pod
 from extender.core.gang import Phase, TurnBack, WakePod
 from extender.core.ledger import Kind

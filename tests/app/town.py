@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from extender.app.journal import Journal
-from extender.app.keeper import Keeper, Nodes, Pods
+from extender.app.keeper import Keeper
 from extender.app.ports import PodRef
 from extender.app.scheduling import Scheduling
+from extender.app.sinks import Nodes, Pods
 from extender.app.verbs import Verdict
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_ask import GangAsk

@@ -10,11 +10,12 @@ from typing import Any
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
-from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, Nodes, PodEnded
+from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, PodEnded
 from extender.app.management import ResourceState, SetResource
 from extender.app.ports import NodeChoice
 from extender.app.reconcile import Reconcile, drift_units
 from extender.app.resources import Resources
+from extender.app.sinks import Nodes
 from extender.app.write_back import WriteBack
 from extender.core.cluster import Pod
 from extender.core.gang import WakePod

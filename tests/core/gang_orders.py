@@ -255,10 +255,18 @@ def rivals(
     patience: Patience = FOR_EVER,
     mortal: str = "ab",
     alike: bool = True,
+    reserve_at_filter: bool = True,
 ) -> Rivals:
     """Gangs of so many members, all of them the quorum, and nodes with room for so many; `seen`: the watch has told of
     all of them."""
-    world = kind(quorums=dict(gangs), patience=patience, left=Counter(misfortunes), mortal=mortal, alike=alike)
+    world = kind(
+        quorums=dict(gangs),
+        patience=patience,
+        reserve_at_filter=reserve_at_filter,
+        left=Counter(misfortunes),
+        mortal=mortal,
+        alike=alike,
+    )
     for name, places in nodes.items():
         world.add_node(node(name, {"cpu": places * EACH}))
     for name, size in gangs.items():

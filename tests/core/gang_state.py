@@ -85,7 +85,7 @@ def _inside(world: Rivals, uid: PodUid) -> Iterator[Hashable]:
     held, gang = keeper.ledger.holding(uid), keeper.gangs.of(uid)
     yield _looks(keeper.pods.get(uid))
     yield (uid in keeper._gone, uid in keeper._turned_away)
-    yield held and (held.node, held.kind, held.owner, _ahead(held.until, world.clock.time))
+    yield held and (held.node, held.kind, held.owner, bool(held.units), _ahead(held.until, world.clock.time))
     for name in _OF_PODS if gang is not None else ():
         among = getattr(gang, name)
         mine = among.get(uid) if isinstance(among, dict) else uid in among

@@ -34,6 +34,7 @@ class FixedClock:
 class GangWorld:
     clock: FixedClock = field(default_factory=FixedClock)
     patience: Patience = DEFAULT_PATIENCE
+    reserve_at_filter: bool = True
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     events: deque[Pod | PodUid] = field(default_factory=deque)
@@ -54,7 +55,7 @@ class GangWorld:
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.clock, self._take, Rules(patience=self.patience))
+        self.keeper = Keeper(self.clock, self._take, Rules(self.reserve_at_filter, patience=self.patience))
 
     @property
     def gangs(self) -> dict[str, Phase]:

@@ -28,9 +28,12 @@ CPU = (500, 1000, 2000)
 
 
 class GangMachine(RuleBasedStateMachine):
+    reserve_at_filter = True
+
     def __init__(self) -> None:
         super().__init__()
-        self.world = GangWorld(patience=Patience(passes=1, seconds=30))
+        patience = Patience(passes=1, seconds=30)
+        self.world = GangWorld(patience=patience, reserve_at_filter=self.reserve_at_filter)
         self.made = 0
         self.deleted: list[Any] = []
 
@@ -188,5 +191,13 @@ def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
     return accepts(world.nodes[name], member)
 
 
+class OptimisticGangMachine(GangMachine):
+    """Nothing is reserved at filter: what a gang is planned on may be taken until its barrier opens."""
+
+    reserve_at_filter = False
+
+
 TestGangMachine = GangMachine.TestCase
 TestGangMachine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=40)
+TestOptimisticGangMachine = OptimisticGangMachine.TestCase
+TestOptimisticGangMachine.settings = TestGangMachine.settings

@@ -87,6 +87,31 @@ class TestWithMisfortunes:
         assert every_order(world, at_least=2_500).outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
 
 
+class TestOptimistic:
+    """Nothing is reserved at filter: both may be on their way to the same room."""
+
+    def test_two_gangs_for_which_there_is_room_are_both_bound(self) -> None:
+        orders = every_order(rivals(TWO, {"n1": 4}, reserve_at_filter=False), at_least=1_500)
+        assert orders.outcomes.keys() == {(2, 2)}
+
+    def test_of_a_smaller_and_a_larger_one_either_is_bound(self) -> None:
+        world = rivals(TWO_AND_THREE, {"n1": 2, "n2": 2}, seen=True, alike=False, reserve_at_filter=False)
+        assert every_order(world, at_least=1_500).outcomes.keys() == {(2, 0), (0, 3)}
+
+    @pytest.mark.parametrize(
+        ("misfortunes", "outcomes"),
+        [
+            ({"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT),
+            ({"hurry": 1}, ONE_OF_THEM),
+            ({"retry": 2}, ONE_OF_THEM),
+        ],
+        ids=str,
+    )
+    def test_misfortunes(self, misfortunes: dict[str, int], outcomes: set[tuple[int, ...]]) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, misfortunes, seen=True, alike=False, reserve_at_filter=False)
+        assert every_order(world, at_least=300).outcomes.keys() == outcomes
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 class TestMoreOfIt:
@@ -100,9 +125,10 @@ class TestMoreOfIt:
     def test_without_misfortunes(self, gangs: dict[str, int], nodes: dict[str, int], at_least: int) -> None:
         every_order(rivals(gangs, nodes, alike=False), at_least=at_least)
 
+    @pytest.mark.parametrize("reserve_at_filter", [True, False], ids=["pessimistic", "optimistic"])
     @pytest.mark.parametrize("misfortunes", [{"delete": 1}, {"refuse": 1}, {"lose": 1}, {"hurry": 1}], ids=str)
-    def test_from_before_the_watch_has_told(self, misfortunes: dict[str, int]) -> None:
-        every_order(rivals(TWO, ON_TWO_NODES, misfortunes), at_least=5_000)
+    def test_from_before_the_watch_has_told(self, misfortunes: dict[str, int], reserve_at_filter: bool) -> None:
+        every_order(rivals(TWO, ON_TWO_NODES, misfortunes, reserve_at_filter=reserve_at_filter), at_least=5_000)
 
     def test_a_member_is_recreated_from_before_the_watch_has_told(self) -> None:
         every_order(rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "recreate": 1}, mortal="a"), at_least=40_000)
@@ -119,8 +145,10 @@ class TestMoreOfIt:
         ],
         ids=str,
     )
-    def test_several_misfortunes(self, misfortunes: dict[str, int]) -> None:
-        every_order(rivals(TWO, ONE_AND_A_HALF, misfortunes, seen=True), at_least=5_000)
+    @pytest.mark.parametrize("reserve_at_filter", [True, False], ids=["pessimistic", "optimistic"])
+    def test_several_misfortunes(self, misfortunes: dict[str, int], reserve_at_filter: bool) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, misfortunes, seen=True, reserve_at_filter=reserve_at_filter)
+        every_order(world, at_least=5_000)
 
     @pytest.mark.parametrize("misfortunes", [{"delete": 1}, {"delete": 1, "recreate": 1}, {"refuse": 1}], ids=str)
     def test_a_smaller_and_a_larger_gang(self, misfortunes: dict[str, int]) -> None:

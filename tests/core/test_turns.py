@@ -446,9 +446,9 @@ class TestManyWait:
         tried: list[str] = []
         reserve = Places.reserve
 
-        def counted(self: Places, gang: Gang, *more: object) -> object:
+        def counted(self: Places, gang: Gang, *more: object, **wishes: bool) -> object:
             tried.append(gang.key.name)
-            return reserve(self, gang, *more)  # type: ignore[arg-type]
+            return reserve(self, gang, *more, **wishes)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Places, "reserve", counted)
         crowd.create(pod("ordinary", {"cpu": 1000}))

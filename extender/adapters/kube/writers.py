@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, Requests, address
+from extender.adapters.objects import WAKE
 from extender.app.ports import Gone, Notice, Occupied, PodRef, Unavailable
-from extender.core.names import DOMAIN, NodeName, ResourceKey
+from extender.core.names import NodeName, ResourceKey
 
-WAKE = f"{DOMAIN}/wake"
 COMPONENT = "escher"
 
 _LONGEST_NOTE = 1024
@@ -100,12 +100,18 @@ class ApiEvictor:
 
 
 class ApiWaker:
-    """`ports.Waker`."""
+    """`ports.Waker` and `ports.Tidier`."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     async def wake(self, pod: PodRef, token: str) -> None:
+        await self._annotate(pod, token)
+
+    async def tidy(self, pod: PodRef) -> None:
+        await self._annotate(pod, None)
+
+    async def _annotate(self, pod: PodRef, token: str | None) -> None:
         patch = {"metadata": {"uid": pod.uid, "annotations": {WAKE: token}}}
         try:
             await self._requests.request(

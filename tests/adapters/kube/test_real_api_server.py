@@ -18,7 +18,8 @@ from extender.adapters.kube.connection import METADATA_ONLY, Connection
 from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import WAKE, ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.objects import WAKE
 from extender.app.ports import (
     EphemeralResource,
     EventType,
@@ -100,6 +101,9 @@ async def test_a_pod_is_woken_and_never_a_namesake(cluster: RealCluster, connect
     assert cluster.admin.get(f"{PODS}/woken")["metadata"]["annotations"] == {WAKE: "t1"}
     with pytest.raises(Gone):
         await ApiWaker(connection).wake(dataclasses.replace(pod, uid=PodUid("another")), "t2")
+    for _ in range(2):
+        await ApiWaker(connection).tidy(pod)
+        assert "annotations" not in cluster.admin.get(f"{PODS}/woken")["metadata"]
 
 
 async def test_a_pod_is_evicted_as_its_budget_allows_and_never_a_namesake(

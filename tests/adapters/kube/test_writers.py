@@ -77,6 +77,12 @@ async def test_a_pod_is_woken_by_an_annotation(api: ScriptedApi) -> None:
     assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/wake": "t1"}}})]
 
 
+async def test_the_annotation_is_taken_off_again(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiWaker(api).tidy(POD)
+    assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/wake": None}}})]
+
+
 async def test_a_wake_that_meets_other_writes_is_to_be_tried_again(api: ScriptedApi) -> None:
     """The API server has tried the patch five times by itself; the pod is there, and sleeps on."""
     api.answers += [Occupied(409, "the object has been modified"), Gone(409, "UID in precondition")]

@@ -1,0 +1,68 @@
+"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups. All news is noted in the journal.
+
+Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from extender.app.journal import Journal
+from extender.app.keeper import Keeper
+from extender.core.cluster import Node, Pod
+from extender.core.pod_groups import PodGroup
+
+
+class Nodes:
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+        self._keeper = keeper
+        self._journal = journal
+
+    def replace(self, objects: Iterable[Node]) -> None:
+        self._journal.note("nodes listed")
+        self._keeper.replace_nodes(objects)
+
+    def upsert(self, item: Node) -> None:
+        self._journal.note("node seen", item.name, item.version)
+        self._keeper.see_node(item)
+
+    def remove(self, item: Node) -> None:
+        self._journal.note("node gone", item.name)
+        self._keeper.lose_node(item.name)
+
+
+class Pods:
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+        self._keeper = keeper
+        self._journal = journal
+
+    def replace(self, objects: Iterable[Pod]) -> None:
+        self._journal.note("pods listed")
+        self._keeper.replace_pods(objects)
+
+    def upsert(self, item: Pod) -> None:
+        state = "finished" if item.finished else "deleting" if item.deleting else item.node or "pending"
+        self._journal.note("pod seen", item, item.uid, state)
+        self._keeper.see_pod(item)
+
+    def remove(self, item: Pod) -> None:
+        self._journal.note("pod gone", item, item.uid)
+        self._keeper.lose_pod(item.uid)
+
+
+class Groups:
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+        self._keeper = keeper
+        self._journal = journal
+
+    def replace(self, objects: Iterable[PodGroup]) -> None:
+        self._journal.note("pod groups listed")
+        self._keeper.replace_groups(objects)
+
+    def upsert(self, item: PodGroup) -> None:
+        self._journal.note("pod group seen", item)
+        self._keeper.see_group(item)
+
+    def remove(self, item: PodGroup) -> None:
+        self._journal.note("pod group gone", item)
+        self._keeper.lose_group(item)

@@ -1,0 +1,52 @@
+"""Stale wakes: the annotation by which a pod was woken is taken off once it has done its work.
+
+A pod that is bound needs it no more. There is no hurry, and a pod may be gone soon: it is taken only from those that
+have been bound for a whole round, one after the other, so that what is urgent is not held up. What fails is done in the
+next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from extender.app.keeper import Keeper
+from extender.app.ports import PodRef, Refused, Tidier, Unavailable
+from extender.core.names import PodUid
+
+_log = structlog.get_logger(__name__)
+
+ROUND = 60.0
+"""Seconds between rounds."""
+
+
+class StaleWakes:
+    def __init__(self, keeper: Keeper, tidier: Tidier, every: float = ROUND) -> None:
+        self._keeper = keeper
+        self._tidier = tidier
+        self._every = every
+
+    async def run(self) -> None:
+        """Takes them off until it is cancelled."""
+        before: frozenset[PodUid] = frozenset()
+        while True:
+            await asyncio.sleep(self._every)
+            stale = {
+                pod.uid: PodRef(pod.namespace, pod.name, pod.uid)
+                for pod in self._keeper.pods.values()
+                if pod.woken and pod.node is not None and not pod.deleting
+            }
+            try:
+                for uid, pod in stale.items():
+                    if uid in before:
+                        await self._take_off(pod)
+            except Unavailable as error:
+                _log.info("stale annotations are left for the next round", why=str(error))
+            before = frozenset(stale)
+
+    async def _take_off(self, pod: PodRef) -> None:
+        try:
+            await self._tidier.tidy(pod)
+        except Refused as error:
+            _log.info("a stale annotation stays", pod=str(pod), why=str(error))

@@ -1,0 +1,101 @@
+"""The annotation by which a pod was woken: taken off from pods that are bound, in time, and from no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from extender.app.keeper import Keeper
+from extender.app.ports import Refused, Unavailable
+from extender.app.stale_wakes import ROUND, StaleWakes
+from extender.core.cluster import Pod
+from extender.core.names import NodeName, PodUid
+from tests.app.fakes import Fault, LoopClock, PodApi
+from tests.builders import node, pod
+
+pytestmark = pytest.mark.anyio
+
+
+class Room:
+    def __init__(self) -> None:
+        self.keeper = Keeper(LoopClock(), lambda effects: None)
+        self.keeper.see_node(node())
+        self.server = PodApi()
+
+    def see(self, name: str, *, bound: bool = True, woken: bool = True, deleting: bool = False) -> Pod:
+        where = NodeName("n1") if bound else None
+        made = pod(name, node=where, woken=woken, deleting=deleting)
+        self.keeper.see_pod(made)
+        return made
+
+    @property
+    def tidied(self) -> list[str]:
+        return [call.removeprefix("tidy ") for _, call in self.server.calls]
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    made = Room()
+    task = asyncio.ensure_future(StaleWakes(made.keeper, made.server).run())
+    yield made
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def rounds(count: float) -> None:
+    await asyncio.sleep(count * ROUND + 1)
+
+
+async def test_is_taken_off_once_the_pod_has_been_bound_for_a_round(room: Room) -> None:
+    room.see("early")
+    await rounds(1)
+    room.see("late")
+    assert room.tidied == []
+    await rounds(1)
+    assert room.tidied == ["early"]
+
+
+async def test_is_not_touched_where_it_is_needed_or_not_there(room: Room) -> None:
+    room.see("waiting", bound=False)
+    room.see("not-woken", woken=False)
+    room.see("going", deleting=True)
+    room.see("gone")
+    await rounds(1)
+    room.keeper.lose_pod(PodUid("uid-gone"))
+    await rounds(3)
+    assert room.tidied == []
+
+
+async def test_is_taken_off_once(room: Room) -> None:
+    room.see("p")
+    await rounds(2)
+    room.see("p", woken=False)
+    await rounds(3)
+    assert room.tidied == ["p"]
+
+
+async def test_a_server_that_is_away_is_asked_again_in_the_next_round(room: Room) -> None:
+    room.server.faults.append(Fault(Unavailable("away")))
+    for name in ("a", "b"):
+        room.see(name)
+    await rounds(2)
+    assert room.tidied == ["a"], "the others would fare no better"
+    await rounds(1)
+    assert room.tidied == ["a", "a", "b"]
+
+
+async def test_a_refusal_for_one_pod_does_not_concern_the_others(room: Room) -> None:
+    room.server.faults.append(Fault(Refused(422, "no")))
+    for name in ("a", "b"):
+        room.see(name)
+    await rounds(2)
+    assert room.tidied == ["a", "b"]
+
+
+async def test_a_wake_is_no_change_of_the_pod(room: Room) -> None:
+    """Else every wake of a member would be a reason to plan its gang again."""
+    assert pod("p", woken=True) == pod("p")

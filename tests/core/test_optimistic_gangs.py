@@ -1,0 +1,155 @@
+"""Gangs for which nothing is reserved at filter: where members go is decided, and claimed when they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.gang import NO_ROOM, ROOM_TAKEN, Phase
+from extender.core.names import CPU, GangKey, NodeName, PodUid
+from tests.builders import gang_ask, gang_pods, node, pod
+from tests.core.gang_world import GangWorld
+
+FOUR = {"cpu": 4000}
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld(reserve_at_filter=False)
+    for name in ("n1", "n2"):
+        made.add_node(node(name, {"cpu": 4000}))
+    yield made
+    made.check()
+
+
+def free(world: GangWorld) -> dict[str, int]:
+    return {name: world.keeper.ledger.free(name, CPU) for name in world.nodes}
+
+
+def gang_of_two(world: GangWorld, name: str = "train") -> list[Pod]:
+    members = gang_pods(name, 2, FOUR)
+    world.create(*members)
+    return members
+
+
+def test_its_room_is_free_for_others_until_its_barrier_opens(world: GangWorld) -> None:
+    first, second = gang_of_two(world)
+    world.filter(first)
+    assert world.bind(first.uid) == ""
+    assert world.gangs == {"train": Phase.PLANNED}
+    assert free(world) == {"n1": 4000, "n2": 4000}
+    world.filter(second)
+    assert world.bind(second.uid) == ""
+    assert world.opened == {first.uid: "n1", second.uid: "n2"}
+    assert free(world) == {"n1": 0, "n2": 0}
+
+
+def test_a_member_does_not_go_where_another_is_to_go(world: GangWorld) -> None:
+    first, second = gang_of_two(world)
+    world.filter(first)
+    assert world.assumed[first.uid] == "n1"
+    assert not world.filter(second, [NodeName("n1")]).passed
+
+
+def test_a_pod_that_takes_the_room_meanwhile_turns_back_the_member_that_was_to_have_it(world: GangWorld) -> None:
+    first, second = gang_of_two(world)
+    for member in (first, second):
+        world.filter(member)
+    world.bind(first.uid)
+    world.create(pod("foreign", FOUR, node="n1"))
+    world.bind(second.uid)
+    assert world.turned_back == [first.uid]
+    assert not world.opened
+    assert second.uid in world.assumed, "the other stands at the barrier as before"
+
+
+def test_once_there_is_room_again_all_are_bound(world: GangWorld) -> None:
+    first, second = gang_of_two(world)
+    for member in (first, second):
+        world.filter(member)
+    world.bind(first.uid)
+    world.create(pod("foreign", FOUR, node="n1"))
+    world.bind(second.uid)
+    world.add_node(node("n3", {"cpu": 4000}))
+    world.schedule()
+    assert world.bound("train") == 2
+    assert world.pods[first.uid].node == "n3"
+
+
+def test_a_bind_for_a_node_that_is_full_by_now_is_refused(world: GangWorld) -> None:
+    first, _ = gang_of_two(world)
+    world.filter(first)
+    world.create(pod("foreign", FOUR, node="n1"))
+    assert world.bind(first.uid) == ROOM_TAKEN
+
+
+def test_of_two_gangs_that_intend_the_same_room_the_first_that_is_whole_has_it(world: GangWorld) -> None:
+    early, late = gang_of_two(world, "early"), gang_of_two(world, "late")
+    # kube-scheduler with replicas, or with news that are late: it offers what it has given to another.
+    for member in (*early, *late):
+        assert world.filter(member, [NodeName("n1"), NodeName("n2")]).passed
+    for member in (early[0], late[0], late[1]):
+        assert world.bind(member.uid) == ""
+    assert world.opened.keys() == {member.uid for member in late}
+    assert world.bind(early[1].uid) == ROOM_TAKEN
+    world.schedule()
+    world.pass_time(10)
+    world.schedule()
+    assert (world.bound("late"), world.bound("early")) == (2, 0)
+    assert not world.keeper.ledger.held_for(GangKey("default", "early"))
+
+
+def test_a_gang_that_has_waited_holds_what_it_is_woken_for(world: GangWorld) -> None:
+    world.create(pod("filler", FOUR, node="n1"))
+    members = gang_of_two(world)
+    assert set(world.filter(members[0]).unresolvable.values()) == {NO_ROOM}
+    world.delete(PodUid("uid-filler"))
+    assert world.wakes[members[0].uid] == 1
+    assert free(world) == {"n1": 0, "n2": 0}
+
+
+def test_a_gang_whose_plan_ran_out_holds_its_next_one(world: GangWorld) -> None:
+    """kube-scheduler counts members that stand at a barrier: two gangs there may each lack what the other has."""
+    world.remove_node(NodeName("n2"))
+    launcher, worker = (
+        pod(name, {"cpu": cpu}, gang=gang_ask("one")) for name, cpu in (("launcher", 500), ("worker", 2000))
+    )
+    other = gang_pods("other", 2, {"cpu": 2000})
+    world.create(launcher, worker, *other)
+    for member in (launcher, other[0]):
+        world.filter(member)
+        world.bind(member.uid)
+    assert world.offer(worker) == world.offer(other[1]) == []
+    world.pass_time(4)
+    assert world.turned_back == [launcher.uid, other[0].uid]
+    world.filter(launcher)
+    assert free(world) == {"n1": 1500}
+    world.schedule()
+    assert (world.bound("one"), world.bound("other")) == (2, 0)
+
+
+def test_members_beyond_the_quorum_hold_their_room_once_the_others_are_bound(world: GangWorld) -> None:
+    world.add_node(node("n3", {"cpu": 4000}))
+    world.add_node(node("n4", {"cpu": 4000}))
+    members = gang_pods("train", 3, FOUR, quorum=2)
+    world.create(*members)
+    for member in members[:2]:
+        world.filter(member)
+        world.bind(member.uid)
+    world.filter(members[2])
+    assert sum(free(world).values()) == 4000
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_a_member_is_replaced_before_the_others_have_come(world: GangWorld) -> None:
+    first, second = gang_of_two(world)
+    world.filter(first)
+    world.bind(first.uid)
+    world.filter(second)
+    world.delete(second.uid)
+    world.create(gang_pods("train", 3, FOUR, quorum=2)[2])
+    world.schedule()
+    assert world.bound("train") == 2

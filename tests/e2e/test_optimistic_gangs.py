@@ -1,0 +1,93 @@
+"""`reserve_at_filter: false` on the real control plane: a gang's room is free for others until its barrier opens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.deadline import eventually
+from tests.e2e.conftest import fresh_arena, shared_field
+from tests.e2e.workload import Arena, Field, stays
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+SEED = 26
+
+
+@pytest.fixture(scope="module")
+def optimistic_field(state_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
+    settings = tmp_path_factory.mktemp("settings") / "optimistic.yaml"
+    settings.write_text("reserve_at_filter: false\n")
+    yield from shared_field(nodes=8, service_arguments=("--config", str(settings)))
+
+
+@pytest.fixture
+def arena(optimistic_field: Field, request: pytest.FixtureRequest) -> Iterator[Arena]:
+    yield from fresh_arena(optimistic_field, request.node.name)
+
+
+def ready(arena: Arena, count: int) -> None:
+    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == count, what=f"{count} at the barrier")
+
+
+def test_room_that_members_at_the_barrier_are_to_have_is_free_until_all_are_there(arena: Arena) -> None:
+    [node] = arena.nodes(1)
+    members = arena.gang("train", 4, cpu=2)
+    early = arena.create(*members[:3])
+    ready(arena, 3)
+    assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 8
+    assert stays(lambda: arena.bound(early), during=1.0) == {}
+    late = arena.create(members[3])
+    arena.until_bound([*early, *late])
+    assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 0
+
+
+def test_a_node_that_fills_under_the_plan_is_found_out_when_the_barrier_would_open(arena: Arena) -> None:
+    crowded, _ = arena.nodes(2)
+    members = arena.gang("train", 2, cpu=8)
+    [first] = arena.create(members[0])
+    ready(arena, 1)
+    # A DaemonSet's pod, or another scheduler's: nobody asks us.
+    there = arena.gang_state("train")["members"][0]["node"]
+    foreign = arena.pod("foreign", "escher-resources", cpu=8)
+    foreign["spec"] |= {"nodeName": there}
+    arena.create(foreign)
+    [second] = arena.create(members[1])
+    assert stays(lambda: arena.bound([first, second]), during=2.0, what="the members bound") == {}
+    arena.delete("foreign")
+    assert set(arena.until_bound([first, second]).values()) == set(arena.own_nodes)
+    assert crowded in arena.own_nodes
+
+
+def test_gangs_and_pods_that_compete_for_the_same_room_all_run_in_the_end(arena: Arena) -> None:
+    """Three times as much as has room at a time, created at once; what runs ends when it is bound."""
+    draw = random.Random(SEED)
+    nodes = arena.nodes(12)
+    made = [
+        pod
+        for number in range(24)
+        for pod in [
+            *arena.gang(f"g{number}", draw.randint(2, 10), cpu=draw.choice((1, 2, 4))),
+            arena.pod(f"plain-{number}", cpu=2),
+        ]
+    ]
+    waiting = set(arena.create(*made))
+
+    def all_ran() -> bool:
+        placed = arena.bound(waiting)
+        whole = {name for name in placed if name.startswith("plain")}
+        for gang in {name.rsplit("-", 1)[0] for name in waiting if not name.startswith("plain")}:
+            members = {name for name in waiting if name.rsplit("-", 1)[0] == gang}
+            if members <= placed.keys():
+                whole |= members
+        if whole:
+            arena.delete(*sorted(whole))
+            waiting.difference_update(whole)
+        return not waiting
+
+    eventually(all_ran, within=120, what="the end of all gangs and pods")
+    told = arena.service.cluster_state()
+    assert all(told[node]["available"]["cpu"] == 8 for node in nodes)
