@@ -115,3 +115,29 @@ def test_a_node_that_repeats_itself_gains_nothing(ledger: Ledger) -> None:
     assert not ledger.drain_gains()
     ledger.set_node(N1, units(cpu=7001))
     assert list(ledger.drain_gains()) == [N1]
+
+
+def test_neither_does_a_resource_that_is_set_again_to_what_it_is_or_to_less(ledger: Ledger) -> None:
+    ledger.set_capacity(N1, R, 3)
+    ledger.drain_gains()
+    ledger.set_capacity(N1, R, 3)
+    ledger.set_capacity(N1, R, 2)
+    assert not ledger.drain_gains()
+    ledger.set_capacity(N1, R, 3)
+    assert list(ledger.drain_gains()) == [N1]
+
+
+def test_every_change_in_a_nodes_favour_is_counted(ledger: Ledger) -> None:
+    """So that what was found of an empty cluster is known to hold no more."""
+    counts = []
+    for _ in range(3):
+        counts.append(ledger.capacity_count)
+        ledger.reconsider(N1)
+    assert counts == sorted(set(counts))
+
+
+def test_only_resources_of_the_ledgers_own_domain_can_be_set() -> None:
+    ledger = Ledger("example.org")
+    ledger.set_capacity(N1, ResourceKey("example.org/team.data"), 1)
+    with pytest.raises(ValueError, match="cannot be set"):
+        ledger.set_capacity(N1, R, 1)

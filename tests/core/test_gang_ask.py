@@ -60,6 +60,12 @@ def test_a_time_out_that_is_not_given_stays_below_a_short_http_time_out() -> Non
     assert ask.timeout == 4.5
 
 
+def test_a_second_is_the_shortest_time_out() -> None:
+    ask = read("train", "2", "1")
+    assert isinstance(ask, GangAsk)
+    assert ask.timeout == 1.0
+
+
 @pytest.mark.parametrize(
     "label", ["", "Train", "train_1", "train.v2", "-train", "train-", "x" * 64, "tr ain", "tra\nin", "zug-ä"]
 )

@@ -156,6 +156,74 @@ def test_a_member_that_a_window_has_no_room_for_is_woken_for_another_window(worl
     assert world.filter(members[1], names[200:]).passed
 
 
+def test_it_is_woken_as_often_as_there_are_windows_and_then_the_plan_ends(world: GangWorld) -> None:
+    names = nodes(world, 250)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    world.filter(members[0], names[:100])
+    for other in ("other", "another"):
+        world.create(*gang_pods(other, 75, EIGHT))
+        world.filter(world.pods[PodUid(f"uid-{other}-0")], names[100:])
+    for times in (1, 2, 3):
+        world.filter(members[1], names[100:200])
+        assert world.wakes == {members[1].uid: times}
+        assert not held_nothing(world, "train")
+    world.filter(members[1], names[100:200])
+    assert world.wakes == {members[1].uid: 3}
+    assert held_nothing(world, "train")
+
+
+@pytest.mark.parametrize("placed", [0, 1])
+def test_one_beyond_a_quorum_that_has_its_places_ends_no_plan(world: GangWorld, placed: int) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 4, EIGHT, quorum=3)
+    world.create(*(replace(each, node=names[index]) for index, each in enumerate(members[:placed])), *members[placed:])
+    for member in members[placed:3]:
+        assert world.filter(member).passed
+    refused = world.filter(members[3], names)
+    assert set(refused.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
+    assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 3 - placed
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_who_is_being_deleted_is_not_woken(world: GangWorld) -> None:
+    nodes(world, 1, cpu=1000)
+    members = gang_pods("train", 3, quorum=2)
+    world.create(*members)
+    world.schedule()
+    assert len(world.asleep) == 3
+    world.create(replace(members[0], deleting=True))
+    world.add_node(node("more"))
+    assert world.wakes == {member.uid: 1 for member in members[1:]}
+
+
+def test_who_was_turned_away_and_is_bound_by_another_is_not_woken(world: GangWorld) -> None:
+    nodes(world, 1, cpu=1000)
+    members = gang_pods("train", 3, quorum=3)
+    world.create(*members)
+    world.schedule()
+    world.create(replace(members[0], node=NodeName("n0")))
+    world.add_node(node("more"))
+    assert world.wakes == {member.uid: 1 for member in members[1:]}
+
+
+def test_what_a_member_holds_whose_binding_failed_is_held_for_a_time(world: GangWorld) -> None:
+    nodes(world, 2)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+        world.bind(member.uid)
+    world.write(members[0].uid)
+    world.opened.pop(members[1].uid)
+    world.keeper.not_bound(members[1].uid, for_good=False)
+    held = world.keeper.ledger.holding(members[1].uid)
+    gang = world.keeper.gangs.by_key[GangKey("default", "train")]
+    assert held is not None
+    assert held.until == world.clock.now() + gang.timeout
+
+
 def test_a_member_that_fits_nowhere_ends_the_plan_without_a_hot_loop(world: GangWorld) -> None:
     names = nodes(world, 4)
     members = gang_pods("train", 3, EIGHT)

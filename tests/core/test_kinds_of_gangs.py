@@ -54,6 +54,29 @@ class TestMembersThatAskForDifferentThings:
         world.schedule()
         assert world.bound("train") == 4
 
+    def test_a_member_that_comes_as_it_was_expected_leaves_its_place_where_it_is(self, world: GangWorld) -> None:
+        nodes(world, 3)
+        first, second = gang_pods("train", 2, EIGHT)
+        filler = pod("filler", EIGHT, node=NodeName("n0"))
+        world.create(filler, first)
+        world.filter(first, [NodeName("n1"), NodeName("n2")])
+        [vacant] = [held for held in world.keeper.ledger.held_for(TRAIN) if held.holder != first.uid]
+        assert vacant.node == "n2"
+        world.delete(filler.uid)
+        world.create(second)
+        assert [held.node for held in world.keeper.ledger.held_for(TRAIN) if held.holder != first.uid] == ["n2"]
+
+    def test_a_member_that_asks_for_a_device_besides_has_its_place_where_there_is_one(self, world: GangWorld) -> None:
+        gpu = "nvidia.com/gpu"
+        nodes(world, 2)
+        world.add_node(node("gpus", {"cpu": 1000, gpu: 1}))
+        ask = gang_ask(quorum=2)
+        driver = pod("driver", {"cpu": 1000}, gang=ask)
+        world.create(driver)
+        world.filter(driver, [NodeName("n0")])
+        world.create(pod("trainer", {"cpu": 1000, gpu: 1}, gang=ask))
+        assert {held.node for held in world.keeper.ledger.held_for(TRAIN)} == {"n0", "gpus"}
+
     def test_executors_too_large_end_what_was_planned_for_smaller_ones(self, world: GangWorld) -> None:
         """kube-scheduler finds no node for the last of them, and does not ask: that it is there is enough."""
         nodes(world, 2)
@@ -117,6 +140,18 @@ class TestMoreMembersThanTheQuorum:
         world.add_node(node("n4", {"cpu": 2000}))
         world.schedule()
         assert world.bound("train") == 5
+
+    def test_of_a_kind_no_more_count_than_there_is_room_for(self, world: GangWorld) -> None:
+        """Three small ones that only one node would have, which has room for one of them; and two large ones."""
+        world.add_node(node("small", {"cpu": 1000}, labels={"disk": "ssd"}))
+        nodes(world, 2)
+        ask = gang_ask(quorum=3)
+        small = [pod(f"small-{n}", gang=ask, created=1.0, node_selector={"disk": "ssd"}) for n in range(3)]
+        large = [pod(f"large-{n}", EIGHT, gang=ask, created=2.0) for n in range(2)]
+        world.create(*small, *large)
+        world.schedule()
+        assert all(world.pods[member.uid].node is not None for member in large)
+        assert world.bound("train") == 3
 
     def test_who_finds_no_room_beside_the_quorum_holds_none(self, world: GangWorld) -> None:
         nodes(world, 2)

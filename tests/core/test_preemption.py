@@ -115,6 +115,18 @@ def test_nodes_where_fewest_have_to_leave_are_taken(world: GangWorld) -> None:
     assert world.preempted == [["one"]]
 
 
+def test_what_is_free_of_a_node_is_what_is_free_of_the_scarcest_that_the_gang_asks_for(world: GangWorld) -> None:
+    """On both nodes one pod would have to leave; on the first more of a member's need is free already."""
+    gpu = "nvidia.com/gpu"
+    world.add_node(node("n0", {"cpu": 4000, gpu: 4}))
+    world.add_node(node("n1", {"cpu": 4000, gpu: 4}))
+    world.create(pod("one-device", {"cpu": 0, gpu: 1}, node=NodeName("n0")))
+    world.create(pod("much-cpu", {"cpu": 3000}, node=NodeName("n1")))
+    members = [replace(each, priority=1) for each in gang_pods("train", 1, {"cpu": 4000, gpu: 4})]
+    comes(world, members)
+    assert world.preempted == [["one-device"]]
+
+
 def test_a_gang_leaves_as_a_whole(world: GangWorld) -> None:
     nodes(world, 4)
     world.create(*gang("low", 3, priority=0))
