@@ -87,6 +87,28 @@ async def test_the_callers_own_node_is_that_of_the_pod_that_owns_the_resource(wo
     assert state.owner == PodOwner("worker", owner.uid)
 
 
+async def test_without_a_node_that_is_known_to_be_the_callers_a_resource_is_refused(world: World) -> None:
+    waiting = world.start_pod("waiting", {})
+    for owner, detail in (
+        (None, "names no node, and neither a caller's node nor an owner tells which is meant"),
+        (PodOwner("gone", PodUid("gone")), "the owner's node is unknown: there is no running pod gone"),
+        (PodOwner("waiting", waiting.uid), "the owner, pod team/waiting, is not bound to a node yet"),
+    ):
+        with pytest.raises(Invalid) as refused:
+            await world.set("mine", 1, None, owner=owner)
+        assert (refused.value.field, refused.value.detail) == ("node_spec", detail)
+
+
+async def test_what_is_not_there_is_said_with_its_name(world: World) -> None:
+    for name, said in (
+        (EphemeralName("team", "absent"), "there is no resource team/absent"),
+        (EphemeralName("team", "absent", shared=True), "there is no shared resource team/absent"),
+    ):
+        with pytest.raises(NotFound) as refused:
+            await world.desk.get_resource(name)
+        assert (refused.value.field, refused.value.value, refused.value.detail) == ("name", "team/absent", said)
+
+
 async def test_500_resources_created_at_once_on_one_node_are_all_there_after_a_few_writes_of_it() -> None:
     world = World(latency=0.01)
     world.add_nodes("n1")

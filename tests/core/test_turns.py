@@ -346,7 +346,7 @@ class TestRoomThatOthersLeave:
         assert world.preempted == [["low"]]
         assert saved(world) == {n1: 0}
         assert all(held.until == world.clock.now() + SAVED_SECONDS for held in savings(world))
-        assert all(held.holder not in world.pods for held in savings(world))
+        assert all(PodUid(held.holder) not in world.pods for held in savings(world))
         world.delete(small)
         assert n0 not in saved(world)
 
