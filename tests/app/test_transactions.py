@@ -50,12 +50,17 @@ def small(world: World) -> World:
     return world
 
 
-async def _claim_as_read(world: World, detection: Detection) -> list[Outcome]:
+async def _claim_as_read(world: World, detection: Detection, mode: Mode = Mode.ALL_OR_NOTHING) -> list[Outcome]:
     """Two agents claim what they decided on the same private copy."""
     read = {state.node: state.sequence for state in world.desk.cluster_state()}
     return [
         await world.desk.transact(
-            Transact(operations=[claim(agent, on="small", cpu=250, memory=3 * GB // 4)], detection=detection, read=read)
+            Transact(
+                operations=[claim(agent, on="small", cpu=250, memory=3 * GB // 4)],
+                mode=mode,
+                detection=detection,
+                read=read,
+            )
         )
         for agent in ("one", "two")
     ]
@@ -67,8 +72,9 @@ async def test_by_resource_fit_both_agents_commit(small: World) -> None:
     assert held(small) == ["claim:team/one", "claim:team/two"]
 
 
-async def test_by_sequence_number_the_second_agent_conflicts(small: World) -> None:
-    first, second = await _claim_as_read(small, Detection.SEQUENCE_NUMBER)
+@pytest.mark.parametrize("mode", Mode)
+async def test_by_sequence_number_the_second_agent_conflicts(small: World, mode: Mode) -> None:
+    first, second = await _claim_as_read(small, Detection.SEQUENCE_NUMBER, mode)
     assert (first.committed, second.committed) == ([0], [])
     assert isinstance(second.refused[0].cause, Stale)
     assert held(small) == ["claim:team/one"]
@@ -312,6 +318,17 @@ async def test_room_that_is_lost_while_objects_are_written_undoes_the_transactio
     assert held(world) == ["claim:team/thief"]
     await world.quiet()
     world.agree()
+
+
+async def test_incremental_releases_though_a_claim_is_refused(small: World) -> None:
+    await run(small, claim("old", on="small", cpu=800))
+    release = Release(namespace="team", holder="old")
+    too_much = claim("new", on="small", cpu=1001)
+    assert (await run(small, release, too_much)).committed == []
+    assert held(small) == ["claim:team/old"]
+    outcome = await run(small, release, too_much, mode=Mode.INCREMENTAL)
+    assert (outcome.committed, [each.index for each in outcome.refused]) == ([0], [1])
+    assert held(small) == []
 
 
 async def test_a_version_counts_for_each_operation(world: World) -> None:
