@@ -8,23 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger import Holder, Holding, Ledger
 from extender.core.names import NodeName
 from extender.core.room import Room, Slot, templates_of
 from extender.core.units import Vector
 
 
 def aim(
-    ledger: Ledger, slots: Sequence[Slot], candidates: Sequence[NodeName], *, releasing: Sequence[Holder] = ()
+    ledger: Ledger,
+    slots: Sequence[Slot],
+    candidates: Sequence[NodeName],
+    *,
+    releasing: Sequence[Holder] = (),
+    kept: Sequence[Holding] = (),
 ) -> dict[Holder, tuple[NodeName, Vector]] | None:
     """For every slot the node that it should wait for, and what of its units is free there; None if the slots would
     have no room even if nobody else held anything.
 
     Nodes with room now come first, then those where the largest part of a slot is free. What holders in `releasing`
-    hold counts as free. O(slots + candidates x templates), and a logarithm.
+    hold counts as free; `kept` is what would be held even then. O(slots + candidates x templates), and a logarithm.
     """
     now = Room(ledger, [*releasing, *(slot.holder for slot in slots)])
     ever = Room.emptied(ledger, candidates)
+    for held in kept:
+        ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}
     for template in templates_of(slots):
         need, waiting, full = template.need, iter(template.slots), dict(template.need)

@@ -10,8 +10,9 @@ The places of a gang that only intends are holdings of no units: nobody else cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, islice
 
 from extender.core.aiming import aim
 from extender.core.cluster import Node, Pod
@@ -61,7 +62,7 @@ class Places:
         slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
         found = plan(self._ledger, slots, candidates, releasing=saved)
         if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
-            slots = self._slots(gang, self._smallest(gang, Room(self._ledger, saved)), None)
+            slots = self._slots(gang, self._smallest(gang, lambda: Room(self._ledger, saved)), None)
             retried = plan(self._ledger, slots, candidates, releasing=saved)
             found = found if isinstance(retried, Shortfall) else retried
         if isinstance(found, Shortfall):
@@ -126,18 +127,37 @@ class Places:
     def save(self, gang: Gang, nodes: Sequence[NodeName] | None, until: float) -> None:
         """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
         nothing yet. `nodes`: those to choose from; None for all."""
-        saved = [held.holder for held in self.unbound(gang)]
         nodes = list(self._nodes) if nodes is None else nodes
-        slots = [
-            replace(slot, holder=Holder(f"saved:{gang.key}#{number}"))
-            for number, slot in enumerate(self._slots(gang, self._smallest_in_empty(gang), None))
-        ]
-        found = aim(self._ledger, slots, nodes, releasing=saved)
+        slots = self._slots(gang, self._smallest_in_empty(gang), None)
+        saved = self.unbound(gang)
+        kept = self._whole(saved, slots)
+        unused = (name for number in count() if (name := Holder(f"saved:{gang.key}#{number}")) not in kept)
+        lacking = [replace(slot, holder=next(unused)) for slot in slots[len(kept) :]]
+        others = [held.holder for held in saved if held.holder not in kept]
+        found = aim(self._ledger, lacking, nodes, releasing=others, kept=list(kept.values()))
         claims = [
             Holding(holder, node, units, Kind.SAVING, gang.key, until)
             for holder, (node, units) in (found or {}).items()
         ]
-        self._commit(claims, releasing=saved)
+        self._commit(claims, releasing=others)
+        for holder in kept:
+            self._ledger.keep(holder, until)
+
+    def _whole(self, saved: Sequence[Holding], slots: Sequence[Slot]) -> dict[Holder, Holding]:
+        """Of what is saved, the places that are whole and need not be looked for again. Only where all slots are alike:
+        of different ones the larger may need what the smaller has."""
+        templates = templates_of(slots)
+        if len(templates) != 1:
+            return {}
+        [template] = templates
+        whole = (
+            held
+            for held in saved
+            if held.units == dict(template.need)
+            and self._ledger.short(held.node, held.units, (held.holder,)) is None
+            and (template.accepts is None or template.accepts(held.node))
+        )
+        return {held.holder: held for held in islice(whole, len(slots))}
 
     def victims_for(
         self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
@@ -161,14 +181,15 @@ class Places:
     # -- how a quorum is asked for -------------------------------------------------------------------------------
 
     def _smallest_in_empty(self, gang: Gang) -> list[Pod]:
-        return self._smallest(gang, Room.emptied(self._ledger, self._nodes))
+        return self._smallest(gang, lambda: Room.emptied(self._ledger, self._nodes))
 
-    def _smallest(self, gang: Gang, room: Room) -> list[Pod]:
+    def _smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:
         """The members to place, smallest first. Where there are more than the quorum needs, those come last that would
         find no room even by themselves: no more of a kind are taken than there is room for."""
         members = sorted(gang.unplaced(), key=_size)
         if len(members) <= gang.needed:
             return members
+        room = room_to_ask()
         kinds: list[tuple[Pod, list[int]]] = []
         chosen: list[Pod] = []
         rest: list[Pod] = []

@@ -141,10 +141,16 @@ class Turns:
         news = any(self._copies.on(node, need) for need in _needs(shape) for node in gains)
         return news and self._may_fit(shape)
 
-    def may_fit(self, gang: Gang) -> bool:
-        """False: the gang, for which room is saved, does not fit yet."""
+    def may_fit(self, gang: Gang, gains: Collection[NodeName] | None) -> bool:
+        """False: the gang, for which room is saved, does not fit yet. `gains`: nodes that gained room since it was
+        saved; None: any may have."""
+        shape = self._entries[gang.key].shape
+        saved = self._places.unbound(gang)
+        if gains is not None and len(needs := _needs(shape)) == 1:
+            # A part of a place is no place, unless the rest of it has just come free beside it.
+            saved = [held for held in saved if held.node in gains or needs <= {need_of(held.units)}]
         # Each place saved, or part of one, makes room for one member at most, with what is free beside it.
-        return self._may_fit(self._entries[gang.key].shape, len(self.usable_by(gang)))
+        return self._may_fit(shape, len(saved))
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         """False: it does not fit. Selectors and taints are not asked."""

@@ -102,7 +102,8 @@ class Waiting:
                 self._line_up(gang, now)
         for gang in self.turns.candidates(gains, stirred):
             is_saved_for = gang is self.turns.saver
-            if (not is_saved_for or self.turns.may_fit(gang)) and self._plan(gang, None, list(gains), now):
+            news = None if gang.key in stirred else gains
+            if (not is_saved_for or self.turns.may_fit(gang, news)) and self._plan(gang, None, list(gains), now):
                 # Whoever has no slot of its own may find room beside the quorum.
                 for uid in list(gang.rejected):
                     self.wake(gang, uid)
