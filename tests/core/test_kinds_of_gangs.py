@@ -158,6 +158,20 @@ class TestMoreMembersThanTheQuorum:
         assert all(world.pods[member.uid].node is not None for member in large)
         assert world.bound("train") == 3
 
+    def test_of_those_left_over_each_is_woken_for_the_room_that_it_needs(self, world: GangWorld) -> None:
+        nodes(world, 1)
+        ask = gang_ask(quorum=1)
+        first, large, small = (
+            pod(name, {"cpu": cpu}, gang=ask) for name, cpu in (("first", 8000), ("large", 8000), ("small", 1000))
+        )
+        world.create(first)
+        world.schedule()
+        world.create(large, small)
+        for member in (large, small):
+            world.filter(member, list(world.nodes))
+        world.add_node(node("n1", {"cpu": 1000}))
+        assert world.wakes == {small.uid: 1}
+
     def test_who_finds_no_room_beside_the_quorum_holds_none(self, world: GangWorld) -> None:
         nodes(world, 2)
         *quorum, third = gang_pods("train", 3, EIGHT, quorum=2)
