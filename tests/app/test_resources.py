@@ -256,8 +256,9 @@ async def test_a_call_that_expects_another_version_changes_nothing(world: World)
     with pytest.raises(VersionConflict):
         await world.set("r", 0, "n1", if_version="7")
     for absent in (0, 5):
-        with pytest.raises(VersionConflict, match="is not there, not at 7"):
+        with pytest.raises(VersionConflict, match="is not there, not at 7") as refused:
             await world.set("absent", absent, "n1", if_version="7")
+        assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     assert world.capacity("r") == {"n1": 4}
     assert (await world.set("r", 6, "n1", if_version=state.version)).nodes == {"n1": 6}
 

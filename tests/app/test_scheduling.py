@@ -669,10 +669,19 @@ async def test_what_led_to_a_moment_can_be_told(stage: Stage) -> None:
     told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
     assert "filter default/train-0 uid-train-0 4 n1" in told
     assert "bind default/train-1 uid-train-1 n2" in told
+    assert "bound default/train-1 uid-train-1 n2" in told
     assert "OpenBarrier default/train uid-train-0 uid-train-1" in told
     assert told.index("OpenBarrier default/train uid-train-0 uid-train-1") < told.index("GangBound default/train")
     assert "GangTurnedAway default/large" in told
     assert told[-1] == "PodEnded default/train-0 uid-train-0"
+
+
+async def test_why_a_pod_was_not_bound_can_be_told(stage: Stage) -> None:
+    stage.see(member := gang_pods("train", 2)[0])
+    refusal = await stage.bind(member, "n1")
+    assert refusal
+    told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
+    assert told[-2:] == ["bind default/train-0 uid-train-0 n1", f"not bound default/train-0 uid-train-0 {refusal}"]
 
 
 async def test_what_kube_scheduler_asked_and_was_answered_can_be_told(stage: Stage) -> None:
