@@ -353,6 +353,29 @@ async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: Wo
         world.keeper.lose_pod(member.uid)
 
 
+async def test_room_that_is_reserved_for_members_to_come_is_named_with_the_gang(world: World) -> None:
+    first = gang_pods("train", 3, {"cpu": 8000})[0]
+    world.keeper.see_pod(first)
+    assert world.keeper.filter(first, NODES).passed == [N1]
+    world.keeper.see_node(replace(world.keeper.nodes[N1], unschedulable=True))
+    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+    assert any(remedy.endswith("held there by gang default/train") for remedy in told.remedies)
+    world.keeper.lose_pod(first.uid)
+
+
+async def test_a_member_that_is_being_bound_still_waits(world: World) -> None:
+    members = gang_pods("train", 2, {"cpu": 8000})
+    for member in members:
+        world.keeper.see_pod(member)
+    for member in members:
+        [node] = world.keeper.filter(member, NODES).passed
+        world.keeper.arrive(member.uid, node)
+    told = world.desk.explain_pod("default", "train-0")
+    assert (told.waits, told.summary) == (True, "gang default/train is being bound: 2 Bindings are under way")
+    for member in members:
+        world.keeper.lose_pod(member.uid)
+
+
 async def test_a_shared_resource_that_is_missing_is_created_as_such(world: World) -> None:
     waiting = world.start_pod("p", {"escher.dev/everybodys": 1})
     told = world.desk.explain_pod("team", waiting.name)

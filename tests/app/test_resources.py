@@ -163,6 +163,12 @@ async def test_removing_it_from_one_node_keeps_owner_and_expiry_for_the_others(w
     assert state.expires_at == pytest.approx(world.clock.now() + 60, abs=1)
 
 
+async def test_a_time_to_live_that_is_given_when_one_node_is_removed_is_that_of_the_others(world: World) -> None:
+    await world.set("r", 4, every_node(), ttl_seconds=60)
+    state = await world.set("r", 0, "n1", ttl_seconds=600)
+    assert state.expires_at == pytest.approx(world.clock.now() + 600, abs=1)
+
+
 async def test_removing_it_everywhere_reaches_a_node_that_is_away(world: World) -> None:
     await world.set("r", 4, every_node())
     world.api.drop_node(NodeName("n2"))

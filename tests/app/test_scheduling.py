@@ -354,6 +354,13 @@ class TestABinding:
         assert await stage.bind(members[1], stage.filter(members[1])) == ""
         assert stage.phase() is Phase.BOUND
 
+    async def test_of_a_member_that_cannot_be_written_in_time_keeps_its_place_too(self, stage: Stage) -> None:
+        members = gang_pods("train", 3, FULL)
+        stage.api.faults = [unavailable(of="bind train-1") for _ in range(100)]
+        answers = await asyncio.gather(*stage.go(*members))
+        assert [bool(answer) for answer in answers] == [False, True, False]
+        assert stage.kinds()[members[1].uid] == "ASSUMPTION"
+
     async def test_of_a_member_that_is_gone_keeps_its_place_for_a_successor(self, stage: Stage) -> None:
         *members, successor = gang_pods("train", 4, FULL, quorum=3)
         stage.api.gone.add(members[1].uid)

@@ -112,6 +112,24 @@ def test_a_senseless_ask_is_refused(arguments: dict[str, Any], why: str) -> None
         gang(**{"name": "train", **arguments})
 
 
+@pytest.mark.parametrize(
+    ("name", "namespace", "each", "field"),
+    [
+        ("Train", "default", {"cpu": "1"}, "gang"),
+        ("train", "Team", {"cpu": "1"}, "namespace"),
+        ("train", "default", {"app.escher.dev/default.data": "1"}, "resource"),
+    ],
+)
+def test_a_name_that_is_refused_is_said_to_be_whose(
+    name: str, namespace: str, each: dict[str, str], field: str
+) -> None:
+    with pytest.raises(InvalidName) as refused:
+        gang(name, 1, each, namespace=namespace)
+    assert refused.value.field == field
+
+
 def test_a_quantity_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidQuantity):
         gang("train", 1, {"cpu": "lots"})
+    with pytest.raises(InvalidQuantity, match="cpu: '-1' is negative"):
+        gang("train", 1, {"cpu": "-1"})
