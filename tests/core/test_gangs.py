@@ -241,19 +241,24 @@ def test_members_that_do_not_exist_yet_are_expected_where_those_that_do_may_be(w
     assert held_nothing(world, "train")
 
 
-def test_a_member_whose_earlier_place_is_still_free_is_bound_there(world: GangWorld) -> None:
-    names = nodes(world, 2)
-    [member] = gang_pods("train", 1, EIGHT)
-    world.create(member)
-    assert world.filter(member, names[:1]).passed == [names[0]]
-    world.keeper.filter(member, names[1:])
+def test_a_member_whose_earlier_place_is_still_free_waits_for_the_others_there(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    member, other = gang_pods("train", 2, EIGHT)
+    world.create(member, other)
+    assert world.filter(member, names[:2]).passed == [names[0]]
+    world.keeper.filter(member, names[2:])
     held = world.keeper.ledger.holding(member.uid)
     assert held is not None
-    assert held.node == names[1]
+    assert held.node == names[2]
     assert world.bind(member.uid) == ""
     held = world.keeper.ledger.holding(member.uid)
     assert held is not None
-    assert held.node == names[0]
+    assert (held.node, held.kind) == (names[0], Kind.ASSUMPTION)
+    world.filter(other)
+    world.bind(other.uid)
+    world.schedule()
+    assert world.pods[member.uid].node == names[0]
+    assert world.bound("train") == 2
 
 
 def test_what_a_member_holds_whose_binding_failed_is_held_for_a_time(world: GangWorld) -> None:
