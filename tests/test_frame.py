@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 TARGETS = (
     *("demo", "test", "setup", "e2e", "chaos", "faults", "bench", "loadtest"),
-    *("compare", "lint", "docs", "coverage", "lock"),
+    *("compare", "lint", "docs", "coverage", "mutants", "lock"),
 )
 
 

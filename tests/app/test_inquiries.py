@@ -13,6 +13,7 @@ from extender.core.gang import Phase
 from extender.core.gang_ask import MalformedAsk
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.core.turns import DEFAULT_PATIENCE
 from extender.core.units import Short
 from tests.app.world import World
 from tests.builders import gang_pods, labels_term, pod, taint, units
@@ -37,8 +38,9 @@ async def test_the_cluster_state_has_capacity_what_is_available_and_who_holds_it
     assert (holder.holder, holder.kind, str(holder.pod), holder.gang) == (running.uid, Kind.BOUND, "team/p", None)
     assert holder.units == {"cpu": 1000, "pods": 1, R: 3}
     assert len(world.desk.cluster_state()) == 3
-    with pytest.raises(NotFound, match="there is no node n9"):
+    with pytest.raises(NotFound, match="there is no node n9") as refused:
         world.desk.cluster_state(node=NodeName("n9"))
+    assert (refused.value.field, refused.value.value) == ("node", "n9")
 
 
 async def test_the_cluster_state_is_reduced_to_what_was_asked(world: World) -> None:
@@ -84,11 +86,15 @@ async def test_a_claim_is_shown_as_nobodys_gang(world: World) -> None:
 async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: World) -> None:
     members = gang_pods("train", 3, {"cpu": 8000})
     phases: list[tuple[Phase, list[MemberPhase]]] = []
+    where: list[list[NodeName | None]] = []
+    deadlines: list[bool] = []
 
     def look() -> None:
         (state,) = world.desk.gangs("default")
         assert state == world.desk.gang(TRAIN)
         phases.append((state.phase, [member.phase for member in state.members]))
+        where.append([member.node for member in state.members])
+        deadlines.append(state.deadline is not None)
 
     world.keeper.see_pod(members[0])
     look()
@@ -101,7 +107,8 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
     for member, node in zip(members[1:], chosen[1:], strict=True):
         world.keeper.arrive(member.uid, node)
     look()
-    assert world.desk.explain_gang(TRAIN).summary == "is being bound: 3 Bindings are under way"
+    told = world.desk.explain_gang(TRAIN)
+    assert (told.waits, told.summary) == (False, "is being bound: 3 Bindings are under way")
     for member, node in zip(members, chosen, strict=True):
         world.keeper.bound(member.uid, node)
     look()
@@ -116,13 +123,15 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
     state = world.desk.gang(TRAIN)
     assert [member.node for member in state.members] == chosen
     assert (state.quorum, state.reason) == (3, "")
+    assert where == [[None], chosen, chosen, chosen, chosen]
+    assert deadlines == [False, True, True, True, False]
     told = world.desk.explain_gang(TRAIN)
     assert (told.waits, told.summary) == (False, "is placed: 3 members are bound")
     assert world.desk.gangs("other") == []
-    with pytest.raises(NotFound, match="there is no gang absent"):
-        world.desk.gang(GangKey("default", "absent"))
-    with pytest.raises(NotFound, match="there is no gang absent"):
-        world.desk.explain_gang(GangKey("default", "absent"))
+    for ask in (world.desk.gang, world.desk.explain_gang):
+        with pytest.raises(NotFound, match="there is no gang absent") as refused:
+            ask(GangKey("default", "absent"))
+        assert (refused.value.field, refused.value.value) == ("name", "absent")
 
 
 async def test_a_gang_without_all_its_members_is_told_how_many_are_missing(world: World) -> None:
@@ -132,6 +141,34 @@ async def test_a_gang_without_all_its_members_is_told_how_many_are_missing(world
     assert told.waits
     assert told.summary == "waits: 1 of the 3 members that must be placed together does not exist yet"
     assert told.remedies == ["create members (1 more), or lower the annotation escher.dev/gang-min-member"]
+
+
+async def test_members_that_are_bound_are_not_among_those_missing(world: World) -> None:
+    first, second = gang_pods("train", 2, quorum=4)
+    for member in (replace(first, node=N1), second):
+        world.keeper.see_pod(member)
+    told = world.desk.explain_gang(TRAIN)
+    assert told.waits
+    assert told.summary == "waits: 2 of the 4 members that must be placed together do not exist yet"
+    assert told.remedies == ["create members (2 more), or lower the annotation escher.dev/gang-min-member"]
+    of_member = world.desk.explain_pod("default", "train-1")
+    assert (of_member.subject, of_member.waits) == ("pod default/train-1", True)
+
+
+async def test_a_gang_for_which_room_is_saved_is_told_so(world: World) -> None:
+    world.keeper.see_pod(pod("there", {"cpu": 8000}, node=N3))
+    for member in gang_pods("train", 3, {"cpu": 8000}):
+        world.keeper.see_pod(member)
+        world.keeper.filter(member, NODES)
+    assert world.desk.gang(TRAIN).reason.startswith("room for 2 of 3 members")
+    assert "it is its turn" not in world.desk.explain_gang(TRAIN).summary
+    await world.quiet(DEFAULT_PATIENCE.seconds)
+    world.keeper.tick()
+    told = "it is its turn, and what comes free is saved for it: room for 2 of 3 members"
+    assert world.desk.gang(TRAIN).reason.startswith(told)
+    assert told in world.desk.explain_gang(TRAIN).summary
+    (state,) = world.desk.cluster_state(node=N1)
+    assert [(holder.kind, holder.gang) for holder in state.holders] == [(Kind.SAVING, TRAIN)]
 
 
 async def test_a_gang_without_room_is_told_how_far_it_would_get(world: World) -> None:
@@ -145,6 +182,7 @@ async def test_a_gang_without_room_is_told_how_far_it_would_get(world: World) ->
     told = world.desk.explain_gang(TRAIN)
     assert "room for 3 of 5 members; the next asks for 6 cpu, and a node has at most 2 free" in told.summary
     assert "3 of 3 nodes have room for one member" in told.summary
+    assert told.waits
     assert told.remedies[0] == "free or add 6 cpu for each of 2 more members, or lower the quorum"
     assert "gangs that wait before it: 1" in world.desk.explain_gang(GangKey("default", "later")).summary
     member_told = world.desk.explain_pod("default", "train-0")
@@ -169,7 +207,11 @@ async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:
     node = world.keeper.filter(members[0], NODES).passed[0]
     world.keeper.arrive(members[0].uid, node)
     told = world.desk.explain_gang(TRAIN)
+    assert told.waits
     assert told.summary == "waits: room is held for all 2; 1 of them are ready to be bound"
+    assert told.remedies == [
+        "wait: kube-scheduler is on its way with the others; if it is not, look at those that are pending"
+    ]
     for member in members:
         world.keeper.lose_pod(member.uid)
 
@@ -202,7 +244,13 @@ async def test_each_rule_that_excludes_nodes_is_a_group_with_its_best_numbers(wo
     waiting = world.start_pod("p", {"cpu": 1000, R: 3})
     told = world.desk.explain_pod("team", waiting.name)
     assert told.waits
-    assert told.summary.startswith("waits: none of 6 nodes can have it. ")
+    assert told.summary == "waits: none of 6 nodes can have it. " + "; ".join(
+        f"{group.count}: {group.detail}" for group in told.groups
+    )
+    assert [group.detail for group in told.groups[2:]] == [
+        "they are cordoned",
+        "they have a taint that the pod does not tolerate",
+    ]
     assert [(group.rule, group.count, list(group.examples)) for group in told.groups] == [
         ("absent", 2, ["n3", "small"]),
         ("ephemeral-fit", 2, ["n1", "n2"]),
@@ -242,7 +290,53 @@ async def test_a_selector_that_matches_no_node_is_named(world: World) -> None:
     world.keeper.see_pod(picky)
     told = world.desk.explain_pod("team", "p")
     assert [group.rule for group in told.groups] == ["not-selected"]
+    assert told.groups[0].detail == "the pod's node selector or required node affinity excludes them"
     assert told.remedies == ["loosen the pod's node selector or affinity, or label a node to match it"]
+    world.keeper.see_pod(replace(picky, affinity=(), node_selector={"zone": "x"}))
+    assert [group.rule for group in world.desk.explain_pod("team", "p").groups] == ["not-selected"]
+
+
+async def test_a_node_that_is_cordoned_and_tainted_is_told_as_tainted(world: World) -> None:
+    """Uncordoning it would not help."""
+    for name in NODES:
+        world.keeper.see_node(replace(world.keeper.nodes[name], unschedulable=True, taints=(taint("gpu"),)))
+    waiting = world.start_pod("p", {"cpu": 1000})
+    assert [group.rule for group in world.desk.explain_pod("team", waiting.name).groups] == ["tainted"]
+
+
+async def test_who_holds_most_is_named_first_and_the_first_of_equal_nodes(world: World) -> None:
+    for number, cpu in enumerate((1000, 3000, 2000)):
+        world.start_pod(f"h{number}", {"cpu": cpu}, on="n1")
+    world.start_pod("h3", {"cpu": 6000}, on="n2")
+    world.keeper.lose_node(N3)
+    waiting = world.start_pod("p", {"cpu": 4000})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert told.remedies == [
+        "a larger node, or room: 2 cpu more on n1, where least is missing;"
+        " held there by pod team/h1, pod team/h2, pod team/h0"
+    ]
+    world.start_pod("h4", {"cpu": 1000}, on="n1")
+    told = world.desk.explain_pod("team", waiting.name)
+    assert told.remedies[0].endswith("on n2, where least is missing; held there by pod team/h3")
+    world.start_pod("h5", {"cpu": 1500}, on="n2")
+    told = world.desk.explain_pod("team", waiting.name)
+    assert told.remedies[0].endswith("held there by pod team/h1, pod team/h2, pod team/h0 and 1 more")
+
+
+async def test_a_resource_whose_name_has_dots_is_created_by_its_namespace_and_its_name(world: World) -> None:
+    waiting = world.start_pod("p", {"escher.dev/team.data.v1": 1})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert "escher resource set --namespace team data.v1 1 --node NODE" in told.remedies[0]
+
+
+async def test_a_claim_is_named_as_it_was_claimed(world: World) -> None:
+    operation = Claim(namespace="team", holder="agent:7", node=N1, units=units(cpu=8000), ttl_seconds=20)
+    await world.desk.transact(Transact(operations=[operation]))
+    for name in (N2, N3):
+        world.keeper.lose_node(name)
+    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+    assert told.remedies[0].endswith("held there by claim team/agent:7")
+    await world.desk.transact(Transact(operations=[Release(namespace="team", holder="agent:7")]))
 
 
 async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: World) -> None:
@@ -252,7 +346,9 @@ async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: Wo
     world.keeper.filter(members[0], NODES)
     told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert [group.rule for group in told.groups] == ["reservation-guard"]
-    assert "held there by" in told.remedies[0]
+    assert "held there by pod default/train-" in told.remedies[0]
+    (state,) = world.desk.cluster_state(node=N1)
+    assert [holder.gang for holder in state.holders] == [TRAIN]
     for member in members:
         world.keeper.lose_pod(member.uid)
 
@@ -269,7 +365,6 @@ async def test_a_shared_resource_that_is_missing_is_created_as_such(world: World
         (lambda p: replace(p, node=N1), False, "is bound to n1"),
         (lambda p: replace(p, deleting=True), False, "is being deleted"),
         (lambda p: p, True, "waits for kube-scheduler: 3 of 3 nodes have room, such as n1"),
-        (lambda p: replace(p, gang=MalformedAsk("k", "v", "k is wrong", "mend k")), True, "k is wrong"),
     ],
 )
 async def test_a_pod_is_told_where_it_stands(
@@ -280,13 +375,29 @@ async def test_a_pod_is_told_where_it_stands(
     assert (told.subject, told.waits, told.summary) == ("pod team/p", waits, summary)
 
 
+async def test_a_pod_whose_ask_makes_no_sense_is_told_what_is_wrong_and_how_to_mend_it(world: World) -> None:
+    world.keeper.see_pod(replace(pod("p", namespace="team"), gang=MalformedAsk("k", "v", "k is wrong", "mend k")))
+    told = world.desk.explain_pod("team", "p")
+    assert (told.waits, told.summary, told.remedies) == (True, "k is wrong", ["mend k"])
+
+
+async def test_a_pod_that_has_room_is_told_what_it_waits_for(world: World) -> None:
+    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+    assert told.groups == []
+    assert told.remedies == [
+        "wait: kube-scheduler tries it again soon; `kubectl describe pod` tells of rules that only it knows"
+    ]
+
+
 async def test_a_pod_for_which_room_is_held_is_told_where(world: World) -> None:
     await world.set("r", 1, "n2")
     waiting = world.start_pod("p", {R: 1})
     world.keeper.filter(waiting, NODES)
-    assert world.desk.explain_pod("team", "p").summary == "its room is held on n2 until it is bound"
-    with pytest.raises(NotFound, match="there is no unfinished pod absent in namespace team"):
+    told = world.desk.explain_pod("team", "p")
+    assert (told.waits, told.summary) == (True, "its room is held on n2 until it is bound")
+    with pytest.raises(NotFound, match="there is no unfinished pod absent in namespace team") as refused:
         world.desk.explain_pod("team", "absent")
+    assert (refused.value.field, refused.value.value) == ("pod", "absent")
 
 
 async def test_of_two_pods_of_one_name_the_living_is_meant(world: World) -> None:

@@ -87,6 +87,16 @@ async def test_the_callers_own_node_is_that_of_the_pod_that_owns_the_resource(wo
     assert state.owner == PodOwner("worker", owner.uid)
 
 
+async def test_what_is_not_there_is_said_with_its_name(world: World) -> None:
+    for name, said in (
+        (EphemeralName("team", "absent"), "there is no resource team/absent"),
+        (EphemeralName("team", "absent", shared=True), "there is no shared resource team/absent"),
+    ):
+        with pytest.raises(NotFound) as refused:
+            await world.desk.get_resource(name)
+        assert (refused.value.field, refused.value.value, refused.value.detail) == ("name", "team/absent", said)
+
+
 async def test_500_resources_created_at_once_on_one_node_are_all_there_after_a_few_writes_of_it() -> None:
     world = World(latency=0.01)
     world.add_nodes("n1")
@@ -189,12 +199,13 @@ async def test_a_node_spec_that_matches_nothing_is_refused_with_numbers(
 async def test_where_nothing_tells_the_callers_node_the_call_is_refused(world: World) -> None:
     unbound = world.start_pod("early", {})
     for owner, detail in [
-        (None, "names no node"),
-        (PodOwner("ghost", PodUid("u")), "there is no running pod ghost"),
-        (PodOwner("early", unbound.uid), "not bound to a node yet"),
+        (None, "names no node, and neither a caller's node nor an owner tells which is meant"),
+        (PodOwner("ghost", PodUid("u")), "the owner's node is unknown: there is no running pod ghost"),
+        (PodOwner("early", unbound.uid), "the owner, pod team/early, is not bound to a node yet"),
     ]:
-        with pytest.raises(Invalid, match=detail):
+        with pytest.raises(Invalid) as told:
             await world.set("r", 1, None, owner=owner)
+        assert (told.value.field, told.value.detail) == ("node_spec", detail)
 
 
 # -- reading
@@ -216,14 +227,20 @@ async def test_what_was_set_can_be_read_listed_and_deleted(world: World) -> None
 async def test_a_shared_resource_and_one_that_is_not_are_not_mistaken_for_each_other(world: World) -> None:
     await world.set("r", 4, "n1", shared=True)
     assert world.keeper.ledger.free(NodeName("n1"), ResourceKey("escher.dev/r")) == 4
-    with pytest.raises(Invalid, match="exists and is shared"):
+    with pytest.raises(Invalid, match="exists and is shared; delete it first") as refused:
         await world.set("r", 4, "n1")
+    assert (refused.value.field, refused.value.value) == ("shared", False)
     with pytest.raises(NotFound):
         await world.desk.get_resource(EphemeralName("team", "r"))
     await world.desk.delete_resource(EphemeralName("team", "r"))
     assert world.api.objects
-    with pytest.raises(Invalid, match="belongs to namespace team"):
+    with pytest.raises(Invalid, match="r belongs to namespace team") as refused:
         await world.set("r", 4, "n1", shared=True, namespace="other")
+    assert (refused.value.field, refused.value.value) == ("name", "other/r")
+    await world.set("s", 4, "n1")
+    with pytest.raises(Invalid, match="exists and is not shared; delete it first") as refused:
+        await world.set("s", 4, "n1", shared=True)
+    assert (refused.value.field, refused.value.value) == ("shared", True)
 
 
 # -- versions and dry runs
@@ -231,15 +248,17 @@ async def test_a_shared_resource_and_one_that_is_not_are_not_mistaken_for_each_o
 
 async def test_a_call_that_expects_another_version_changes_nothing(world: World) -> None:
     state = await world.set("r", 4, "n1")
-    with pytest.raises(VersionConflict, match=f"at version {state.version} now, not at 7"):
+    with pytest.raises(VersionConflict, match=f"at version {state.version} now, not at 7") as refused:
         await world.set("r", 5, "n1", if_version="7")
+    assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     with pytest.raises(VersionConflict):
         await world.desk.delete_resource(EphemeralName("team", "r"), if_version="7")
     with pytest.raises(VersionConflict):
         await world.set("r", 0, "n1", if_version="7")
     for absent in (0, 5):
-        with pytest.raises(VersionConflict, match="is not there, not at 7"):
+        with pytest.raises(VersionConflict, match="is not there, not at 7") as refused:
             await world.set("absent", absent, "n1", if_version="7")
+        assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     assert world.capacity("r") == {"n1": 4}
     assert (await world.set("r", 6, "n1", if_version=state.version)).nodes == {"n1": 6}
 
@@ -418,25 +437,30 @@ async def test_a_write_that_arrives_twice_is_done_once(world: World) -> None:
 
 async def test_a_refusal_of_the_api_server_is_passed_on_in_its_words(world: World) -> None:
     world.api.faults.append(Fault(Refused(422, "spec.nodes: too many")))
-    with pytest.raises(Invalid, match="too many"):
+    with pytest.raises(Invalid, match="too many") as refused:
         await world.set("r", 4, "n1")
+    assert (refused.value.field, refused.value.value) == ("name", "team/r")
     await world.set("r", 4, "n1")
     world.api.faults.append(Fault(Refused(403, "forbidden")))
-    with pytest.raises(Invalid, match="forbidden"):
+    with pytest.raises(Invalid, match="forbidden") as refused:
         await world.desk.delete_resource(EphemeralName("team", "r"))
+    assert (refused.value.field, refused.value.value) == ("name", "team/r")
     world.api.namespaces = {"team"}
-    with pytest.raises(NotFound, match="there is no namespace other"):
+    with pytest.raises(NotFound, match="there is no namespace other") as absent:
         await world.set("r", 1, "n1", namespace="other")
+    assert (absent.value.field, absent.value.value) == ("namespace", "other")
 
 
 async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(world: World) -> None:
     await world.set("r", 4, "n1")
     world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
-    with pytest.raises(Unavailable, match="faster than it can be set"):
+    with pytest.raises(Unavailable, match="faster than it can be set") as refused:
         await world.set("r", 5, "n1")
+    assert refused.value.retry_after == 1
     world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
-    with pytest.raises(Unavailable, match="faster than it can be deleted"):
+    with pytest.raises(Unavailable, match="faster than it can be deleted") as refused:
         await world.desk.delete_resource(EphemeralName("team", "r"))
+    assert refused.value.retry_after == 1
 
 
 async def test_an_object_that_finalizers_hold_up_cannot_be_set(world: World) -> None:
@@ -444,8 +468,9 @@ async def test_an_object_that_finalizers_hold_up_cannot_be_set(world: World) -> 
     world.api.keep(replace(world.api.objects["team", "r"], deleting=True), spec=False)
     await world.quiet(1)
     assert world.capacity("r") == {}
-    with pytest.raises(Invalid, match="being deleted"):
+    with pytest.raises(Invalid, match="team/r is being deleted") as refused:
         await world.set("r", 5, "n1")
+    assert (refused.value.field, refused.value.value) == ("name", "team/r")
     world.api.drop("team", "r")
     await world.quiet(1)
 

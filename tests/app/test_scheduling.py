@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -18,6 +19,7 @@ from extender.core.cluster import Pod
 from extender.core.gang import ROOM_TAKEN, Phase
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.core.turns import DEFAULT_PATIENCE
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
 from tests.builders import gang_pods, node, pod
 
@@ -473,6 +475,36 @@ class TestEvents:
         await asyncio.sleep(1)
         assert stage.told("GangWaiting") == [("train-0", "gang train: gang waits for members that do not exist yet")]
 
+    async def test_tell_members_and_victims_of_a_preemption(self, stage: Stage) -> None:
+        victims = [pod(f"low-{name}", FULL, node=name) for name in stage.keeper.nodes]
+        stage.see(*victims)
+        members = [replace(each, priority=1) for each in gang_pods("train", 2, FULL)]
+        stage.see(*members)
+        stage.scheduling.filter(members[0], list(stage.keeper.nodes))
+        await asyncio.sleep(1)
+        evicted = [victim.name for victim in victims if stage.api.times(f"evict {victim.name}")]
+        assert len(evicted) == 2
+        assert stage.told("GangPreempts") == [
+            (member.name, "gang train: 2 pods of lower priority are evicted for it") for member in members
+        ]
+        assert sorted(stage.told("PreemptedByGang")) == [
+            (name, "evicted for gang default/train of higher priority") for name in sorted(evicted)
+        ]
+        kinds = {each.reason: each.type for each in stage.api.notices}
+        assert (kinds["GangPreempts"], kinds["PreemptedByGang"]) == (EventType.NORMAL, EventType.WARNING)
+        [entry] = [entry for entry in stage.journal.tell() if "EvictFor" in entry]
+        assert entry.partition(" ")[2].startswith("EvictFor default/train default/low-")
+
+    async def test_tell_members_that_room_is_saved_for_them(self, stage: Stage) -> None:
+        stage.see(pod("there", FULL, node=N1))
+        members = gang_pods("train", 4, FULL)
+        stage.see(*members)
+        stage.scheduling.filter(members[0], list(stage.keeper.nodes))
+        await asyncio.sleep(DEFAULT_PATIENCE.seconds + 1)
+        note = "gang train: its turn has come: what comes free is saved for its 4 places"
+        assert sorted(stage.told("GangRoomSaved")) == [(member.name, note) for member in members]
+        assert {each.type for each in stage.api.notices if each.reason == "GangRoomSaved"} == {EventType.NORMAL}
+
     async def test_say_once_how_to_mend_an_ask(self, stage: Stage) -> None:
         wrong = pod("wrong", gang=malformed("escher.dev/gang-min-member is no whole number", "write 8"))
         for _ in range(3):
@@ -637,10 +669,34 @@ async def test_what_led_to_a_moment_can_be_told(stage: Stage) -> None:
     told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
     assert "filter default/train-0 uid-train-0 4 n1" in told
     assert "bind default/train-1 uid-train-1 n2" in told
+    assert "bound default/train-1 uid-train-1 n2" in told
     assert "OpenBarrier default/train uid-train-0 uid-train-1" in told
     assert told.index("OpenBarrier default/train uid-train-0 uid-train-1") < told.index("GangBound default/train")
     assert "GangTurnedAway default/large" in told
     assert told[-1] == "PodEnded default/train-0 uid-train-0"
+
+
+async def test_why_a_pod_was_not_bound_can_be_told(stage: Stage) -> None:
+    stage.see(member := gang_pods("train", 2)[0])
+    refusal = await stage.bind(member, "n1")
+    assert refusal
+    told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
+    assert told[-2:] == ["bind default/train-0 uid-train-0 n1", f"not bound default/train-0 uid-train-0 {refusal}"]
+
+
+async def test_what_kube_scheduler_asked_and_was_answered_can_be_told(stage: Stage) -> None:
+    victims = {N1: Victims([PodUid("uid-some")]), N2: Victims([PodUid("uid-other")])}
+    urgent = pod("urgent", priority=5)
+    stage.scheduling.preempt(urgent, victims)
+    told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
+    assert told[-1] == f"preempt default/urgent uid-urgent 2 {(N1, N2)}"
+
+
+async def test_entries_tell_the_time_of_day_in_utc(stage: Stage) -> None:
+    began = datetime.fromtimestamp(stage.clock.now(), UTC)
+    stage.journal.note("gang seen")
+    [entry] = stage.journal.tell()
+    assert entry == f"{began:%H:%M:%S.%f} gang seen"
 
 
 async def test_only_so_much_is_remembered(stage: Stage) -> None:

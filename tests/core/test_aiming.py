@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from extender.core.aiming import aim
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import PodUid
+from extender.core.names import NodeName, PodUid
 from extender.core.planning import Slot
+from extender.core.units import Vector
 from tests.builders import ledger_of, slot, units
 
 GPU = "nvidia.com/gpu"
@@ -21,9 +22,8 @@ def slots(number: int, **amounts: int) -> list[Slot]:
     return [Slot(Holder(f"s{index}"), units(amounts)) for index in range(number)]
 
 
-def aims(ledger: Ledger, wanted: list[Slot], **more: list[Holder]) -> dict[str, tuple[str, dict[str, int]]] | None:
-    found = aim(ledger, wanted, list(ledger.nodes()), **more)
-    return None if found is None else {holder: (node, dict(part)) for holder, (node, part) in found.items()}
+def aims(ledger: Ledger, wanted: list[Slot], **more: list[Holder]) -> dict[Holder, tuple[NodeName, Vector]] | None:
+    return aim(ledger, wanted, list(ledger.nodes()), **more)
 
 
 def test_nodes_with_room_come_first_then_those_where_most_is_free() -> None:

@@ -208,6 +208,54 @@ def test_who_was_turned_away_and_is_bound_by_another_is_not_woken(world: GangWor
     assert world.wakes == {member.uid: 1 for member in members[1:]}
 
 
+def test_who_comes_while_the_quorum_is_being_written_passes_at_once(world: GangWorld) -> None:
+    nodes(world, 4)
+    members = gang_pods("train", 4, EIGHT, quorum=3)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+        world.bind(member.uid)
+    assert world.gangs_opened == [("train", 3), ("train", 1)]
+    world.schedule()
+    assert world.bound("train") == 4
+
+
+@pytest.mark.parametrize(("ago", "is_in_part"), [(1.0, True), (2.5, False)])
+def test_a_gang_found_bound_in_part_is_so_only_if_it_was_bound_lately(
+    world: GangWorld, ago: float, is_in_part: bool
+) -> None:
+    """An earlier life of ours may have opened its barrier; or the rest of a gang that ran has ended."""
+    nodes(world, 1)
+    first, second = gang_pods("train", 2)
+    timeout = gang_ask().timeout
+    world.create(second, replace(first, node=NodeName("n0"), bound_at=world.clock.now() - ago * timeout))
+    assert (GangKey("default", "train") in world.keeper.gangs.in_part) is is_in_part
+
+
+def test_members_that_do_not_exist_yet_are_expected_where_those_that_do_may_be(world: GangWorld) -> None:
+    world.add_node(node("ssd", EIGHT, labels={"disk": "ssd"}))
+    world.add_node(node("plain", EIGHT))
+    [first, _] = (replace(each, node_selector={"disk": "ssd"}) for each in gang_pods("train", 2, EIGHT))
+    world.create(first)
+    assert not world.filter(first).passed
+    assert held_nothing(world, "train")
+
+
+def test_a_member_whose_earlier_place_is_still_free_is_bound_there(world: GangWorld) -> None:
+    names = nodes(world, 2)
+    [member] = gang_pods("train", 1, EIGHT)
+    world.create(member)
+    assert world.filter(member, names[:1]).passed == [names[0]]
+    world.keeper.filter(member, names[1:])
+    held = world.keeper.ledger.holding(member.uid)
+    assert held is not None
+    assert held.node == names[1]
+    assert world.bind(member.uid) == ""
+    held = world.keeper.ledger.holding(member.uid)
+    assert held is not None
+    assert held.node == names[0]
+
+
 def test_what_a_member_holds_whose_binding_failed_is_held_for_a_time(world: GangWorld) -> None:
     nodes(world, 2)
     members = gang_pods("train", 2, EIGHT)

@@ -12,7 +12,8 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, Phase
-from extender.core.names import GangKey, NodeName
+from extender.core.ledger import Holding
+from extender.core.names import GangKey, NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, labels_term, names_term, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -38,6 +39,11 @@ def none_is_bound(world: GangWorld) -> bool:
     return world.bound("train") == 0 and not world.keeper.ledger.held_for(TRAIN)
 
 
+def vacant(world: GangWorld) -> list[Holding]:
+    """Places of members that were not there when they were reserved."""
+    return [held for held in world.keeper.ledger.held_for(TRAIN) if PodUid(held.holder) not in world.assumed]
+
+
 def asking(members: Sequence[Pod], quorum: int) -> list[Pod]:
     """The members as they are now, once their annotation says so."""
     return [replace(member, gang=gang_ask("train", quorum)) for member in members]
@@ -60,11 +66,10 @@ class TestMembersThatAskForDifferentThings:
         filler = pod("filler", EIGHT, node=NodeName("n0"))
         world.create(filler, first)
         world.filter(first, [NodeName("n1"), NodeName("n2")])
-        [vacant] = [held for held in world.keeper.ledger.held_for(TRAIN) if held.holder != first.uid]
-        assert vacant.node == "n2"
+        assert [held.node for held in vacant(world)] == ["n2"]
         world.delete(filler.uid)
         world.create(second)
-        assert [held.node for held in world.keeper.ledger.held_for(TRAIN) if held.holder != first.uid] == ["n2"]
+        assert [held.node for held in vacant(world)] == ["n2"]
 
     def test_a_member_that_asks_for_a_device_besides_has_its_place_where_there_is_one(self, world: GangWorld) -> None:
         gpu = "nvidia.com/gpu"
@@ -152,6 +157,20 @@ class TestMoreMembersThanTheQuorum:
         world.schedule()
         assert all(world.pods[member.uid].node is not None for member in large)
         assert world.bound("train") == 3
+
+    def test_of_those_left_over_each_is_woken_for_the_room_that_it_needs(self, world: GangWorld) -> None:
+        nodes(world, 1)
+        ask = gang_ask(quorum=1)
+        first, large, small = (
+            pod(name, {"cpu": cpu}, gang=ask) for name, cpu in (("first", 8000), ("large", 8000), ("small", 1000))
+        )
+        world.create(first)
+        world.schedule()
+        world.create(large, small)
+        for member in (large, small):
+            world.filter(member, list(world.nodes))
+        world.add_node(node("n1", {"cpu": 1000}))
+        assert world.wakes == {small.uid: 1}
 
     def test_who_finds_no_room_beside_the_quorum_holds_none(self, world: GangWorld) -> None:
         nodes(world, 2)

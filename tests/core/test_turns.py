@@ -96,6 +96,14 @@ class TestOrder:
             take_away(world, bound)
         assert order == ["urgent", "old", "young"]
 
+    def test_room_for_two_that_are_alike_is_given_to_both_at_once(self, world: GangWorld) -> None:
+        [n0] = nodes(world, 1)
+        filler(world, n0)
+        waiting(world, "one", 1, created=1)
+        waiting(world, "two", 1, created=2)
+        world.add_node(node("large", {"cpu": 16000}))
+        assert world.gangs == {"one": Phase.PLANNED, "two": Phase.PLANNED}
+
     def test_age_is_that_of_the_oldest_member_and_survives_a_restart(self, world: GangWorld) -> None:
         [n0] = nodes(world, 1)
         full = filler(world, n0)
@@ -346,7 +354,7 @@ class TestRoomThatOthersLeave:
         assert world.preempted == [["low"]]
         assert saved(world) == {n1: 0}
         assert all(held.until == world.clock.now() + SAVED_SECONDS for held in savings(world))
-        assert all(held.holder not in world.pods for held in savings(world))
+        assert all(PodUid(held.holder) not in world.pods for held in savings(world))
         world.delete(small)
         assert n0 not in saved(world)
 

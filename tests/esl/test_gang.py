@@ -193,7 +193,10 @@ def test_a_ghost_that_is_refused_is_a_failed_attempt_and_a_refused_resource_the_
     world = SimulatedCluster({"n1": 4}, app(attempts=2))
     quota = gang("quota", 3, EACH)
     world.refuse = lambda effect: isinstance(effect, CreateGhost) and len(world.ghosts(quota)) == 2
+    began = world.now
     world.ask(0, quota, members_beforehand=True)
+    world.play(dice, until=lambda: News.ROLLED_BACK in news(world, quota))
+    assert world.now == began, "it is not waited for"
     world.play(dice, until=lambda: over(world, quota))
     assert news(world, quota) == [News.ROLLED_BACK, News.FAILED]
     assert world.nothing_left(quota)

@@ -53,6 +53,28 @@ def test_what_the_ghost_holds_is_taken_out_of_every_container() -> None:
     assert made["spec"]["containers"][1]["resources"] == {"limits": {}}
 
 
+def test_what_the_pod_says_itself_stays() -> None:
+    said: dict[str, Any] = {
+        "metadata": {"annotations": {"team": "ml"}, "labels": {"app": "train"}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {"memory": "1Gi"}}}],
+            "initContainers": [{"name": "first", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}],
+        },
+    }
+    made = gang("train", 1, {"cpu": "2"}).requirement(0, Approach.EXTENDED_RESOURCES).attach(said)
+    assert made["metadata"]["annotations"]["team"] == "ml"
+    key = "app.escher.dev/default.train-0"
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi", key: "1"}
+    # What the ghost holds is taken out of these too.
+    assert made["spec"]["initContainers"][0]["resources"] == {"requests": {}, "limits": {}}
+
+
+def test_without_a_ghost_nothing_is_taken_out() -> None:
+    ask = gang("train", 1, {"cpu": "2"})
+    assert ask.requirement(0, Approach.EXTENDER).without == frozenset()
+    assert ask.requirement(0, Approach.EXTENDED_RESOURCES).without == {"cpu"}
+
+
 def test_keys_are_unique_per_gang_and_bundle_or_one_for_a_jobs_template() -> None:
     ask = gang("train", 3, {"cpu": "1"}, namespace="team-a")
     assert [ask.key(bundle) for bundle in range(3)] == [f"app.escher.dev/team-a.train-{n}" for n in range(3)]

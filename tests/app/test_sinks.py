@@ -1,0 +1,68 @@
+"""What is listed and watched reaches the keeper, and the journal tells what it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from extender.app import sinks
+from extender.app.journal import Journal
+from extender.app.keeper import Keeper
+from extender.core.gang_ask import GroupAsk
+from extender.core.names import GangKey, NodeName
+from extender.core.pod_groups import PodGroup
+from tests.builders import gang_pods, node, pod
+from tests.core.gang_world import FixedClock
+
+
+def told(journal: Journal) -> list[str]:
+    return [entry.partition(" ")[2] for entry in journal.tell()]
+
+
+def stage() -> tuple[Keeper, Journal]:
+    clock = FixedClock()
+    return Keeper(clock, lambda effects: None), Journal(clock)
+
+
+def test_nodes() -> None:
+    keeper, journal = stage()
+    sink = sinks.Nodes(keeper, journal)
+    sink.replace([node("n1")])
+    sink.upsert(node("n2", version="7"))
+    assert list(keeper.nodes) == ["n1", "n2"]
+    sink.remove(node("n1"))
+    assert list(keeper.nodes) == ["n2"]
+    assert told(journal) == ["nodes listed", "node seen n2 7", "node gone n1"]
+
+
+def test_pods() -> None:
+    keeper, journal = stage()
+    keeper.see_node(node("n1"))
+    sink = sinks.Pods(keeper, journal)
+    there, coming = pod("there", node=NodeName("n1")), pod("coming")
+    sink.replace([there])
+    for each in (coming, replace(coming, node=NodeName("n1")), replace(coming, deleting=True)):
+        sink.upsert(each)
+    assert keeper.pods[coming.uid].deleting
+    sink.upsert(replace(coming, finished=True))
+    sink.remove(there)
+    assert dict(keeper.pods) == {}
+    assert told(journal) == [
+        "pods listed",
+        *(f"pod seen default/coming uid-coming {state}" for state in ("pending", "n1", "deleting", "finished")),
+        "pod gone default/there uid-there",
+    ]
+
+
+def test_pod_groups() -> None:
+    keeper, journal = stage()
+    sink = sinks.Groups(keeper, journal)
+    group = PodGroup("default", "mpi", 2)
+    [member] = (replace(each, gang=GroupAsk("default", "mpi", longest_wait=60.0)) for each in gang_pods("mpi", 1))
+    keeper.see_pod(member)
+    assert not keeper.gangs.by_key
+    sink.replace([])
+    sink.upsert(group)
+    assert list(keeper.gangs.by_key) == [GangKey("default", "podgroup.mpi")]
+    sink.remove(group)
+    assert not keeper.gangs.by_key
+    assert told(journal) == ["pod groups listed", "pod group seen default/mpi", "pod group gone default/mpi"]
