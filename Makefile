@@ -43,7 +43,7 @@ test: setup ## Run the default tests (a minute; no Go, no cluster)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: slow
-slow: setup ## Run the tests that try many times as much as the default ones (minutes; no Go, no cluster)
+slow: setup ## Run the tests that try many times as much as the default ones (an hour; no Go, no cluster)
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: setup

@@ -27,6 +27,7 @@ from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.metrics import Metrics
+from extender.app.auditor import Auditor
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
@@ -45,7 +46,6 @@ _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
 _DRAIN_SECONDS = 5.0
-_AUDIT_SECONDS = 30.0
 _LOOK_FOR_GROUPS_SECONDS = 60.0
 
 
@@ -63,7 +63,6 @@ class Application:
         self.registry = CollectorRegistry()
         clock = WallClock()
         self.journal = Journal(clock)
-        self._told_journal = False
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
             preempts_for_gangs=settings.preempts_for_gangs,
@@ -76,6 +75,7 @@ class Application:
             wrote=lambda seconds: self.metrics.node_written(seconds),
         )
         self.metrics = Metrics(self.registry, self.keeper, self.write_back)
+        self.auditor = Auditor(self.keeper, self.journal, self.metrics.violated)
         self.scheduling = Scheduling(
             self.keeper,
             ApiBinder(connection),
@@ -140,7 +140,7 @@ class Application:
             self.stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._settle_memory(),
-            self._audit(),
+            self.auditor.run(),
         ]
 
     async def _follow_groups(self) -> None:
@@ -157,19 +157,6 @@ class Application:
                 _log.warning("cannot see whether PodGroups are installed", why=str(error))
             await asyncio.sleep(_LOOK_FOR_GROUPS_SECONDS if self._without_groups else 1.0)
         await self._groups.run()
-
-    async def _audit(self) -> None:
-        """Ledger and gangs are compared with their slow twins now and then: 20 ms for 20,000 pods."""
-        while True:
-            await asyncio.sleep(_AUDIT_SECONDS)
-            found = self.keeper.violations()
-            for violation in found:
-                self.metrics.violated(violation.invariant)
-                _log.error("an invariant does not hold", invariant=violation.invariant, detail=violation.detail)
-            if found and not self._told_journal:
-                # Once: what led to the first violation tells the most.
-                self._told_journal = True
-                _log.error("the decisions before", decisions=self.journal.tell())
 
     async def _settle_memory(self) -> None:
         """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""

@@ -63,8 +63,8 @@ class Rules:
     """What can be chosen about deciding.
 
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
-    its whole room (pessimistic); else every node that fits passes, a gang's room is free for others until its barrier
-    opens, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
+    its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
+    be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
     gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
     """
 

@@ -14,7 +14,7 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             return ""
         case Phase.PLANNED:
             here = gang.placed + len(gang.arrived)
-            room = "there is room, claimed when they meet," if gang.intends else "room is held"
+            room = "there is room, claimed as they come," if gang.intends else "room is held"
             return f"{room} for all {gang.quorum}; {here} of them are ready to be bound"
     existing = gang.placed + gang.unplaced_count
     if existing < gang.quorum:

@@ -14,7 +14,7 @@ and deciding between the two is `gangs`'.
            +-------------+-----------------+------------+----------------------------------+
 
 In GATHERING and WAITING a gang holds nothing, but for the one that room is saved for, see `turns`. In PLANNED it holds
-its whole quorum, or where nothing is reserved at filter, its places are empty until its barrier opens. A gang ends when
+its whole quorum; or, where nothing is reserved at filter, what those need that stand at its barrier. A gang ends when
 its last member does.
 """
 
@@ -72,7 +72,7 @@ class Gang:
     rejected: set[PodUid] = field(default_factory=set)
     """Members that filter turned away and that nothing has woken since."""
     intends: bool = False
-    """Whether its plan only says where its members should go: nothing is held for them until its barrier opens."""
+    """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
     opened: bool = False
     """Whether its barrier has been opened, as far as we know."""
     phase: Phase = Phase.GATHERING

@@ -8,10 +8,10 @@ The promises: a gang that has no room for its whole quorum holds nothing, but fo
 plan has a deadline; the barrier opens only when the quorum is there, and holds all that it needs; a change that makes
 room wakes each member that was turned away once.
 
-With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it is only
-where members should go, anybody may take that room, and it is claimed as one when the barrier opens (optimistic); but
-a gang that has waited for room holds what it is woken for, as does one whose plan ran out, so that none is beaten to it
-again and again: kube-scheduler counts members at a barrier, and two gangs there may each lack what the other has.
+With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it only says
+where members should go, anybody may take that room, and each member claims its own when it comes to be bound, which is
+when kube-scheduler counts it as well (optimistic). Two gangs may then each hold what the other lacks, until their plans
+run out. So one whose plan ran out holds its next one as a whole, as does one that has waited and is woken for room.
 """
 
 from __future__ import annotations
@@ -352,12 +352,13 @@ class Gangs:
         held = self.ledger.holding(uid)
         if held is None or held.owner != gang.key:
             return "the gang's reservation has ended: the pod is tried again"
-        if self.ledger.short(node, gang.members[uid].requests, (uid,)) is not None:
+        units = gang.members[uid].requests
+        if self.ledger.short(node, units, (uid,)) is not None:
             refusal = NOT_ITS_NODE if held.node != node else ROOM_TAKEN
             self._turn_back(gang, [uid] if uid in gang.arrived else [], refusal)
             return refusal
         # An earlier filter call of the pod may have led here, and a later plan have a slot for it: it takes that now.
-        self._places.settle_on(held, node)
+        self._places.settle_on(held, node, units)
         gang.arrived[uid] = node
         self._open_if_complete(gang, now)
         return ""

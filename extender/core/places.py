@@ -3,8 +3,8 @@
 Knows the ledger and which nodes a pod accepts. Every change is one transaction: it happens whole, or nothing has
 happened. Must not know in which phase a gang is, who waits at a barrier, nor why a place is wanted: see `gangs`.
 
-The places of a gang that only intends are holdings of no units: nobody else counts them, and all is claimed by
-`make_good` when the members stand at the barrier. Its own members heed each other's.
+The places of a gang that only intends are holdings of no units: nobody else counts them, its own members do. Units
+are claimed by `settle_on` when a member comes to be bound.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Places:
         ]
 
     def make_good(self, gang: Gang, members: Mapping[PodUid, NodeName]) -> Sequence[PodUid]:
-        """What these members ask for is held on those nodes, without a deadline. Or for whom there is no room, by what
-        others hold; then nothing has changed."""
+        """What these members ask for is held on those nodes, without a deadline. Or for whom of them there is no room
+        any more; then nothing has changed."""
         claims = [
             Holding(Holder(uid), node, gang.members[uid].requests, Kind.ASSUMPTION, gang.key)
             for uid, node in members.items()
@@ -268,7 +268,7 @@ class Places:
         for slot in sorted(vacant, key=lambda held: held.node not in sent):
             if (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
-        node = next((node for node in sent if self._has_room(gang, node, pod)), None)
+        node = self._with_room(gang, pod, sent)
         if node is not None:
             self._commit([self._assumption(gang, pod, node, until)])
             return node
@@ -282,7 +282,7 @@ class Places:
     ) -> NodeName | None:
         """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
         wanted = [held.node] if held.node in sent else []
-        node = next((n for n in (*wanted, *sent) if self._has_room(gang, n, pod, held)), None)
+        node = self._with_room(gang, pod, (*wanted, *sent), held)
         if node is None:
             return None
         claim = self._assumption(gang, pod, node, until)
@@ -293,21 +293,32 @@ class Places:
     def _assumption(self, gang: Gang, pod: Pod, node: NodeName, until: float | None) -> Holding:
         return Holding(Holder(pod.uid), node, _held_now(gang, pod.requests), Kind.ASSUMPTION, gang.key, until)
 
-    def _has_room(self, gang: Gang, node: NodeName, pod: Pod, instead_of: Holding | None = None) -> bool:
-        """Whether the pod fits on the node, beside what is held, and what others of its gang intend there."""
-        own = {Holder(pod.uid)} if instead_of is None else {Holder(pod.uid), instead_of.holder}
-        needed: Vector = pod.requests
-        if gang.intends:
-            others = [held.holder for held in self.unbound(gang) if held.node == node and not held.units]
-            members = [gang.members.get(PodUid(holder)) for holder in others if holder not in own]
-            needed = add([needed, *(member.requests for member in members if member is not None)])
+    def _with_room(
+        self, gang: Gang, pod: Pod, nodes: Iterable[NodeName], instead_of: Holding | None = None
+    ) -> NodeName | None:
+        """The first of the nodes that has room for the pod, beside what is held and what its gang intends there."""
         giving_up = () if instead_of is None else (instead_of.holder,)
-        return self._ledger.short(node, needed, giving_up) is None
+        intended = self._intended(gang, (Holder(pod.uid), *giving_up)) if gang.intends else {}
+        for node in nodes:
+            needed = add([pod.requests, *intended[node]]) if node in intended else pod.requests
+            if self._ledger.short(node, needed, giving_up) is None:
+                return node
+        return None
 
-    def settle_on(self, held: Holding, node: NodeName) -> None:
-        """The member's place is that node, and it has come for it; there is room."""
-        if held.node != node or held.kind is Kind.RESERVATION:
-            self._commit([replace(held, node=node, kind=Kind.ASSUMPTION)])
+    def _intended(self, gang: Gang, but: Sequence[Holder]) -> dict[NodeName, list[Vector]]:
+        """By node, what members of a gang that only intends are to have there."""
+        found: dict[NodeName, list[Vector]] = {}
+        for held in self.unbound(gang):
+            member = gang.members.get(PodUid(held.holder))
+            if member is not None and not held.units and held.holder not in but:
+                found.setdefault(held.node, []).append(member.requests)
+        return found
+
+    def settle_on(self, held: Holding, node: NodeName, units: Vector) -> None:
+        """The member has come for its place, which is that node, and has room: all that it asks for is held there."""
+        claim = replace(held, node=node, units=units, kind=Kind.ASSUMPTION)
+        if held != claim:
+            self._commit([claim])
 
     # -- ends ----------------------------------------------------------------------------------------------------
 

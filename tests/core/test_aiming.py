@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from extender.core.aiming import aim
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger import Holder, Holding, Ledger
 from extender.core.names import NodeName, PodUid
 from extender.core.planning import Slot
 from extender.core.units import Vector
@@ -22,8 +24,10 @@ def slots(number: int, **amounts: int) -> list[Slot]:
     return [Slot(Holder(f"s{index}"), units(amounts)) for index in range(number)]
 
 
-def aims(ledger: Ledger, wanted: list[Slot], **more: list[Holder]) -> dict[Holder, tuple[NodeName, Vector]] | None:
-    return aim(ledger, wanted, list(ledger.nodes()), **more)
+def aims(
+    ledger: Ledger, wanted: list[Slot], releasing: Sequence[Holder] = (), kept: Sequence[Holding] = ()
+) -> dict[Holder, tuple[NodeName, Vector]] | None:
+    return aim(ledger, wanted, list(ledger.nodes()), releasing=releasing, kept=kept)
 
 
 def test_nodes_with_room_come_first_then_those_where_most_is_free() -> None:
@@ -63,3 +67,12 @@ def test_what_was_saved_before_counts_as_free() -> None:
     ledger.commit([slot("saved", "n2", {"cpu": 4})])
     assert aims(ledger, slots(1, cpu=4)) == {"s0": ("n1", {"cpu": 2})}
     assert aims(ledger, slots(1, cpu=4), releasing=[Holder("saved")]) == {"s0": ("n2", {"cpu": 4})}
+
+
+def test_what_is_kept_would_be_held_even_if_nobody_else_held_anything() -> None:
+    ledger = ledger_of({"n1": {"cpu": 4}, "n2": {"cpu": 4}})
+    taken(ledger, "n2", cpu=4)
+    place = slot("kept", "n1", units(cpu=4))
+    ledger.commit([place])
+    assert aims(ledger, slots(1, cpu=4), kept=[place]) == {"s0": ("n2", {"cpu": 0})}
+    assert aims(ledger, slots(2, cpu=4), kept=[place]) is None

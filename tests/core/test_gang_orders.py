@@ -31,7 +31,8 @@ AND_WHO_IS_LEFT = {(2, 1), (1, 2)}
 def every_order(world: Rivals, *, at_least: int, doubting: bool = False) -> Orders:
     orders = explore(world, doubting=doubting)
     sys.stdout.write(f"{orders}\n")
-    assert orders.states >= at_least
+    found = orders.states
+    assert found >= at_least
     return orders
 
 
@@ -119,16 +120,15 @@ class TestMoreOfIt:
 
     @pytest.mark.parametrize(
         ("gangs", "nodes", "at_least"),
-        [(TWO, {"n1": 2, "n2": 2}, 16_000), (TWO, ON_TWO_NODES, 8_000), (TWO_AND_THREE, {"n1": 4}, 20_000)],
+        [(TWO, {"n1": 2, "n2": 2}, 16_000), (TWO, ON_TWO_NODES, 8_000), (TWO_AND_THREE, {"n1": 4}, 15_000)],
         ids=["room for both", "room for one and a half", "two and three"],
     )
     def test_without_misfortunes(self, gangs: dict[str, int], nodes: dict[str, int], at_least: int) -> None:
         every_order(rivals(gangs, nodes, alike=False), at_least=at_least)
 
-    @pytest.mark.parametrize("reserve_at_filter", [True, False], ids=["pessimistic", "optimistic"])
     @pytest.mark.parametrize("misfortunes", [{"delete": 1}, {"refuse": 1}, {"lose": 1}, {"hurry": 1}], ids=str)
-    def test_from_before_the_watch_has_told(self, misfortunes: dict[str, int], reserve_at_filter: bool) -> None:
-        every_order(rivals(TWO, ON_TWO_NODES, misfortunes, reserve_at_filter=reserve_at_filter), at_least=5_000)
+    def test_from_before_the_watch_has_told(self, misfortunes: dict[str, int]) -> None:
+        every_order(rivals(TWO, ON_TWO_NODES, misfortunes), at_least=5_000)
 
     def test_a_member_is_recreated_from_before_the_watch_has_told(self) -> None:
         every_order(rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "recreate": 1}, mortal="a"), at_least=40_000)

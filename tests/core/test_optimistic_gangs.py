@@ -1,4 +1,4 @@
-"""Gangs for which nothing is reserved at filter: where members go is decided, and claimed when they are there."""
+"""Gangs for which nothing is reserved at filter: where members go is decided, and claimed when they come."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gang import NO_ROOM, ROOM_TAKEN, Phase
 from extender.core.names import CPU, GangKey, NodeName, PodUid
-from tests.builders import gang_ask, gang_pods, node, pod
+from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
 FOUR = {"cpu": 4000}
@@ -34,13 +34,15 @@ def gang_of_two(world: GangWorld, name: str = "train") -> list[Pod]:
     return members
 
 
-def test_its_room_is_free_for_others_until_its_barrier_opens(world: GangWorld) -> None:
+def test_room_is_free_for_others_until_the_member_that_is_to_have_it_comes_to_be_bound(world: GangWorld) -> None:
     first, second = gang_of_two(world)
     world.filter(first)
+    assert free(world) == {"n1": 4000, "n2": 4000}
     assert world.bind(first.uid) == ""
     assert world.gangs == {"train": Phase.PLANNED}
-    assert free(world) == {"n1": 4000, "n2": 4000}
+    assert free(world) == {"n1": 0, "n2": 4000}, "what kube-scheduler counts as well"
     world.filter(second)
+    assert free(world) == {"n1": 0, "n2": 4000}
     assert world.bind(second.uid) == ""
     assert world.opened == {first.uid: "n1", second.uid: "n2"}
     assert free(world) == {"n1": 0, "n2": 0}
@@ -85,20 +87,20 @@ def test_a_bind_for_a_node_that_is_full_by_now_is_refused(world: GangWorld) -> N
     assert world.bind(first.uid) == ROOM_TAKEN
 
 
-def test_of_two_gangs_that_intend_the_same_room_the_first_that_is_whole_has_it(world: GangWorld) -> None:
+def test_of_two_gangs_that_intend_the_same_room_the_one_that_comes_first_has_it(world: GangWorld) -> None:
     early, late = gang_of_two(world, "early"), gang_of_two(world, "late")
     # kube-scheduler with replicas, or with news that are late: it offers what it has given to another.
     for member in (*early, *late):
         assert world.filter(member, [NodeName("n1"), NodeName("n2")]).passed
-    for member in (early[0], late[0], late[1]):
-        assert world.bind(member.uid) == ""
-    assert world.opened.keys() == {member.uid for member in late}
-    assert world.bind(early[1].uid) == ROOM_TAKEN
+    assert world.bind(early[0].uid) == ""
+    assert world.bind(late[0].uid) == ROOM_TAKEN
+    assert world.bind(early[1].uid) == ""
+    assert world.opened.keys() == {member.uid for member in early}
+    assert world.bind(late[1].uid) == ROOM_TAKEN
     world.schedule()
+    assert (world.bound("early"), world.bound("late")) == (2, 0)
     world.pass_time(10)
-    world.schedule()
-    assert (world.bound("late"), world.bound("early")) == (2, 0)
-    assert not world.keeper.ledger.held_for(GangKey("default", "early"))
+    assert not world.keeper.ledger.held_for(GangKey("default", "late"))
 
 
 def test_a_gang_that_has_waited_holds_what_it_is_woken_for(world: GangWorld) -> None:
@@ -111,21 +113,19 @@ def test_a_gang_that_has_waited_holds_what_it_is_woken_for(world: GangWorld) -> 
 
 
 def test_a_gang_whose_plan_ran_out_holds_its_next_one(world: GangWorld) -> None:
-    """kube-scheduler counts members that stand at a barrier: two gangs there may each lack what the other has."""
-    world.remove_node(NodeName("n2"))
-    launcher, worker = (
-        pod(name, {"cpu": cpu}, gang=gang_ask("one")) for name, cpu in (("launcher", 500), ("worker", 2000))
-    )
-    other = gang_pods("other", 2, {"cpu": 2000})
-    world.create(launcher, worker, *other)
-    for member in (launcher, other[0]):
-        world.filter(member)
-        world.bind(member.uid)
-    assert world.offer(worker) == world.offer(other[1]) == []
+    """Two gangs at their barriers may each lack what the other has."""
+    n1, n2 = NodeName("n1"), NodeName("n2")
+    one, other = gang_of_two(world, "one"), gang_of_two(world, "other")
+    world.filter(one[0], [n1, n2])
+    world.filter(other[0], [n2, n1])
+    for member in (one[0], other[0]):
+        assert world.bind(member.uid) == ""
+    assert world.offer(one[1]) == world.offer(other[1]) == []
     world.pass_time(4)
-    assert world.turned_back == [launcher.uid, other[0].uid]
-    world.filter(launcher)
-    assert free(world) == {"n1": 1500}
+    assert world.turned_back == [one[0].uid, other[0].uid]
+    assert free(world) == {"n1": 4000, "n2": 4000}
+    world.filter(one[0])
+    assert free(world) == {"n1": 0, "n2": 0}
     world.schedule()
     assert (world.bound("one"), world.bound("other")) == (2, 0)
 
