@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-HEAD = "| module | mutants | refused by mypy | tried | killed | survived | killed, % |\n|---|---|---|---|---|---|---|"
+HEAD = "| module | mutants | refused by mypy | not tried | tried | killed | survived | killed, % |\n" + "|---" * 8 + "|"
 MEANING = {None: "untried", 37: "refused", 0: "survived", 5: "survived", 33: "survived"}
 """By mutmut's codes; 5 and 33 are no tests at all. All others are a test that failed, or did not end in time."""
 
@@ -15,8 +15,8 @@ MEANING = {None: "untried", 37: "refused", 0: "survived", 5: "survived", 33: "su
 def row(name: str, count: Counter[str]) -> str:
     tried = count["killed"] + count["survived"]
     share = f"{100 * count['killed'] / tried:.1f}" if tried else ""
-    cells = [name, count.total(), count["refused"], tried, count["killed"], count["survived"], share]
-    return f"| {' | '.join(map(str, cells))} |" + (f" {count['untried']} not tried yet" if count["untried"] else "")
+    numbers = (count.total(), count["refused"], count["untried"], tried, count["killed"], count["survived"])
+    return f"| {name} | {' | '.join(map(str, numbers))} | {share} |"
 
 
 total: Counter[str] = Counter()
