@@ -78,6 +78,6 @@ def test_whether_room_is_held_or_only_there_is_said_of_a_plan() -> None:
     gang.phase = Phase.PLANNED
     assert why_gang_waits(gang) == "room is held for all 2; 0 of them are ready to be bound"
     gang.intends = True
-    assert why_gang_waits(gang) == ("there is room, claimed when they meet, for all 2; 0 of them are ready to be bound")
+    assert why_gang_waits(gang) == ("there is room, claimed as they come, for all 2; 0 of them are ready to be bound")
     gang.phase = Phase.BOUND
     assert why_gang_waits(gang) == ""
