@@ -287,7 +287,7 @@ class Resources:
     async def undo(self, written: Written) -> None:
         """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
         before, after, name = written.before, written.after, written.request.name
-        if isinstance(written.step, Nothing):
+        if isinstance(written.step, Nothing) or (before is None and after is None):
             return
         try:
             if after is None:

@@ -22,7 +22,7 @@ from extender.app.keeper import Keeper
 from extender.app.management import Claim, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
 from extender.app.resources import Resources, Unsure, Written
-from extender.app.steps import plan
+from extender.app.steps import Nothing, plan
 from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
 from extender.core.names import NodeName
 from extender.core.transaction import decide
@@ -199,8 +199,11 @@ class Transactions:
         """The objects are as before, as far as the API server can be reached and nobody has changed them since."""
         if request.dry_run:
             return
-        for written in [done for _, done in sorted(course.written.items(), reverse=True)]:
-            await self._insist(written, self._resources.undo)
+        names: dict[Identity, list[Written]] = {}
+        for _, written in sorted(course.written.items()):
+            names.setdefault(identity(written.request.name), []).append(written)
+        for writes in reversed(names.values()):
+            await self._insist(_as_one(writes), self._resources.undo)
 
     async def _undo_unsure(self, attempt: Written) -> None:
         written = await self._resources.find_out(attempt)
@@ -220,6 +223,13 @@ class Transactions:
                 why = str(error)
                 break
         _log.error("a transaction is not wholly taken back", name=str(written.request.name), why=why)
+
+
+def _as_one(writes: Sequence[Written]) -> Written:
+    """Several writes of one name, in their order: each has changed the version that the one before it left."""
+    nodes = tuple(dict.fromkeys(node for each in writes for node in each.nodes))
+    last = next((each for each in reversed(writes) if not isinstance(each.step, Nothing)), writes[-1])
+    return replace(last, before=writes[0].before, nodes=nodes)
 
 
 def _refusal(index: int, cause: Cause) -> Refusal:

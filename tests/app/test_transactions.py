@@ -195,8 +195,7 @@ async def test_an_object_that_cannot_be_written_has_the_others_taken_back(world:
     world.agree()
 
 
-@pytest.mark.xfail(strict=True, reason="the first write is taken for changed by others, for the second was taken back")
-async def test_what_was_written_twice_is_taken_back_step_by_step_and_its_owner_stays(world: World) -> None:
+async def test_what_was_written_several_times_is_as_before_the_first_and_its_owner_stays(world: World) -> None:
     owner = world.start_pod("worker", {}, on="n3")
     await world.set("there", 1, "n1", owner=PodOwner("worker", owner.uid), ttl_seconds=500)
     before = world.api.objects["team", "there"]
@@ -205,6 +204,26 @@ async def test_what_was_written_twice_is_taken_back_step_by_step_and_its_owner_s
     assert [each.index for each in outcome.refused] == [2]
     after = world.api.objects["team", "there"]
     assert (after.nodes, after.owner, after.expires_at) == (before.nodes, before.owner, before.expires_at)
+    await world.quiet(1)
+    world.agree()
+
+
+@pytest.mark.parametrize("steps", [(5, 0), (0, 5), (5, 0, 6), (0, 0)], ids=str)
+@pytest.mark.parametrize("exists", [True, False])
+async def test_what_was_made_and_removed_on_the_way_is_as_before(
+    world: World, steps: Sequence[int], exists: bool
+) -> None:
+    if exists:
+        await world.set("r", 1, "n1")
+    before = {name: each.nodes for name, each in world.api.objects.items()}
+    wishes = [setting("r", units) for units in steps]
+    # Of another name, and so at the same time: its last write is refused when all others are done.
+    longer = [setting("bad", units) for units in (1, 2, 3, 4, 0)]
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="delete team/bad"))
+    outcome = await run(world, *wishes, *longer)
+    assert outcome.committed == []
+    assert [each.index for each in outcome.refused] == [len(wishes) + 4]
+    assert {name: each.nodes for name, each in world.api.objects.items()} == before
     await world.quiet(1)
     world.agree()
 
