@@ -23,6 +23,11 @@ def need_of(requests: Vector) -> Need:
     return frozenset((resource, units) for resource, units in requests.items() if units > 0)
 
 
+def copies_in(units: Vector, need: Need) -> int:
+    """How often the need fits into so many units."""
+    return max(0, min((units.get(resource, 0) // asked for resource, asked in need), default=_LARGEST))
+
+
 class Copies:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -67,8 +72,7 @@ class Copies:
         if row is None or not row.present:
             return 0
         capacity, held = row.capacity, row.held
-        least = min(((capacity.get(r, 0) - held.get(r, 0)) // units for r, units in need), default=_LARGEST)
-        return max(0, least)
+        return copies_in({r: capacity.get(r, 0) - held.get(r, 0) for r, _ in need}, need)
 
     def violations(self) -> Iterator[Violation]:
         """Counts that are not what they would be, counted anew."""

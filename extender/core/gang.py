@@ -46,6 +46,7 @@ INCOMPLETE = "gang waits for members that do not exist yet"
 NO_ROOM = "gang does not fit now: it waits its turn"
 NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
+OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
 TOO_LATE = "the gang's quorum was not there before its deadline"
 NOT_ITS_NODE = "the gang's plan has another node for this member"
 

@@ -17,6 +17,7 @@ run out. So one whose plan ran out holds its next one as a whole, as does one th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
@@ -24,6 +25,7 @@ from extender.core.gang import (
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
+    OUTRANKED,
     ROOM_TAKEN,
     TOO_LATE,
     EvictMembers,
@@ -40,7 +42,7 @@ from extender.core.gang import (
     WakePod,
 )
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import Kind, Ledger
+from extender.core.ledger import Holder, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
@@ -75,7 +77,9 @@ class Gangs:
         """Those of them that nobody has been told of."""
         self._reserve_at_filter = reserve_at_filter
         self._places = Places(ledger, nodes)
-        self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan)
+        self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way)
+        self._planned: dict[GangKey, None] = {}
+        """Gangs that have been planned, and may be still."""
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -304,12 +308,15 @@ class Gangs:
         waited = first is None or saved or gang.timed_out
         intends = not (self._reserve_at_filter or waited)
         found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends)
+        if isinstance(found, Shortfall) and (others := self._giving_way(gang.priority)):
+            found = self._plan_instead_of(others, gang, first, sent, deadline, saved, now) or found
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
+        self._planned[gang.key] = None
         unasked = first is None and not gang.rejected
         self.waiting.has_a_plan(gang)
         self.effects.append(GangPlanned(gang.key))
@@ -319,6 +326,38 @@ class Gangs:
         if gang.rejected:
             self.waiting.has_surplus(gang)
         return True
+
+    def _giving_way(self, priority: int) -> list[Gang]:
+        """Gangs of a lower priority that have a plan and no member placed: first those of which none has come to be
+        bound, of these the last in turn."""
+        known = [gang for key in self._planned if (gang := self.by_key.get(key)) and gang.phase is Phase.PLANNED]
+        self._planned = dict.fromkeys(gang.key for gang in known)
+        lower = [gang for gang in known if gang.priority < priority and not gang.placed]
+        return sorted(lower, key=lambda gang: (not gang.arrived, gang.turn), reverse=True)
+
+    def _plan_instead_of(
+        self,
+        others: Sequence[Gang],
+        gang: Gang,
+        first: Pod | None,
+        sent: Sequence[NodeName],
+        deadline: float,
+        saved: Sequence[Holder],
+        now: float,
+    ) -> Sequence[Holder] | None:
+        """As `Places.reserve`, with the room of as many of the others as it takes, in their order: these wait again."""
+        releasing = list(saved)
+        held = [[each.holder for each in self._places.unbound(other)] for other in others]
+        if not self._places.has_room(gang, first, sent, [*saved, *chain.from_iterable(held)]):
+            return None
+        for number, holders in enumerate(held, 1):
+            releasing += holders
+            found = self._places.reserve(gang, first, sent, deadline, releasing)
+            if not isinstance(found, Shortfall):
+                for other in others[:number]:
+                    self._dissolve(other, now, OUTRANKED)
+                return found
+        return None
 
     def _all_are_there(self, gang: Gang, now: float) -> None:
         """From now on they have their whole time, if the plan, which was made for fewer, is one for all of them."""

@@ -58,18 +58,29 @@ class Places:
         like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan. `intends`:
         nothing is reserved, see above.
         """
-        candidates = self._candidates(sent)
-        slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
-        found = plan(self._ledger, slots, candidates, releasing=saved)
-        if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
-            slots = self._slots(gang, self._smallest(gang, lambda: Room(self._ledger, saved)), None)
-            retried = plan(self._ledger, slots, candidates, releasing=saved)
-            found = found if isinstance(retried, Shortfall) else retried
+        slots, found = self._look_for(gang, first, sent, saved)
         if isinstance(found, Shortfall):
             return found
         gang.intends = intends
         self._commit(self._reservations(gang, slots, found, deadline), releasing=saved)
         return [slot.holder for slot in slots]
+
+    def has_room(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]) -> bool:
+        """Whether `reserve` would find a place for each."""
+        return not isinstance(self._look_for(gang, first, sent, releasing)[1], Shortfall)
+
+    def _look_for(
+        self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]
+    ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:
+        candidates = self._candidates(sent)
+        slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
+        found = plan(self._ledger, slots, candidates, releasing=releasing)
+        if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
+            fewer = self._slots(gang, self._smallest(gang, lambda: Room(self._ledger, releasing)), None)
+            retried = plan(self._ledger, fewer, candidates, releasing=releasing)
+            if not isinstance(retried, Shortfall):
+                return fewer, retried
+        return slots, found
 
     def _reservations(
         self, gang: Gang, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName], until: float

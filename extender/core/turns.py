@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from extender.core.audit import Violation
 from extender.core.cluster import Pod, SelectorTerm, Toleration
-from extender.core.copies import Copies, Need, need_of
+from extender.core.copies import Copies, Need, copies_in, need_of
 from extender.core.gang import Gang, Turn
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey, NodeName
@@ -53,12 +53,21 @@ class _Entry:
 
 
 class Turns:
-    def __init__(self, ledger: Ledger, places: Places, patience: Patience) -> None:
+    """`giving_way`: gangs that give their plan up for one of that priority."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        places: Places,
+        patience: Patience,
+        giving_way: Callable[[int], Sequence[Gang]] = lambda priority: (),
+    ) -> None:
         self.saver: Gang | None = None
         """The gang that room is saved for."""
         self._ledger = ledger
         self._places = places
         self.patience = patience
+        self._giving_way = giving_way
         self._copies = Copies(ledger)
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
@@ -155,7 +164,14 @@ class Turns:
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         """False: it does not fit. Selectors and taints are not asked."""
         needed, kinds = shape
-        return sum(min(count, self._copies.total(kind[0]) + saved) for kind, count in kinds) >= needed
+        first = self._entries[self._queues[shape][0][-1]].gang
+        others = [held for gang in self._giving_way(first.priority) for held in self._places.unbound(gang)]
+
+        def most(need: Need) -> int:
+            # What is free beside a place that is given up may make room for one more.
+            return self._copies.total(need) + saved + sum(1 + copies_in(held.units, need) for held in others)
+
+        return sum(min(count, most(kind[0])) for kind, count in kinds) >= needed
 
     # -- whose turn it is ----------------------------------------------------------------------------------------
 

@@ -24,7 +24,10 @@ Plan = Callable[[Gang, Pod | None, Sequence[NodeName], float], bool]
 
 
 class Waiting:
-    """`gangs` is the table of all gangs, and `effects` takes what should be done: both are of `gangs.Gangs`."""
+    """`gangs` is the table of all gangs, and `effects` takes what should be done: both are of `gangs.Gangs`.
+
+    `giving_way`: who gives its plan up for a gang of that priority.
+    """
 
     def __init__(
         self,
@@ -34,8 +37,9 @@ class Waiting:
         gangs: Mapping[GangKey, Gang],
         effects: list[GangEffect],
         plan: Plan,
+        giving_way: Callable[[int], Sequence[Gang]],
     ) -> None:
-        self.turns = Turns(ledger, places, patience)
+        self.turns = Turns(ledger, places, patience, giving_way)
         self.stirred: dict[GangKey, None] = {}
         """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
         self._ledger = ledger

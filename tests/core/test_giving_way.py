@@ -1,0 +1,158 @@
+"""A plan gives way to a gang of higher priority until its barrier opens: room does not wait for the lower one.
+
+kube-scheduler tries pods of higher priority first, so that those of the lower one may come many seconds later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.gang import Phase
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.turns import Patience
+from tests.builders import gang_ask, node, pod
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 4000}
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld(patience=Patience(passes=8, seconds=10))
+    for number in range(4):
+        made.add_node(node(f"n{number}", FULL))
+    yield made
+    made.check()
+
+
+def gang(world: GangWorld, name: str, size: int, *, priority: int = 0, created: float = 1.0) -> list[Pod]:
+    """Its members ask for a node each."""
+    ask = gang_ask(name, size, timeout=30.0)
+    members = [
+        pod(f"{name}-{number}", FULL, gang=ask, priority=priority, created=created + number / 100)
+        for number in range(size)
+    ]
+    world.create(*members)
+    return members
+
+
+def planned(world: GangWorld, name: str, size: int, *, priority: int = 0, created: float = 1.0) -> list[Pod]:
+    """A gang that has its plan, and of which no member has come to be bound."""
+    members = gang(world, name, size, priority=priority, created=created)
+    world.filter(members[0])
+    assert world.gangs[name] is Phase.PLANNED
+    # As long as kube-scheduler has not come to it.
+    world.assumed.clear()
+    return members
+
+
+def holds(world: GangWorld, name: str) -> int:
+    return len(world.keeper.ledger.held_for(GangKey("default", name)))
+
+
+def test_a_gang_of_higher_priority_is_planned_in_its_place_and_it_waits(world: GangWorld) -> None:
+    low = planned(world, "low", 3)
+    high = gang(world, "high", 3, priority=1)
+    assert world.filter(high[0]).passed
+    assert (world.gangs["high"], holds(world, "high")) == (Phase.PLANNED, 3)
+    assert (world.gangs["low"], holds(world, "low")) == (Phase.WAITING, 0)
+    world.schedule()
+    assert (world.bound("high"), world.bound("low")) == (3, 0)
+    for member in high:
+        world.delete(member.uid)
+    world.schedule()
+    assert world.bound("low") == len(low)
+
+
+def test_one_of_the_same_priority_waits(world: GangWorld) -> None:
+    planned(world, "early", 3, created=2.0)
+    late = gang(world, "older", 3, created=1.0)
+    assert not world.filter(late[0]).passed
+    assert (world.gangs["early"], holds(world, "older")) == (Phase.PLANNED, 0)
+
+
+def test_members_that_stand_at_the_barrier_are_turned_back_for_it(world: GangWorld) -> None:
+    low = gang(world, "low", 3)
+    world.filter(low[0])
+    assert world.bind(low[0].uid) == ""
+    high = gang(world, "high", 3, priority=1)
+    assert world.filter(high[0]).passed
+    assert world.turned_back == [low[0].uid]
+    world.schedule()
+    assert (world.bound("high"), world.bound("low")) == (3, 0)
+
+
+def test_those_go_first_of_which_none_has_come_to_be_bound(world: GangWorld) -> None:
+    planned(world, "early", 2, created=1.0)
+    late = gang(world, "late", 2, created=2.0)
+    world.filter(late[0])
+    assert world.bind(late[0].uid) == ""
+    high = gang(world, "high", 2, priority=1)
+    assert world.filter(high[0], [NodeName(f"n{number}") for number in range(4)]).passed
+    assert (holds(world, "early"), holds(world, "late"), world.turned_back) == (0, 2, [])
+
+
+def test_a_gang_that_is_being_bound_keeps_its_room(world: GangWorld) -> None:
+    low = gang(world, "low", 3)
+    for member in low:
+        world.filter(member)
+        world.bind(member.uid)
+    assert world.gangs["low"] is Phase.BINDING
+    high = gang(world, "high", 3, priority=1)
+    assert not world.filter(high[0], [NodeName(f"n{number}") for number in range(4)]).passed
+    assert holds(world, "low") == 3
+
+
+def test_as_many_give_way_as_it_takes_the_last_in_turn_first(world: GangWorld) -> None:
+    for name, created in (("first", 1.0), ("second", 2.0), ("third", 3.0)):
+        planned(world, name, 1, created=created)
+    high = gang(world, "high", 3, priority=1)
+    assert world.filter(high[0], [NodeName(f"n{number}") for number in range(4)]).passed
+    assert [holds(world, name) for name in ("first", "second", "third")] == [1, 0, 0]
+
+
+def test_none_gives_way_where_that_would_not_suffice(world: GangWorld) -> None:
+    planned(world, "low", 2)
+    world.create(*(pod(f"foreign-{name}", FULL, node=name) for name in ("n2", "n3")))
+    high = gang(world, "high", 3, priority=1)
+    assert not world.filter(high[0]).passed
+    assert (world.gangs["low"], holds(world, "low")) == (Phase.PLANNED, 2)
+
+
+def test_a_gang_that_waits_takes_it_as_soon_as_that_suffices(world: GangWorld) -> None:
+    world.create(*(pod(f"foreign-{name}", FULL, node=name) for name in ("n2", "n3")))
+    planned(world, "low", 2)
+    high = gang(world, "high", 3, priority=1)
+    assert not world.filter(high[0]).passed
+    world.delete(PodUid("uid-foreign-n3"))
+    assert (world.gangs["high"], holds(world, "high")) == (Phase.PLANNED, 3)
+    assert world.wakes[high[0].uid] == 1
+    assert holds(world, "low") == 0
+
+
+def test_a_gang_that_room_is_saved_for_takes_it_too(world: GangWorld) -> None:
+    world.create(*(pod(f"foreign-{name}", FULL, node=name) for name in ("n1", "n2", "n3")))
+    planned(world, "low", 1)
+    high = gang(world, "high", 3, priority=1)
+    assert not world.filter(high[0]).passed
+    world.pass_time(10)
+    saver = world.keeper.gangs.waiting.turns.saver
+    assert saver is not None
+    assert saver.key.name == "high"
+    assert world.gangs["low"] is Phase.PLANNED
+    for name in ("n3", "n2"):
+        world.delete(PodUid(f"uid-foreign-{name}"))
+    assert (world.gangs["high"], holds(world, "high"), holds(world, "low")) == (Phase.PLANNED, 3, 0)
+
+
+def test_a_member_that_was_on_its_way_to_the_barrier_is_tried_again(world: GangWorld) -> None:
+    low = gang(world, "low", 3)
+    world.filter(low[0])
+    high = gang(world, "high", 3, priority=1)
+    assert world.filter(high[0], [NodeName(f"n{number}") for number in range(4)]).passed
+    assert "tried again" in world.bind(low[0].uid)
+    world.schedule()
+    assert (world.bound("high"), world.bound("low")) == (3, 0)
