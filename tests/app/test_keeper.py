@@ -11,7 +11,7 @@ import pytest
 
 from extender.app import keeper as keeper_module
 from extender.app.journal import Journal
-from extender.app.keeper import GONE, AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
+from extender.app.keeper import BOUND, GONE, AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
 from extender.app.sinks import Nodes, Pods
 from extender.core.cluster import Owner, Pod
 from extender.core.gang import Phase, TurnBack, WakePod
@@ -113,6 +113,14 @@ class TestAList:
         room.pods.replace([waiting])
         assert (room.ended(), room.woken()) == (["holder"], ["waiting"])
         assert room.filter(waiting) == [N1]
+
+    def test_of_pods_takes_for_turned_away_only_the_first_time(self, room: Room) -> None:
+        """Who is pending then may have been turned away by an earlier life of the service; later on we know."""
+        early, late = (pod(name, {"cpu": 100, DATA: 1}) for name in ("early", "late"))
+        room.pods.replace([early])
+        room.pods.replace([early, late])
+        room.keeper.set_capacity(N1, DATA, 2)
+        assert room.woken() == ["early"]
 
     def test_of_pods_leaves_what_a_transaction_claimed(self, room: Room) -> None:
         room.keeper.ledger.commit([claim("claim:team/a", N1, FULL)])
@@ -439,3 +447,24 @@ def test_deadlines_end_in_their_own_time(room: Room) -> None:
         ends.append(room.keeper.next_deadline())
     assert [later - earlier for earlier, later in pairwise(ends[:3]) if later and earlier] == [10, 10]
     assert ends[3] is None
+
+
+class TestABindingThatTheWatchHasNotToldOf:
+    def test_is_known_all_the_same(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N1]
+        assert room.keeper.claim_for_bind(asker.uid, N1) == ""
+        room.keeper.bound(asker.uid, N1)
+        # The watch: an annotation of the pod, from before its Binding.
+        room.see(replace(asker, woken=True))
+        assert room.keeper.pods[asker.uid].node == N1
+        assert room.held(asker) == (N1, Kind.BOUND, None)
+        assert room.filter(asker, [N1, N2]) == [N1]
+        assert set(room.keeper.filter(asker, [N2]).unresolvable.values()) == {BOUND}
+
+    def test_shares_its_requests_with_what_was_known(self, room: Room) -> None:
+        """One vector for a pod: thousands of members are compared by identity first."""
+        asker = room.asker()
+        room.see(replace(asker, requests=dict(asker.requests)))
+        assert room.keeper.pods[asker.uid].requests is asker.requests

@@ -321,6 +321,22 @@ async def test_what_somebody_else_wrote_meanwhile_is_not_taken_back(world: World
     world.agree()
 
 
+@pytest.mark.parametrize("exists", [True, False], ids=["changed by us", "made by us"])
+async def test_what_somebody_else_has_changed_since_is_left_to_them(world: World, exists: bool) -> None:
+    if exists:
+        await world.set("r", 1, "n1")
+    world.api.latency = 1.0
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="delete team/bad"))
+    running = asyncio.create_task(run(world, setting("r", 5), *(setting("bad", units) for units in (1, 2, 3, 0))))
+    await asyncio.sleep(4.5)
+    assert world.api.objects["team", "r"].nodes == {"n1": 5}
+    world.api.put(EphemeralResource(EphemeralName("team", "r"), {N1: 7}))
+    assert (await running).committed == []
+    assert {name: each.nodes for (_, name), each in world.api.objects.items()} == {"r": {"n1": 7}}
+    await world.quiet()
+    world.agree()
+
+
 async def test_what_cannot_be_taken_back_stays_and_is_logged(world: World) -> None:
     world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(6))]
     with pytest.raises(Unavailable):

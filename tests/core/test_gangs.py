@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, NOT_ITS_NODE, ROOM_TAKEN, Phase
+from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, NOT_ITS_NODE, ROOM_TAKEN, GangTimedOut, Phase
 from extender.core.gang_ask import MalformedAsk
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
@@ -803,3 +803,21 @@ def test_a_member_that_has_finished_before_it_was_seen_completes_the_quorum(worl
     assert world.gangs == {"train": Phase.GATHERING}
     world.keeper.see_pod(replace(done, finished=True))
     assert world.gangs == {"train": Phase.BOUND}
+
+
+def test_a_plan_that_runs_out_tells_of_those_who_were_bound_before_too(world: GangWorld) -> None:
+    nodes(world, 3)
+    [first] = gang_pods("train", 1, EIGHT)
+    world.create(first)
+    world.schedule()
+    assert world.bound("train") == 1
+    ask = gang_ask("train", 3)
+    second, third = (pod(name, EIGHT, gang=ask) for name in ("second", "third"))
+    world.create(second, third)
+    world.filter(second)
+    assert world.bind(second.uid) == ""
+    told: list[GangTimedOut] = []
+    world.keeper._deliver = lambda effects: told.extend(each for each in effects if isinstance(each, GangTimedOut))
+    world.pass_time(60)
+    assert [(each.arrived, each.quorum, [pod.name for pod in each.members]) for each in told] == [(2, 3, ["second"])]
+    world.assumed.clear()
