@@ -34,6 +34,7 @@ from extender.adapters.kube.connection import Connection, address
 from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.controlplane.cluster import RealCluster
 from extender.core.gang_ask import GANG_LABEL, MIN_MEMBER
+from loadtests.progress import say
 
 NAMESPACE = "default"
 _PODS_PATH = ("api", "v1", "namespaces", NAMESPACE, "pods")
@@ -180,7 +181,7 @@ class Bench:
             await self._outside.until(lambda: all(name in bound_at for name in names), gang)
             took = max(bound_at[name] for name in names) - began
         except TimeoutError as stuck:
-            _say(f"\n{stuck}\n")
+            say(f"\n{stuck}\n")
         await self._connection.request("DELETE", _PODS, b'{"gracePeriodSeconds":0}')
         await self._outside.until(lambda: not self._outside.existing, "an empty cluster")
         if approach == "native":
@@ -217,14 +218,9 @@ async def measure(
                     took = await bench.once(approach, size)
                     if number >= 0:
                         results[size][approach].append(took)
-                _say(f"\rgang of {size}: round {number + 1} of {rounds}   ")
-            _say("\n")
+                say(f"gang of {size}: round {number + 1} of {rounds}")
+            say("\n")
         return results
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
 
 
 def table(nodes: int, results: dict[int, dict[str, list[float]]]) -> str:
@@ -260,7 +256,7 @@ def main() -> None:
         parser.error("--approaches must include ungrouped: everything is a ratio to it")
     raw = {}
     for nodes in given.nodes:
-        _say(f"starting a control plane of {nodes} nodes ...\n")
+        say(f"starting a control plane of {nodes} nodes")
         settings = ["--config", given.config] if given.config else []
         with RealCluster.start(nodes=nodes, native_gangs=True, service_arguments=settings) as cluster:
             results = uvloop.run(measure(cluster, given.approaches, given.sizes, given.rounds, given.seed))

@@ -23,6 +23,7 @@ import httpx
 from extender.controlplane.cluster import RealCluster
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.pods import Json, pod
+from loadtests.progress import say
 
 NAMESPACE = "default"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -40,7 +41,7 @@ def main() -> int:
     parser.add_argument("--gangs", type=int, default=100, help="gangs of 8 that wait for room (default: 100)")
     parser.add_argument("--kills", type=int, default=5)
     given = parser.parse_args()
-    _say(f"starting a control plane of {given.nodes} nodes ...\n")
+    say(f"starting a control plane of {given.nodes} nodes")
     with RealCluster.start(nodes=given.nodes) as cluster:
         _fill(cluster, given.pods, given.gangs)
         times: dict[str, list[float]] = {moment: [] for moment in _MOMENTS}
@@ -49,8 +50,8 @@ def main() -> int:
             for moment, seconds in _kill_and_wait(cluster).items():
                 times[moment].append(seconds)
             wrong += _settled(cluster)
-            _say(f"\r{number + 1} of {given.kills} kills ")
-    _say("\n")
+            say(f"{number + 1} of {given.kills} kills")
+    say("\n")
     what = f"{given.nodes} nodes, {given.pods} bound pods, {given.gangs} gangs of 8 waiting"
     sys.stdout.write(f"{what}, {given.kills} kills\n")
     for moment, each in times.items():
@@ -72,9 +73,8 @@ def _fill(cluster: RealCluster, pods: int, gangs: int) -> None:
         made += [pod(f"g{number}-{member}", gang=f"g{number}", quorum=8, cpu="10000") for member in range(8)]
     with ThreadPoolExecutor(_CREATORS) as workers:
         for number, _ in enumerate(workers.map(lambda each: cluster.admin.post(_PODS, each), made), 1):
-            if number % 100 == 0 or number == len(made):
-                _say(f"\r{number} of {len(made)} pods created ")
-    _say("\n")
+            if number % 1000 == 0 or number == len(made):
+                say(f"{number} of {len(made)} pods created")
     service = Service(cluster.service_url)
     for index, node in enumerate(nodes[:_WITH_RESOURCES]):
         body = {"capacity": 4, "node_spec": node}
@@ -127,11 +127,6 @@ def _settled(cluster: RealCluster) -> list[str]:
         return wrong
     finally:
         service.close()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -29,14 +29,9 @@ import msgspec
 from loadtests.chaos.rest import CHECKS
 from loadtests.chaos.run import Result, run, strikes_for
 from loadtests.chaos.strikes import TARGETS
+from loadtests.progress import say
 
 _SHOWN = 8
-
-
-def say(text: str) -> None:
-    """Progress, on standard error: over the last line on a terminal, else on a line of its own."""
-    sys.stderr.write(f"\r\x1b[K{text[:160]}" if sys.stderr.isatty() else f"{text}\n")
-    sys.stderr.flush()
 
 
 def table(results: Sequence[Result]) -> str:

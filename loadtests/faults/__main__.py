@@ -27,10 +27,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from loadtests.chaos.__main__ import say
 from loadtests.chaos.rest import CHECKS
 from loadtests.faults.draw import IN_WORDS, KINDS, USUAL, BadRates, Kind, checked
 from loadtests.faults.run import Result, runs
+from loadtests.progress import say
 
 _SHOWN = 8
 _INTERRUPTED = 130
