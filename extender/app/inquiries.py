@@ -87,7 +87,7 @@ class Inquiries:
             holder=holding.holder,
             kind=holding.kind,
             units=units,
-            pod=None if pod is None else ref(pod),
+            pod=None if pod is None else PodRef.of(pod),
             gang=holding.owner if for_gang else None,
             until=holding.until,
         )
@@ -124,17 +124,13 @@ class Inquiries:
         )
         if pod.uid in gang.bound or pod.node is not None:
             node = pod.node if pod.node is not None or held is None else held.node
-            return MemberState(pod=ref(pod), phase=MemberPhase.BOUND, node=node)
+            return MemberState(pod=PodRef.of(pod), phase=MemberPhase.BOUND, node=node)
         for phase, where in places:
             if pod.uid in where:
-                return MemberState(pod=ref(pod), phase=phase, node=where[pod.uid])
+                return MemberState(pod=PodRef.of(pod), phase=phase, node=where[pod.uid])
         if held is not None and held.kind is not Kind.BOUND and not gang.intends:
-            return MemberState(pod=ref(pod), phase=MemberPhase.RESERVED, node=held.node)
-        return MemberState(pod=ref(pod), phase=MemberPhase.PENDING)
-
-
-def ref(pod: Pod) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid)
+            return MemberState(pod=PodRef.of(pod), phase=MemberPhase.RESERVED, node=held.node)
+        return MemberState(pod=PodRef.of(pod), phase=MemberPhase.PENDING)
 
 
 def _namespace_of(holding: Holding, state: HolderState) -> str | None:

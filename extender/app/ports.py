@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from extender.core.cluster import Pod
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 
 T = TypeVar("T", contravariant=True)
@@ -26,6 +27,10 @@ class PodRef:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodRef:
+        return cls(pod.namespace, pod.name, pod.uid)
 
 
 class Clock(Protocol):

@@ -243,7 +243,7 @@ class Scheduling:
 
     async def _evict(self, pod: Pod) -> None:
         """Once: what is still there after a while is to be evicted again, or another in its place."""
-        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        ref = PodRef.of(pod)
         try:
             await self._evictor.evict(ref)
         except (Unavailable, Refused) as error:
@@ -255,7 +255,7 @@ class Scheduling:
             gate.set_result(answer)
 
     async def _wake(self, pod: Pod, token: str) -> None:
-        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        ref = PodRef.of(pod)
         try:
             await _insist(lambda: self._waker.wake(ref, token), inf, what="wake", pod=str(ref))
         except Gone as error:
@@ -271,7 +271,7 @@ class Scheduling:
         self._told[seen] = None
         if len(self._told) > _EVENTS_REMEMBERED:
             del self._told[next(iter(self._told))]
-        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        ref = PodRef.of(pod)
         self._start(self._record(Notice(ref, kind, reason, note)))
 
     async def _record(self, notice: Notice) -> None:

@@ -33,7 +33,7 @@ class StaleWakes:
         while True:
             await asyncio.sleep(self._every)
             stale = {
-                pod.uid: PodRef(pod.namespace, pod.name, pod.uid)
+                pod.uid: PodRef.of(pod)
                 for pod in self._keeper.pods.values()
                 if pod.woken and pod.node is not None and not pod.deleting
             }

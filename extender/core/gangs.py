@@ -79,7 +79,7 @@ class Gangs:
         self._places = Places(ledger, nodes)
         self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way)
         self._planned: dict[GangKey, None] = {}
-        """Gangs that have been planned, and may be still."""
+        """Gangs that have a plan, and some that do no more."""
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -183,6 +183,7 @@ class Gangs:
             self.waiting.ended(gang)
             del self.by_key[gang.key]
             self.in_part.pop(gang.key, None)
+            self._planned.pop(gang.key, None)
         else:
             self._weigh(gang, now)
 
@@ -330,9 +331,8 @@ class Gangs:
     def _giving_way(self, priority: int) -> list[Gang]:
         """Gangs of a lower priority that have a plan and no member placed: first those of which none has come to be
         bound, of these the last in turn."""
-        known = [gang for key in self._planned if (gang := self.by_key.get(key)) and gang.phase is Phase.PLANNED]
-        self._planned = dict.fromkeys(gang.key for gang in known)
-        lower = [gang for gang in known if gang.priority < priority and not gang.placed]
+        planned = [gang for key in self._planned if (gang := self.by_key[key]).phase is Phase.PLANNED]
+        lower = [gang for gang in planned if gang.priority < priority and not gang.placed]
         return sorted(lower, key=lambda gang: (not gang.arrived, gang.turn), reverse=True)
 
     def _plan_instead_of(
@@ -412,6 +412,7 @@ class Gangs:
         gang.writing.update(gang.arrived)
         gang.arrived.clear()
         gang.phase, gang.opened, gang.intends = Phase.BINDING, True, False
+        self._planned.pop(gang.key, None)
         self.effects.append(OpenBarrier(gang.key, members))
 
     def _is_complete(self, gang: Gang) -> bool:
@@ -511,6 +512,7 @@ class Gangs:
         self._turn_back(gang, list(gang.arrived), reason)
         gang.deadline = None
         gang.displaced.clear()
+        self._planned.pop(gang.key, None)
         self._wait(gang, now)
         self.waiting.changed(gang)
 

@@ -366,7 +366,7 @@ class Places:
 
 
 def _held_now(gang: Gang, units: Vector) -> Vector:
-    """What a place of so many units holds before the gang's barrier opens."""
+    """What a place of so many units holds until its member comes to be bound."""
     return {} if gang.intends else units
 
 

@@ -164,14 +164,15 @@ class Turns:
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         """False: it does not fit. Selectors and taints are not asked."""
         needed, kinds = shape
+        most = {need: self._copies.total(need) + saved for need in _needs(shape)}
+        if sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed:
+            return True
         first = self._entries[self._queues[shape][0][-1]].gang
         others = [held for gang in self._giving_way(first.priority) for held in self._places.unbound(gang)]
-
-        def most(need: Need) -> int:
+        for need in most:
             # What is free beside a place that is given up may make room for one more.
-            return self._copies.total(need) + saved + sum(1 + copies_in(held.units, need) for held in others)
-
-        return sum(min(count, most(kind[0])) for kind, count in kinds) >= needed
+            most[need] += sum(1 + copies_in(held.units, need) for held in others)
+        return sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed
 
     # -- whose turn it is ----------------------------------------------------------------------------------------
 

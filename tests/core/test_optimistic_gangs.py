@@ -55,25 +55,26 @@ def test_a_member_does_not_go_where_another_is_to_go(world: GangWorld) -> None:
     assert not world.filter(second, [NodeName("n1")]).passed
 
 
-def test_a_pod_that_takes_the_room_meanwhile_turns_back_the_member_that_was_to_have_it(world: GangWorld) -> None:
+def gang_whose_first_member_is_overtaken(world: GangWorld) -> tuple[Pod, Pod]:
+    """It stands at the barrier, a foreign pod fills its node, and the second member comes."""
     first, second = gang_of_two(world)
     for member in (first, second):
         world.filter(member)
     world.bind(first.uid)
     world.create(pod("foreign", FOUR, node="n1"))
     world.bind(second.uid)
+    return first, second
+
+
+def test_a_pod_that_takes_the_room_meanwhile_turns_back_the_member_that_was_to_have_it(world: GangWorld) -> None:
+    first, second = gang_whose_first_member_is_overtaken(world)
     assert world.turned_back == [first.uid]
     assert not world.opened
     assert second.uid in world.assumed, "the other stands at the barrier as before"
 
 
 def test_once_there_is_room_again_all_are_bound(world: GangWorld) -> None:
-    first, second = gang_of_two(world)
-    for member in (first, second):
-        world.filter(member)
-    world.bind(first.uid)
-    world.create(pod("foreign", FOUR, node="n1"))
-    world.bind(second.uid)
+    first, _ = gang_whose_first_member_is_overtaken(world)
     world.add_node(node("n3", {"cpu": 4000}))
     world.schedule()
     assert world.bound("train") == 2
