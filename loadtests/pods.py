@@ -20,9 +20,11 @@ def pod(
     timeout: int | None = None,
     selector: Mapping[str, str] | None = None,
     priority_class: str | None = None,
+    gated: bool = False,
     **asks: str | int,
 ) -> Json:
-    """A pod of one container. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
+    """A pod of one container. `gated`: with Escher's scheduling gate. `asks`: cpu (default 1), memory ...; other
+    resources by `**{"a.b/c": 1}`."""
     annotations = {
         "escher.dev/gang-min-member": quorum,
         "escher.dev/run-seconds": run_seconds,
@@ -37,6 +39,8 @@ def pod(
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "none", "resources": {"requests": resources, "limits": extended}}],
     }
+    if gated:
+        spec["schedulingGates"] = [{"name": "escher.dev/gang"}]
     if priority_class is not None:
         spec["priorityClassName"] = priority_class
     return {

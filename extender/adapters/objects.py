@@ -31,7 +31,7 @@ from extender.adapters.pod_requests import (
     effective_requests,
 )
 from extender.core import cluster
-from extender.core.gang_ask import read_gang_ask
+from extender.core.gang_ask import GANG_GATE, read_gang_ask
 from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
 from extender.core.units import InvalidQuantity, Vector, count
 
@@ -202,6 +202,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         if not value:
             raise UnreadableObject(f"metadata.{field}", value, "is empty")
     owner = _controller(metadata.owner_references) if metadata.owner_references else None
+    gates = {gate.name for gate in spec.scheduling_gates or ()}
     return cluster.Pod(
         uid=metadata.uid,
         namespace=intern(metadata.namespace),
@@ -214,7 +215,8 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         bound_at=_bound_at(metadata, status) if spec.node_name else 0.0,
         deleting=metadata.deletion_timestamp is not None,
         preempts=spec.preemption_policy != "Never",
-        gated=bool(spec.scheduling_gates),
+        gated=bool(gates - {GANG_GATE}),
+        at_our_gate=GANG_GATE in gates,
         finished=status is not None and status.phase in _FINISHED,
         woken=metadata.annotations is not None and WAKE in metadata.annotations,
         gang=read_gang_ask(
@@ -223,6 +225,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
             metadata.annotations or _NOTHING,
             (owner.kind, owner.name) if owner is not None else None,
             longest_wait=longest_wait,
+            at_our_gate=GANG_GATE in gates,
         ),
         owner=owner,
         node_selector=spec.node_selector or _NOTHING,

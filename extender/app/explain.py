@@ -68,6 +68,9 @@ class Explain:
         if gang is not None:
             of_gang = self.gang(gang.key)
             return replace(of_gang, subject=subject, waits=True, summary=f"{of_gang.subject} {of_gang.summary}")
+        if pod.gated or pod.at_our_gate:
+            summary = "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
+            return Explanation(subject=subject, waits=True, summary=summary, remedies=["remove its scheduling gates"])
         held = self._keeper.ledger.holding(pod.uid)
         if held is not None:
             return Explanation(
@@ -106,8 +109,11 @@ class Explain:
         reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver)
         missing = gang.quorum - gang.placed - gang.unplaced_count
         if missing > 0:
-            remedy = f"create members ({missing} more), or lower the annotation escher.dev/gang-min-member"
-            return Explanation(subject=subject, waits=True, summary=f"waits: {reason}", remedies=[remedy])
+            absent = missing - gang.gated
+            remedies = ["remove the scheduling gates of its members; Escher takes off its own"] if gang.gated else []
+            if absent > 0:
+                remedies.append(f"create members ({absent} more), or lower the annotation escher.dev/gang-min-member")
+            return Explanation(subject=subject, waits=True, summary=f"waits: {reason}", remedies=remedies)
         if gang.phase is Phase.PLANNED:
             remedy = "wait: kube-scheduler is on its way with the others; if it is not, look at those that are pending"
             return Explanation(subject=subject, waits=True, summary=f"waits: {reason}", remedies=[remedy])

@@ -30,6 +30,7 @@ from extender.filters.base import Judge, Rejection
 
 GONE = "the pod is deleted or has finished"
 BOUND = "the pod is bound to another node already"
+GATED = "the pod has scheduling gates"
 _GONE_REMEMBERED = 16_384
 
 
@@ -191,7 +192,7 @@ class Keeper:
         if pod.uid in self._gone:
             # A list older than the pod had left it out, and a call about it may have been rejected for that.
             del self._gone[pod.uid]
-            if pod.node is None:
+            if pod.node is None and not pod.at_our_gate:
                 self._effects.append(WakePod(pod))
         known = self.pods.get(pod.uid)
         if known is not None:
@@ -201,6 +202,9 @@ class Keeper:
             if pod.node is None and known.node is not None:
                 # Told before its Binding was written, and heard after.
                 pod = replace(pod, node=known.node)
+        if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
+            # No filter will come to say so.
+            self._effects.append(AskRefused(pod, pod.gang))
         self.pods[pod.uid] = pod
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
@@ -266,6 +270,9 @@ class Keeper:
         known = self.pods.get(pod.uid, pod)
         if pod.uid in self._gone or known.deleting:
             return Verdict(unresolvable=dict.fromkeys(sent, GONE))
+        if pod.gated or pod.at_our_gate:
+            # No kube-scheduler asks about such a pod.
+            return Verdict(unresolvable=dict.fromkeys(sent, GATED))
         if known.node is not None:
             # kube-scheduler has not heard of its Binding, or takes it for failed.
             passed = [known.node] if known.node in sent else []

@@ -112,6 +112,10 @@ class Waker(Protocol):
         """
         ...
 
+    async def open_gate(self, pod: PodRef) -> None:
+        """The pod has our scheduling gate no more, and kube-scheduler tries it. Raises as Binder."""
+        ...
+
 
 class Tidier(Protocol):
     async def tidy(self, pod: PodRef) -> None:

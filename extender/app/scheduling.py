@@ -255,9 +255,14 @@ class Scheduling:
             gate.set_result(answer)
 
     async def _wake(self, pod: Pod, token: str) -> None:
-        ref = PodRef.of(pod)
+        ref, waker = PodRef.of(pod), self._waker
         try:
-            await _insist(lambda: self._waker.wake(ref, token), inf, what="wake", pod=str(ref))
+            await _insist(
+                lambda: waker.open_gate(ref) if pod.at_our_gate else waker.wake(ref, token),
+                inf,
+                what="wake",
+                pod=str(ref),
+            )
         except Gone as error:
             _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
         except Refused as error:

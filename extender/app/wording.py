@@ -19,7 +19,13 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
     existing = gang.placed + gang.unplaced_count
     if existing < gang.quorum:
         missing = gang.quorum - existing
-        return f"{missing} of the {gang.quorum} members that must be placed together {_do(missing)} not exist yet"
+        gated = min(missing, gang.gated)
+        absent = missing - gated
+        of_them = f"of the {gang.quorum} members that must be placed together"
+        behind = f"{_have(gated)} scheduling gates that are not Escher's"
+        if not gated:
+            return f"{absent} {of_them} {_do(absent)} not exist yet"
+        return f"{gated} {of_them} {behind}" + (f", and {absent} {_do(absent)} not exist yet" if absent else "")
     if gang.shortfall is not None:
         short = in_words(gang.shortfall)
         return f"it is its turn, and what comes free is saved for it: {short}" if saved else short
@@ -53,6 +59,10 @@ def number(resource: ResourceKey, units: int) -> str:
             if abs(units) >= size:
                 return f"{round(units / size, 2):g} {suffix}"
     return str(units)
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def _do(count: int) -> str:

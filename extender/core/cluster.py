@@ -82,7 +82,9 @@ class Pod:
     preempts: bool = True
     """Whether pods of lower priority may be evicted for it."""
     gated: bool = False
-    """It has scheduling gates: no scheduler looks at it yet."""
+    """It has scheduling gates of others: no scheduler looks at it yet, and we have no say in when that ends."""
+    at_our_gate: bool = False
+    """It has our scheduling gate: no scheduler looks at it until we take that off, which is done once."""
     finished: bool = False
     woken: bool = field(default=False, compare=False)
     """It bears the annotation by which we woke it last: that says nothing about the pod itself."""

@@ -71,7 +71,7 @@ class Gang:
     writing: dict[PodUid, NodeName] = field(default_factory=dict)
     """Members whose Binding is being written."""
     rejected: set[PodUid] = field(default_factory=set)
-    """Members that filter turned away and that nothing has woken since."""
+    """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
     intends: bool = False
     """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
     opened: bool = False
@@ -151,6 +151,11 @@ class Gang:
         return max(0, self.needed - self.unplaced_count)
 
     @property
+    def gated(self) -> int:
+        """How many members have scheduling gates of others: they exist, and cannot be placed yet."""
+        return sum(pod.gated for pod in self.members.values())
+
+    @property
     def turn(self) -> Turn:
         return (-self.priority, self.created, self.first_seen, self.key)
 
@@ -173,7 +178,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class WakePod:
-    """Effect: kube-scheduler should try this rejected pod again."""
+    """Effect: kube-scheduler should try this pod, which it has set aside, or which our gate keeps from it."""
 
     pod: Pod
 

@@ -16,6 +16,8 @@ MIN_MEMBER = f"{DOMAIN}/gang-min-member"
 TIMEOUT = f"{DOMAIN}/gang-timeout-seconds"
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 DEFAULT_TIMEOUT = 30.0
+GANG_GATE = GANG_LABEL
+"""Scheduling gate: its pod waits for its gang's turn with us, and kube-scheduler does not look at it until then."""
 LARGEST_GANG = 10_000
 
 
@@ -48,6 +50,14 @@ class MalformedAsk:
     remedy: str
 
 
+_GATE_WITHOUT_GANG = MalformedAsk(
+    "spec.schedulingGates",
+    GANG_GATE,
+    f"scheduling gate {GANG_GATE} on a pod that is in no gang",
+    f"remove the gate, or make the pod a gang's member: label {GANG_LABEL} and annotation {MIN_MEMBER}",
+)
+
+
 def read_gang_ask(
     namespace: str,
     labels: Mapping[str, str],
@@ -55,17 +65,21 @@ def read_gang_ask(
     controller: tuple[str, str] | None,
     *,
     longest_wait: float,
+    at_our_gate: bool = False,
 ) -> GangAsk | GroupAsk | MalformedAsk | None:
     """The gang that a pod belongs to, or None; our own keys go first. `controller` is its controller's (kind, name).
 
     `longest_wait` is kube-scheduler's httpTimeout, in seconds: a bind that waits longer would be given up by its
-    caller while it still runs, so a time-out that is not below it is refused.
+    caller while it still runs, so a time-out that is not below it is refused. `at_our_gate`: the pod bears our
+    scheduling gate, which only a gang's turn takes off.
     """
     name = labels.get(GANG_LABEL)
     members = annotations.get(MIN_MEMBER)
     if name is None and members is None:
         group = labels.get(POD_GROUP_LABEL)
-        return None if group is None else GroupAsk(namespace, group, longest_wait)
+        if group is not None:
+            return GroupAsk(namespace, group, longest_wait)
+        return _GATE_WITHOUT_GANG if at_our_gate else None
     if name is None:
         if controller is None:
             return MalformedAsk(

@@ -17,6 +17,7 @@ run out. So one whose plan ran out holds its next one as a whole, as does one th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from extender.core.cluster import Node, Pod
@@ -107,8 +108,14 @@ class Gangs:
                 gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
             self._of[pod.uid] = gang.key
         known = gang.members.get(pod.uid)
+        if known is not None and pod.at_our_gate and not known.at_our_gate:
+            # A gate never comes back: this is older news.
+            pod = replace(pod, at_our_gate=False)
         if known != pod:
             gang.members[pod.uid] = pod
+            if pod.at_our_gate and not pod.gated and (known is None or known.gated):
+                # As if filter had turned it away: it waits to be woken.
+                gang.rejected.add(pod.uid)
             if known is None or known.gang != ask:
                 gang.heed_members()
             self._stir(gang)
@@ -225,7 +232,7 @@ class Gangs:
     def take_for_asleep(self, uid: PodUid) -> None:
         """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""
         gang = self.of(uid)
-        if gang is not None and uid not in gang.bound:
+        if gang is not None and uid not in gang.bound and not gang.members[uid].gated:
             gang.rejected.add(uid)
             self.waiting.changed(gang)
 
@@ -257,7 +264,7 @@ class Gangs:
 
     def _turn_away(self, gang: Gang, pod: Pod, reason: str, now: float) -> str:
         phase = Phase.GATHERING if reason is INCOMPLETE else Phase.WAITING
-        if gang.phase is not phase or not gang.rejected:
+        if gang.phase is not phase or all(gang.members[uid].at_our_gate for uid in gang.rejected):
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
         gang.phase = phase
         gang.rejected.add(pod.uid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from extender.core.cluster import Pod
-from extender.core.gang import EvictFor, Gang, GangEffect, Phase, RoomSaved, WakePod
+from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, Phase, RoomSaved, WakePod
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import Places
@@ -111,8 +111,12 @@ class Waiting:
                 # Whoever has no slot of its own may find room beside the quorum.
                 for uid in list(gang.rejected):
                     self.wake(gang, uid)
-            elif is_saved_for:
+                continue
+            if is_saved_for:
                 self.turns.save(gains, now)
+            if gang.key in stirred and (member := next((pod for pod in gang.unplaced() if pod.at_our_gate), None)):
+                # kube-scheduler does not ask about it, and says nothing of it either.
+                self._effects.append(GangTurnedAway(gang.key, member, NO_ROOM, gang.shortfall))
         self._heed_surplus(gains, stirred)
 
     def _line_up(self, gang: Gang, now: float) -> None:
@@ -144,7 +148,7 @@ class Waiting:
                 self.wake(gang, uid)
 
     def wake(self, gang: Gang, uid: PodUid) -> None:
-        """The member was turned away, and is to be tried again."""
+        """The member was turned away, or waits at our gate, and is to be tried now."""
         gang.rejected.discard(uid)
         if uid in gang.members:
             self._effects.append(WakePod(gang.members[uid]))

@@ -255,9 +255,33 @@ class TestPod:
         assert read_pod(manifest).bound_at == read_pod(manifest).created > 0
         assert read_pod(manifests.pod()).bound_at == 0
 
-    def test_with_scheduling_gates_is_not_to_be_placed_yet(self) -> None:
-        assert read_pod(manifests.pod(schedulingGates=[{"name": "queue"}])).gated
-        assert not read_pod(manifests.pod(schedulingGates=[])).gated
+    @pytest.mark.parametrize(
+        ("gates", "gated", "at_our_gate"),
+        [
+            ([], False, False),
+            (["queue"], True, False),
+            (["escher.dev/gang"], False, True),
+            (["queue", "escher.dev/gang"], True, True),
+        ],
+    )
+    def test_with_scheduling_gates_waits_for_others_or_for_us(
+        self, gates: list[str], gated: bool, at_our_gate: bool
+    ) -> None:
+        labelled = manifests.pod(schedulingGates=[{"name": name} for name in gates])
+        labelled["metadata"]["labels"] = {"escher.dev/gang": "train"}
+        labelled["metadata"]["annotations"] = {"escher.dev/gang-min-member": "2"}
+        pod = read_pod(labelled)
+        assert (pod.gated, pod.at_our_gate) == (gated, at_our_gate)
+        assert isinstance(pod.gang, GangAsk)
+
+    def test_of_no_gang_at_our_gate_is_told_what_to_do(self) -> None:
+        """Nobody would ever let it through."""
+        ask = read_pod(manifests.pod(schedulingGates=[{"name": "escher.dev/gang"}])).gang
+        assert isinstance(ask, MalformedAsk)
+        assert (ask.field, ask.value) == ("spec.schedulingGates", "escher.dev/gang")
+        assert "is in no gang" in ask.reason
+        assert "remove the gate" in ask.remedy
+        assert read_pod(manifests.pod(schedulingGates=[{"name": "queue"}])).gang is None
 
     def test_preempts_unless_its_policy_says_never(self) -> None:
         assert read_pod(manifests.pod()).preempts

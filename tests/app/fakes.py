@@ -355,7 +355,7 @@ class PodApi:
         self.bound: dict[PodUid, NodeName] = {}
         self.gone: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
-        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake` or `tell`, and the pod."""
+        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`, and the pod."""
         self.notices: list[Notice] = []
 
     def times(self, what: str) -> list[float]:
@@ -381,6 +381,9 @@ class PodApi:
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._begin(f"wake {pod.name}")
+
+    async def open_gate(self, pod: PodRef) -> None:
+        await self._begin(f"open {pod.name}")
 
     async def tidy(self, pod: PodRef) -> None:
         await self._begin(f"tidy {pod.name}")

@@ -85,6 +85,8 @@ class KubeScheduler:
             self.assumed.pop(pod.uid, None)
             self.asleep.pop(pod.uid, None)
             self._active.pop(pod.uid, None)
+        elif pod.gated or pod.at_our_gate:
+            return
         elif pod.scheduler == MINE and not (pod.deleting or pod.uid in self.assumed or pod.uid in self._backing_off):
             self._queue(pod.uid)
 

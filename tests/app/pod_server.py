@@ -39,7 +39,7 @@ class PodServer:
         self.notices: list[Notice] = []
         self.evicted: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
-        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake` or `tell`, and the pod."""
+        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`, and the pod."""
         self.faults: list[Fault] = []
         self.away = False
         self.grace = 0.0
@@ -141,6 +141,9 @@ class PodServer:
     def touch(self, ref: PodRef) -> None:
         self._put(self.known(ref))
 
+    def open_gate(self, ref: PodRef) -> None:
+        self._put(replace(self.known(ref), at_our_gate=False))
+
     def note(self, notice: Notice) -> None:
         if notice not in self.notices:
             self.notices.append(notice)
@@ -179,6 +182,9 @@ class Line:
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._call(f"wake {pod.name}", lambda: self._server.touch(pod))
+
+    async def open_gate(self, pod: PodRef) -> None:
+        await self._call(f"open {pod.name}", lambda: self._server.open_gate(pod))
 
     async def record(self, notice: Notice) -> None:
         await self._call(f"tell {notice.pod.name}", lambda: self._server.note(notice))

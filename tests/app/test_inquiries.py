@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,38 @@ async def test_members_that_are_bound_are_not_among_those_missing(world: World) 
     assert (of_member.subject, of_member.waits) == ("pod default/train-1", True)
 
 
+@pytest.mark.parametrize(
+    ("quorum", "summary", "remedies"),
+    [
+        (2, "1 of the 2 members that must be placed together has scheduling gates that are not Escher's", 1),
+        (4, "1 of the 4 members that must be placed together has scheduling gates that are not Escher's, and", 2),
+    ],
+)
+async def test_members_with_gates_of_others_exist_and_are_waited_for(
+    world: World, quorum: int, summary: str, remedies: int
+) -> None:
+    first, second = gang_pods("train", 2, quorum=quorum)
+    for member in (replace(first, gated=True, at_our_gate=True), replace(second, at_our_gate=True)):
+        world.keeper.see_pod(member)
+    told = world.desk.explain_gang(TRAIN)
+    assert told.summary.startswith(f"waits: {summary}")
+    assert told.remedies[0] == "remove the scheduling gates of its members; Escher takes off its own"
+    assert len(told.remedies) == remedies
+    assert told.remedies[1:] == [
+        "create members (2 more), or lower the annotation escher.dev/gang-min-member" for _ in told.remedies[1:]
+    ]
+
+
+async def test_a_gang_at_our_gate_is_told_of_its_room_as_any_other(world: World) -> None:
+    for name in NODES:
+        world.keeper.see_pod(pod(f"on-{name}", {"cpu": 8000}, node=name))
+    for member in gang_pods("train", 2):
+        world.keeper.see_pod(replace(member, at_our_gate=True))
+    told = world.desk.explain_gang(TRAIN)
+    assert told.summary.startswith("waits: room for 0 of 2 members; the next asks for 1 cpu")
+    assert [group.rule for group in told.groups] == ["no-room"]
+
+
 async def test_a_gang_for_which_room_is_saved_is_told_so(world: World) -> None:
     world.keeper.see_pod(pod("there", {"cpu": 8000}, node=N3))
     for member in gang_pods("train", 3, {"cpu": 8000}):
@@ -232,6 +265,15 @@ async def test_a_gang_whose_members_are_all_leaving_has_nothing_to_be_tried_with
 
 
 # -- pods
+
+
+@pytest.mark.parametrize("gates", [{"gated": True}, {"at_our_gate": True}])
+async def test_a_pod_with_scheduling_gates_is_told_so(world: World, gates: dict[str, Any]) -> None:
+    world.keeper.see_pod(pod("p", namespace="team", **gates))
+    told = world.desk.explain_pod("team", "p")
+    assert told.waits
+    assert told.summary == "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
+    assert told.remedies == ["remove its scheduling gates"]
 
 
 async def test_each_rule_that_excludes_nodes_is_a_group_with_its_best_numbers(world: World) -> None:

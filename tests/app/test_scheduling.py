@@ -439,6 +439,14 @@ class TestWaking:
         await asyncio.sleep(1)
         assert len(tokens) == len(set(tokens)) == 2
 
+    async def test_of_a_member_at_our_gate_opens_that_and_is_tried_until_it_has(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="open train-0"), unavailable(2.0, of="open train-0")]
+        members = [replace(member, at_our_gate=True) for member in gang_pods("train", 2, FULL)]
+        stage.see(*members)
+        await asyncio.sleep(10)
+        assert stage.api.times("open train-0") == pytest.approx([0, 0.06, 2.07])
+        assert (len(stage.api.times("open train-1")), stage.api.times("wake train-1")) == (1, [])
+
     async def test_ends_when_the_pod_is_gone(self, stage: Stage) -> None:
         stage.api.faults = [Fault(Refused(404, "not found"), of="wake")]
         waiting_for_data(stage)

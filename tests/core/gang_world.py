@@ -2,7 +2,7 @@
 
 Nothing happens by itself: a test says what happens next. The scheduler here is no friend of ours: it offers windows
 of nodes, calls late and twice, and knows nothing of reservations. It tries a pod that our filter rejected again only
-when it is woken.
+when it is woken, and one at our gate not before that is open.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from extender.app.keeper import Effect, Keeper, Rules
+from extender.app.keeper import AskRefused, Effect, Keeper, Rules
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
-from extender.core.gang import EvictFor, EvictMembers, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
+from extender.core.gang import EvictFor, EvictMembers, GangTurnedAway, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
@@ -51,6 +52,8 @@ class GangWorld:
     preempted: list[list[str]] = field(default_factory=list)
     """Pods that are to be evicted for a gang, each time that it was so."""
     told: list[RoomSaved] = field(default_factory=list)
+    turned_away: list[GangTurnedAway] = field(default_factory=list)
+    refused: list[AskRefused] = field(default_factory=list)
     evicted: list[PodUid] = field(default_factory=list)
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
@@ -67,6 +70,7 @@ class GangWorld:
                 case WakePod(pod):
                     self.wakes[pod.uid] = self.wakes.get(pod.uid, 0) + 1
                     self.asleep.pop(pod.uid, None)
+                    self._open_gate(pod)
                 case OpenBarrier(key, members):
                     gang = self.keeper.gangs.by_key[key]
                     seen_bound = all(uid in gang.bound for uid in members)
@@ -80,6 +84,10 @@ class GangWorld:
                     self.evicted += [pod.uid for pod in victims]
                 case RoomSaved():
                     self.told.append(effect)
+                case GangTurnedAway():
+                    self.turned_away.append(effect)
+                case AskRefused():
+                    self.refused.append(effect)
                 case EvictMembers(_, _, members):
                     there = [self.pods[pod.uid] for pod in members if pod.uid in self.pods]
                     assert all(pod.node is not None for pod in there)
@@ -89,6 +97,12 @@ class GangWorld:
                     for uid in members:
                         self.turned_back.append(uid)
                         self.assumed.pop(uid, None)
+
+    def _open_gate(self, pod: Pod) -> None:
+        there = self.pods.get(pod.uid)
+        if pod.at_our_gate and there is not None and there.at_our_gate:
+            self.pods[pod.uid] = replace(there, at_our_gate=False)
+            self.events.append(self.pods[pod.uid])
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 
@@ -113,6 +127,11 @@ class GangWorld:
         self.events.append(uid)
         if seen:
             self.catch_up()
+
+    def change(self, uid: PodUid, **facts: Any) -> None:
+        """Somebody edits the pod."""
+        self.pods[uid] = replace(self.pods[uid], **facts)
+        self.events.append(self.pods[uid])
 
     def finish(self, uid: PodUid) -> None:
         done = replace(self.pods.pop(uid), finished=True)
@@ -156,7 +175,7 @@ class GangWorld:
         return [
             pod
             for uid, pod in self.pods.items()
-            if pod.node is None and uid not in self.assumed and uid not in self.asleep
+            if not (pod.node or pod.gated or pod.at_our_gate or uid in self.assumed or uid in self.asleep)
         ]
 
     def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:

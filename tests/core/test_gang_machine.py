@@ -57,14 +57,23 @@ class GangMachine(RuleBasedStateMachine):
         quorum=st.integers(1, 4),
         cpu=st.sampled_from(CPU),
         priority=st.integers(0, 1),
+        gates=st.sampled_from(({}, {}, {"at_our_gate": True}, {"at_our_gate": True, "gated": True})),
         seen=st.booleans(),
     )
-    def members_appear(self, gang: str, count: int, quorum: int, cpu: int, priority: int, seen: bool) -> None:
+    def members_appear(
+        self, gang: str, count: int, quorum: int, cpu: int, priority: int, gates: dict[str, Any], seen: bool
+    ) -> None:
         ask = gang_ask(gang, quorum)
         for _ in range(count):
             self.made += 1
-            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, priority=priority)
+            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, priority=priority, **gates)
             self.world.create(member, seen=seen)
+
+    @precondition(lambda self: any(p.gated for p in self.world.pods.values()))
+    @rule(data=st.data())
+    def gate_of_others_opens(self, data: st.DataObject) -> None:
+        uid = self.pick(data, [uid for uid, p in self.world.pods.items() if p.gated])
+        self.world.change(uid, gated=False)
 
     @rule(cpu=st.sampled_from(CPU), priority=st.integers(0, 2))
     def ordinary_pod_appears(self, cpu: int, priority: int) -> None:

@@ -24,6 +24,7 @@ from extender.app.ports import Gone, Occupied, Refused, Unavailable
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """Accept: the answer to a write without spec and status; a node's would be thousands of bytes."""

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, Requests, address
+from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 from extender.adapters.objects import WAKE
 from extender.app.ports import Gone, Notice, Occupied, PodRef, Unavailable
+from extender.core.gang_ask import GANG_GATE
 from extender.core.names import NodeName, ResourceKey
 
 COMPONENT = "escher"
@@ -111,11 +112,19 @@ class ApiWaker:
     async def tidy(self, pod: PodRef) -> None:
         await self._annotate(pod, None)
 
+    async def open_gate(self, pod: PodRef) -> None:
+        # Gates that others have put beside ours stay.
+        without_ours = [{"$patch": "delete", "name": GANG_GATE}]
+        patch = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": without_ours}}
+        await self._patch(pod, patch, STRATEGIC_MERGE_PATCH)
+
     async def _annotate(self, pod: PodRef, token: str | None) -> None:
-        patch = {"metadata": {"uid": pod.uid, "annotations": {WAKE: token}}}
+        await self._patch(pod, {"metadata": {"uid": pod.uid, "annotations": {WAKE: token}}}, MERGE_PATCH)
+
+    async def _patch(self, pod: PodRef, patch: Mapping[str, object], content_type: str) -> None:
         try:
             await self._requests.request(
-                "PATCH", _pod_path(pod), _encode(patch), content_type=MERGE_PATCH, accept=METADATA_ONLY
+                "PATCH", _pod_path(pod), _encode(patch), content_type=content_type, accept=METADATA_ONLY
             )
         except Occupied as error:
             # The patch asks for no version: it has met other writes, and will do when it is tried again.

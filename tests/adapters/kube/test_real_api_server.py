@@ -34,6 +34,7 @@ from extender.app.ports import (
 )
 from extender.controlplane.cluster import RealCluster
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from loadtests import pods
 from tests.adapters.kube.manifests import Json, encode
 from tests.adapters.kube.scripted_api import RecordingSink
 from tests.controlplane.deadline import eventually
@@ -104,6 +105,20 @@ async def test_a_pod_is_woken_and_never_a_namesake(cluster: RealCluster, connect
     for _ in range(2):
         await ApiWaker(connection).tidy(pod)
         assert "annotations" not in cluster.admin.get(f"{PODS}/woken")["metadata"]
+
+
+async def test_our_gate_is_opened_as_often_as_wanted_and_those_of_others_stay(
+    cluster: RealCluster, connection: Connection
+) -> None:
+    gated = pods.pod("gated", "nobody", gated=True)
+    gated["spec"]["schedulingGates"].append({"name": "queue.example/quota"})
+    made = cluster.admin.post(PODS, gated)
+    pod = PodRef("default", "gated", PodUid(made["metadata"]["uid"]))
+    with pytest.raises(Gone):
+        await ApiWaker(connection).open_gate(dataclasses.replace(pod, uid=PodUid("another")))
+    for _ in range(2):
+        await ApiWaker(connection).open_gate(pod)
+        assert cluster.admin.get(f"{PODS}/gated")["spec"]["schedulingGates"] == [{"name": "queue.example/quota"}]
 
 
 async def test_a_pod_is_evicted_as_its_budget_allows_and_never_a_namesake(

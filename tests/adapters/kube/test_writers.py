@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH
+from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.app.ports import (
@@ -75,6 +75,14 @@ async def test_a_pod_is_woken_by_an_annotation(api: ScriptedApi) -> None:
     await ApiWaker(api).wake(POD, "t1")
     assert api.requested == ["PATCH /api/v1/namespaces/team-a/pods/p1"]
     assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/wake": "t1"}}})]
+
+
+async def test_its_gate_is_opened_and_those_of_others_stay(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiWaker(api).open_gate(POD)
+    without_ours = {"schedulingGates": [{"$patch": "delete", "name": "escher.dev/gang"}]}
+    assert api.requested == ["PATCH /api/v1/namespaces/team-a/pods/p1"]
+    assert api.bodies == [(STRATEGIC_MERGE_PATCH, {"metadata": {"uid": "uid-p1"}, "spec": without_ours})]
 
 
 async def test_the_annotation_is_taken_off_again(api: ScriptedApi) -> None:
