@@ -10,6 +10,7 @@ and noisy: read the ratios, not the milliseconds.
     ungrouped       no gang, no extender (profile escher-resources): 1.00 by definition
     native          Kubernetes' own PodGroup (alpha), in the same scheduler as ungrouped; its PodGroup exists beforehand
     extender        profile escher: a gang by label, planned in the ledger, barrier at bind
+    gated           the same, behind Escher's scheduling gate: a PATCH more for each member
     through         profile escher without a gang: what the two HTTP calls cost
 """
 
@@ -33,7 +34,7 @@ import uvloop
 from extender.adapters.kube.connection import Connection, address
 from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.controlplane.cluster import RealCluster
-from extender.core.gang_ask import GANG_LABEL, MIN_MEMBER
+from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from loadtests.progress import say
 
 NAMESPACE = "default"
@@ -102,10 +103,17 @@ def _extender(name: str, gang: str, size: int) -> Manifest:
     return pod
 
 
+def _gated(name: str, gang: str, size: int) -> Manifest:
+    pod = _extender(name, gang, size)
+    pod["spec"]["schedulingGates"] = [{"name": GANG_GATE}]
+    return pod
+
+
 APPROACHES: dict[str, Callable[[str, str, int], Manifest]] = {
     "ungrouped": _ungrouped,
     "native": _native,
     "extender": _extender,
+    "gated": _gated,
     "through": _through,
 }
 
@@ -218,7 +226,7 @@ async def measure(
                     took = await bench.once(approach, size)
                     if number >= 0:
                         results[size][approach].append(took)
-                say(f"gang of {size}: round {number + 1} of {rounds}")
+                say(f"gang of {size}: " + (f"round {number + 1} of {rounds}" if number >= 0 else "warming up"))
             say("\n")
         return results
 

@@ -91,7 +91,7 @@ def drawn(
     run_seconds = round(rng.uniform(*runs), 1)
     cancelled_after = rng.uniform(0, 3) if rng.random() < 0.06 else None
     name = f"{prefix}{'g' if is_gang else 'p'}{number}"
-    more: dict[str, Any] = {"gang": name, "quorum": quorum} if is_gang else {}
+    more: dict[str, Any] = {"gang": name, "quorum": quorum, "gated": rng.random() < 0.4} if is_gang else {}
     pods = []
     for index in range(size):
         made = pod(f"{name}-{index}", scheduler, run_seconds=None if lasting else run_seconds, **more, **asks)

@@ -355,7 +355,7 @@ class PodApi:
         self.bound: dict[PodUid, NodeName] = {}
         self.gone: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
-        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`, and the pod."""
+        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`; and whom."""
         self.notices: list[Notice] = []
 
     def times(self, what: str) -> list[float]:

@@ -39,7 +39,7 @@ class PodServer:
         self.notices: list[Notice] = []
         self.evicted: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
-        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`, and the pod."""
+        """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`; and whom."""
         self.faults: list[Fault] = []
         self.away = False
         self.grace = 0.0

@@ -233,9 +233,9 @@ def test_the_api_server_is_away_for_a_second_with_binds_waiting(unwatched: Arena
     assert not arena.report().over_allocated()
 
 
-def test_the_api_server_is_away_for_20_s_when_bindings_are_to_be_written(unwatched: Arena) -> None:
-    """The service is paused until kube-scheduler's calls and the API server's absence are both there."""
-    arena = unwatched
+def binding_without_api_server(arena: Arena) -> list[str]:
+    """The members of a gang whose barrier opens when the API server has just gone. The service is paused until
+    kube-scheduler's calls and the API server's absence are both there."""
     arena.nodes(4)
     cluster = arena.field.cluster
     cluster.kill("service", signal.SIGSTOP)
@@ -246,9 +246,27 @@ def test_the_api_server_is_away_for_20_s_when_bindings_are_to_be_written(unwatch
     finally:
         cluster.kill("service", signal.SIGCONT)
     eventually(lambda: arena.gang_state("train")["phase"] == "binding", what="the barrier")
+    return names
+
+
+def test_the_api_server_is_away_for_20_s_when_bindings_are_to_be_written(unwatched: Arena) -> None:
+    arena = unwatched
+    names = binding_without_api_server(arena)
     assert stays(lambda: arena.gang_state("train")["phase"], during=20, what="the gang's phase") == "binding"
-    cluster.start_component("kube-apiserver")
+    arena.field.cluster.start_component("kube-apiserver")
     arena.until_bound(names)
     eventually(lambda: arena.gang_state("train")["phase"] == "bound", what="the gang being bound")
     assert told(arena) == set()
+    assert not arena.report().over_allocated()
+
+
+def test_the_api_server_is_away_for_60_s_when_bindings_are_to_be_written(unwatched: Arena) -> None:
+    """Longer than a Binding is tried again for: kube-scheduler is told no, and comes again and again."""
+    arena = unwatched
+    names = binding_without_api_server(arena)
+    wait(60)
+    arena.field.cluster.start_component("kube-apiserver")
+    arena.until_bound(names, within=60)
+    eventually(lambda: arena.gang_state("train")["phase"] == "bound", what="the gang being bound")
+    assert told(arena) <= {"GangTimedOut"}
     assert not arena.report().over_allocated()

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
-from tests.e2e.workload import GANG_APPROACHES, Arena, stays
+from tests.e2e.workload import GANG_APPROACHES, Arena, away, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 both = pytest.mark.parametrize("scheduler", GANG_APPROACHES)
-
-
-@contextmanager
-def away(arena: Arena, *, killed: bool = False) -> Iterator[None]:
-    """The service does not run within the block."""
-    cluster = arena.field.cluster
-    if killed:
-        cluster.kill("service")
-    else:
-        cluster.stop_component("service")
-    try:
-        yield
-    finally:
-        cluster.start_component("service")
 
 
 def test_the_ledger_is_the_clusters_after_a_restart_in_which_everything_changed(arena: Arena) -> None:

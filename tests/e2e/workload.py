@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from extender.controlplane import nodes as node_objects
@@ -315,3 +316,17 @@ def together(calls: Sequence[Callable[[], T]], *, threads: int = 16) -> list[T]:
     """All calls are done, many at the same time; their answers in order."""
     with ThreadPoolExecutor(threads) as workers:
         return list(workers.map(lambda call: call(), calls))
+
+
+@contextmanager
+def away(arena: Arena, *, killed: bool = False) -> Iterator[None]:
+    """The service does not run within the block."""
+    cluster = arena.field.cluster
+    if killed:
+        cluster.kill("service")
+    else:
+        cluster.stop_component("service")
+    try:
+        yield
+    finally:
+        cluster.start_component("service")
