@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -54,6 +55,14 @@ async def woken_by_a_node(town: Town) -> None:
     await town.until_bound(4)
 
 
+async def let_through_the_gate_by_a_node(town: Town) -> None:
+    town.server.drop_node("n3")
+    town.server.create(*(replace(each, at_our_gate=True) for each in town.gang("train", 4)))
+    await town.pass_time(1)
+    town.server.put_node(node("n3"))
+    await town.until_bound(4)
+
+
 async def a_member_is_made_again_after_the_first_binding(town: Town) -> None:
     town.job("train", 4)
     await town.until_bound(1)
@@ -86,6 +95,7 @@ STORIES: dict[str, tuple[Story, list[int]]] = {
     for each, outcome in (
         (placed_at_once, [4, 0]),
         (woken_by_a_node, [4, 0]),
+        (let_through_the_gate_by_a_node, [4, 0]),
         (a_member_is_made_again_after_the_first_binding, [4, 0]),
         (two_of_which_one_fits, [3, 0]),
         (refused_and_evicted, [0, 0]),
@@ -121,7 +131,7 @@ OTHERS: dict[str, Strike] = {
 }
 CASES = [
     *((story, strike) for story in STORIES for strike in OURS),
-    *((story, strike) for story in list(STORIES)[:3] for strike in OTHERS),
+    *((story, strike) for story in list(STORIES)[:4] for strike in OTHERS),
 ]
 
 

@@ -44,6 +44,8 @@ class Rivals(GangWorld):
     a deadline that passes although something else could happen before."""
     mortal: str = "ab"
     """Gangs of which members are deleted."""
+    gated: str = ""
+    """Gangs whose members are created behind our gate."""
     alike: bool = True
     """Whether of orders that differ only in which member of a gang is which, one stands for all. Where either would do,
     the first by name is taken: what becomes of the second is not tried then."""
@@ -111,7 +113,7 @@ class Rivals(GangWorld):
                 yield Event("delete", uid, misfortune="delete")
         for uid in self.missed:
             yield Event("recreate", uid, misfortune="recreate")
-            if uid not in self.assumed and self.offer(self.missed[uid]):
+            if uid not in self.assumed and not self.missed[uid].at_our_gate and self.offer(self.missed[uid]):
                 yield Event("filter", uid, misfortune="late")
         for uid in self.asleep:
             if self.offer(self.pods[uid]):
@@ -155,7 +157,8 @@ class Rivals(GangWorld):
             case "end":
                 self.delete(uid, seen=False)
             case "recreate":
-                self._enters(replace(self.missed.pop(uid), uid=PodUid(f"{uid}-again")))
+                gated = self.cast[uid] in self.gated
+                self._enters(replace(self.missed.pop(uid), uid=PodUid(f"{uid}-again"), at_our_gate=gated))
             case _:
                 assert event.what == TIME
                 deadline = self.keeper.next_deadline()
@@ -254,6 +257,7 @@ def rivals(
     seen: bool = False,
     patience: Patience = FOR_EVER,
     mortal: str = "ab",
+    gated: str = "",
     alike: bool = True,
     reserve_at_filter: bool = True,
 ) -> Rivals:
@@ -265,6 +269,7 @@ def rivals(
         reserve_at_filter=reserve_at_filter,
         left=Counter(misfortunes),
         mortal=mortal,
+        gated=gated,
         alike=alike,
     )
     for name, places in nodes.items():
@@ -272,7 +277,7 @@ def rivals(
     for name, size in gangs.items():
         ask = gang_ask(name, size, timeout=TIMEOUTS[name])
         for number in range(size):
-            world._enters(pod(f"{name}-{number}", {"cpu": EACH}, gang=ask))
+            world._enters(pod(f"{name}-{number}", {"cpu": EACH}, gang=ask, at_our_gate=name in gated))
     if seen:
         world.catch_up()
     return world

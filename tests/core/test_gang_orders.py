@@ -113,6 +113,32 @@ class TestOptimistic:
         assert every_order(world, at_least=300).outcomes.keys() == outcomes
 
 
+class TestBehindTheGate:
+    """kube-scheduler does not look at members before their gang has its plan."""
+
+    def test_two_gangs_for_which_there_is_room_are_both_bound(self) -> None:
+        orders = every_order(rivals(TWO, {"n1": 4}, gated="ab"), at_least=1_000)
+        assert orders.outcomes.keys() == {(2, 2)}
+
+    @pytest.mark.parametrize(
+        ("gated", "misfortunes", "outcomes"),
+        [
+            ("ab", {}, ONE_OF_THEM),
+            ("a", {}, ONE_OF_THEM),
+            ("ab", {"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT),
+            ("ab", {"refuse": 1, "lose": 1}, ONE_OF_THEM),
+            ("a", {"refuse": 1, "lose": 1}, ONE_OF_THEM),
+            ("a", {"retry": 2}, ONE_OF_THEM),
+        ],
+        ids=str,
+    )
+    def test_of_two_gangs_with_room_for_one_and_a_half_one_is_bound(
+        self, gated: str, misfortunes: dict[str, int], outcomes: set[tuple[int, ...]]
+    ) -> None:
+        world = rivals(TWO, ONE_AND_A_HALF, misfortunes, gated=gated)
+        assert every_order(world, at_least=200).outcomes.keys() == outcomes
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 class TestMoreOfIt:
@@ -149,6 +175,11 @@ class TestMoreOfIt:
     def test_several_misfortunes(self, misfortunes: dict[str, int], reserve_at_filter: bool) -> None:
         world = rivals(TWO, ONE_AND_A_HALF, misfortunes, seen=True, reserve_at_filter=reserve_at_filter)
         every_order(world, at_least=5_000)
+
+    @pytest.mark.parametrize("gated", ["ab", "a", "b"])
+    @pytest.mark.parametrize("misfortunes", [{"delete": 1, "recreate": 1}, {"hurry": 1}], ids=str)
+    def test_behind_the_gate(self, gated: str, misfortunes: dict[str, int]) -> None:
+        every_order(rivals(TWO, ONE_AND_A_HALF, misfortunes, gated=gated), at_least=15_000)
 
     @pytest.mark.parametrize("misfortunes", [{"delete": 1}, {"delete": 1, "recreate": 1}, {"refuse": 1}], ids=str)
     def test_a_smaller_and_a_larger_gang(self, misfortunes: dict[str, int]) -> None:
