@@ -156,6 +156,8 @@ class PodRequirement:
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     scheduler_name: str = ""
     without: frozenset[str] = frozenset()
+    gates: tuple[str, ...] = ()
+    """Scheduling gates that somebody will take off."""
 
     def attach(self, pod: Mapping[str, Any]) -> dict[str, Any]:
         """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources.
@@ -169,6 +171,9 @@ class PodRequirement:
         spec = attached["spec"]
         if self.scheduler_name:
             spec["schedulerName"] = self.scheduler_name
+        if self.gates:
+            names = dict.fromkeys([*(gate["name"] for gate in spec.get("schedulingGates") or []), *self.gates])
+            spec["schedulingGates"] = [{"name": name} for name in names]
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
             resources = container.get("resources") or {}
             for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):

@@ -33,7 +33,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from extender.core.gang_ask import GANG_LABEL, LARGEST_GANG, MIN_MEMBER
+from extender.core.gang_ask import GANG_GATE, GANG_LABEL, LARGEST_GANG, MIN_MEMBER
 from extender.core.names import DOMAIN, GangKey, InvalidName, ResourceKey, ephemeral_name, require_label
 from extender.core.units import count
 from extender.esl.base import PodRequirement
@@ -64,6 +64,8 @@ class GangSpec:
     placement: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     """Of the members' specs, what narrows their nodes: the ghosts must be where the members may be."""
     domain: str = APPLICATION_DOMAIN
+    gated: bool = False
+    """Whether the extender's scheduler is kept from the pods until there is room for the gang, see docs/gangs.md."""
 
     @property
     def size(self) -> int:
@@ -84,6 +86,8 @@ class GangSpec:
             annotations={MIN_MEMBER: str(self.size)},
             scheduler_name=approach.value,
             without=frozenset(held) if reserved else frozenset(),
+            # Without the extender nobody would take it off: members wait for their reservation's key.
+            gates=(GANG_GATE,) if self.gated and not reserved else (),
         )
 
 
@@ -97,6 +101,7 @@ def gang(
     one_key: bool = False,
     placement: Mapping[str, Any] | None = None,
     domain: str = APPLICATION_DOMAIN,
+    gated: bool = False,
 ) -> GangSpec:
     """The ask of `size` members that each need `each`, or each its own of a list.
 
@@ -118,6 +123,6 @@ def gang(
                 raise InvalidName("resource", resource, f"is in {domain}, whose resources are set, not held by ghosts")
     if one_key and any(bundle != bundles[0] for bundle in bundles):
         raise ValueError(f"gang {name!r}: members that share one key must have equal bundles")
-    spec = GangSpec(GangKey(namespace, name), bundles, priority, one_key, placement or _NOTHING, domain)
+    spec = GangSpec(GangKey(namespace, name), bundles, priority, one_key, placement or _NOTHING, domain, gated)
     spec.key(size - 1)
     return spec

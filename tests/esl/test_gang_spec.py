@@ -75,6 +75,20 @@ def test_without_a_ghost_nothing_is_taken_out() -> None:
     assert ask.requirement(0, Approach.EXTENDED_RESOURCES).without == {"cpu"}
 
 
+def test_the_gate_is_put_on_where_somebody_takes_it_off_and_others_stay() -> None:
+    ask = gang("train", 2, {"cpu": "2"}, gated=True)
+    made = ask.requirement(0, Approach.EXTENDER).attach(POD)
+    assert made["spec"]["schedulingGates"] == [{"name": "escher.dev/gang"}]
+    queued = {"spec": {**POD["spec"], "schedulingGates": [{"name": "queue"}, {"name": "escher.dev/gang"}]}}
+    again = ask.requirement(0, Approach.LEDGER).attach(queued)
+    assert again["spec"]["schedulingGates"] == [{"name": "queue"}, {"name": "escher.dev/gang"}]
+    for without in (
+        ask.requirement(0, Approach.EXTENDED_RESOURCES),
+        gang("train", 2, {"cpu": "2"}).requirement(0, Approach.EXTENDER),
+    ):
+        assert "schedulingGates" not in without.attach(POD)["spec"]
+
+
 def test_keys_are_unique_per_gang_and_bundle_or_one_for_a_jobs_template() -> None:
     ask = gang("train", 3, {"cpu": "1"}, namespace="team-a")
     assert [ask.key(bundle) for bundle in range(3)] == [f"app.escher.dev/team-a.train-{n}" for n in range(3)]
