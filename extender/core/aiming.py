@@ -34,19 +34,13 @@ def aim(
         ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}
     for template in templates_of(slots):
-        need, waiting, full = template.need, iter(template.slots), dict(template.need)
+        need, waiting = template.need, iter(template.slots)
         nodes = [
             node
             for node in dict.fromkeys(candidates)
             if ever.lacking(node, need) is None and (template.accepts is None or template.accepts(node))
         ]
         slot = next(waiting, None)
-        for node in nodes:
-            while slot is not None and now.lacking(node, need) is None and ever.lacking(node, need) is None:
-                aims[slot.holder] = (node, full)
-                now.take(node, need)
-                ever.take(node, need)
-                slot = next(waiting, None)
         largest = [(-now.part(node, need)[1], index) for index, node in enumerate(nodes)]
         heapify(largest)
         while slot is not None:
