@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from loadtests.pods import Json
+from loadtests.pods import LEDGER, PURE, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+POLICY = Path(__file__).parents[2] / "deploy/policies/gate-gangs.yaml"
 
 
 def gated(arena: Arena, name: str, size: int, **more: Any) -> list[Json]:
@@ -104,3 +108,60 @@ def test_a_pod_of_no_gang_is_told_that_nobody_will_let_it_through(arena: Arena) 
     assert told["regarding"]["name"] == lost
     assert "escher.dev/gang" in told["note"]
     assert "remove the gate" in told["note"]
+
+
+class TestThePolicyForAllGangs:
+    """`deploy/policies/gate-gangs.yaml`: the API server puts the gate on."""
+
+    @pytest.fixture(autouse=True)
+    def policy(self, arena: Arena) -> None:
+        collection = "/apis/admissionregistration.k8s.io/v1"
+        policy, binding = yaml.safe_load_all(POLICY.read_text())
+        arena.cluster_wide(f"{collection}/mutatingadmissionpolicies", policy)
+        arena.cluster_wide(f"{collection}/mutatingadmissionpolicybindings", binding)
+
+        def in_force() -> bool:
+            answer = arena.api.post(arena.pods_path, arena.gang("probe", 1)[0], dryRun="All")
+            return "schedulingGates" in answer["spec"]
+
+        eventually(in_force, what="the policy")
+
+    def test_gates_gangs_of_the_extender_and_nobody_else(self, arena: Arena) -> None:
+        [node] = arena.nodes(1)
+        placed = arena.pod("placed", gang="placed", quorum=1)
+        placed["spec"]["nodeName"] = node
+        queued = arena.gang("queued", 1)[0]
+        queued["spec"]["schedulingGates"] = [{"name": "queue.example/quota"}]
+        made = {
+            "member": arena.gang("member", 1)[0],
+            "ledger": arena.gang("ledger", 1, LEDGER)[0],
+            "queued": queued,
+            "gated": arena.gang("gated", 1, gated=True)[0],
+            "plain": arena.pod("plain"),
+            "pure": arena.gang("pure", 1, PURE)[0],
+            "placed": placed,
+        }
+        gates = {}
+        for name, pod in made.items():
+            answer = arena.api.post(arena.pods_path, pod, dryRun="All")
+            gates[name] = [gate["name"] for gate in answer["spec"].get("schedulingGates") or []]
+        assert gates == {
+            "member": ["escher.dev/gang"],
+            "ledger": ["escher.dev/gang"],
+            "queued": ["queue.example/quota", "escher.dev/gang"],
+            "gated": ["escher.dev/gang"],
+            "plain": [],
+            "pure": [],
+            "placed": [],
+        }
+
+    def test_a_gang_that_says_nothing_of_it_waits_behind_it(self, arena: Arena) -> None:
+        arena.nodes(3)
+        [there] = arena.create(arena.pod("there", cpu=8))
+        arena.until_bound([there])
+        members = arena.create(*arena.gang("train", 3, cpu=8))
+        waits(arena, "train")
+        assert at_gate(arena) == set(members)
+        arena.delete(there)
+        arena.until_bound(members)
+        assert arena.events("FailedScheduling") == []
