@@ -108,6 +108,8 @@ class Excess:
     allocatable: str
     version: int
     seconds: float
+    pods: list[str] = field(default_factory=list)
+    """Who was there then, the one that was too much last."""
 
 
 @dataclass(kw_only=True)
@@ -278,9 +280,13 @@ class Replay:
                     allocatable=str(found),
                     version=sighting.version,
                     seconds=0.0,
+                    pods=[*self._on(node), pod["key"]],
                 )
                 self.report.excesses.append(excess)
                 self._excess[node, resource] = (sighting.time, excess)
+
+    def _on(self, node: str) -> list[str]:
+        return [each["key"] for each in self.pods.values() if each["node"] == node and not each["finished"]]
 
     def _give_back(self, pod: Json, now: float) -> None:
         for resource, units in pod["requests"].items():
