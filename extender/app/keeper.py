@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
 from extender.app.ports import Clock
+from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
 from extender.core.audit import Violation
@@ -21,7 +22,7 @@ from extender.core.gang import GangEffect, WakePod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
 from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import NodeName, PodUid, ResourceKey, in_domain
+from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts
 from extender.core.pod_groups import PodGroup, PodGroups
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -56,7 +57,7 @@ class PodEnded:
     pod: Pod
 
 
-Effect = GangEffect | AdvertiseCapacity | AskRefused | PodEnded
+Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Keeper:
         self._filters = filters
         self._deliver = deliver
         self._effects: list[Effect] = []
+        self._unseen_room = UnseenRoom(self._claim)
         self._listed = False
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
@@ -185,6 +187,7 @@ class Keeper:
             if self.pods.pop(pod.uid, None) is not None:
                 self._effects.append(PodEnded(pod))
                 self._remember_gone(pod.uid)
+            self._effects += self._unseen_room.end(pod.uid, GONE)
             self.ledger.forget(pod.uid)
             self._turned_away.pop(pod.uid, None)
             self.gangs.observe(pod, now)
@@ -209,6 +212,7 @@ class Keeper:
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._turned_away.pop(pod.uid, None)
+            self._effects += self._unseen_room.heed_pod(pod.uid)
         elif pod.uid in self._turned_away:
             self._turned_away[pod.uid] = pod
         if pod.gang is not None or self.gangs.of(pod.uid) is not None:
@@ -220,6 +224,7 @@ class Keeper:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
+        self._effects += self._unseen_room.end(uid, GONE)
         self._turned_away.pop(uid, None)
         self.gangs.remove(uid, self.clock.now())
         self.ledger.forget(uid)
@@ -361,10 +366,13 @@ class Keeper:
         safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.now())
         return {node: chosen for node, chosen in victims.items() if node in safe}
 
-    def claim_for_bind(self, uid: PodUid, node: NodeName) -> str:
-        """A pod of no gang may be bound to the node, and its units are held there; or why not."""
+    def claim_for_bind(self, uid: PodUid, node: NodeName) -> str | None:
+        """A pod of no gang may be bound to the node (empty), and its units are held there; or why not; None: a
+        BindAnswered effect will tell."""
         refusal = self._claim(uid, node)
-        if refusal:
+        if refusal is None:
+            self._unseen_room.wait(uid, node, self.clock.now())
+        elif refusal:
             self._offered_again(node)
         return refusal
 
@@ -373,7 +381,7 @@ class Keeper:
         self.ledger.reconsider(node)
         self.settle()
 
-    def _claim(self, uid: PodUid, node: NodeName) -> str:
+    def _claim(self, uid: PodUid, node: NodeName) -> str | None:
         pod = self.pods.get(uid)
         if pod is None:
             # Not seen yet: kube-scheduler has matched it, and nothing of ours can be known about it.
@@ -387,9 +395,12 @@ class Keeper:
         rejection = _first_rejection([judge for _, judge in self.judges(pod)], node)
         if rejection is not None:
             return rejection.reason
-        if not self._assume(pod, node, None):
-            # Nothing is reserved there, and kube-scheduler says it fits: a departure is on its way to us.
-            self.ledger.forget(uid)
+        if self._assume(pod, node, None):
+            return ""
+        if any(self.ledger.free(node, resource) < pod.requests.get(resource, 0) for resource in (CPU, MEMORY, PODS)):
+            return None
+        # What else may be short kube-scheduler may have been told to ignore.
+        self.ledger.forget(uid)
         return ""
 
     def _assume(self, pod: Pod, node: NodeName, until: float | None) -> bool:
@@ -435,11 +446,14 @@ class Keeper:
             if held.owner is not None:
                 self.gangs.expire(held.owner, now)
         self.gangs.give_up(now)
+        for node, answer in self._unseen_room.overdue(now):
+            self._effects.append(answer)
+            self.ledger.reconsider(node)
         self.settle()
 
     def next_deadline(self) -> float | None:
         """The next moment at which `tick` has something to do, in seconds since the epoch; None: nothing waits."""
-        known = (self.ledger.next_deadline(), self.gangs.next_deadline())
+        known = (self.ledger.next_deadline(), self.gangs.next_deadline(), self._unseen_room.next_deadline())
         return min((when for when in known if when is not None), default=None)
 
     def violations(self) -> list[Violation]:
@@ -450,6 +464,8 @@ class Keeper:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.now()
         while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
+            # First: kube-scheduler counts those pods there already.
+            self._effects += self._unseen_room.heed_nodes(gains)
             self.gangs.waiting.settle(gains, now)
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):

@@ -28,6 +28,7 @@ from extender.app.ports import (
     Unavailable,
     Waker,
 )
+from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict, Victims
 from extender.app.wording import in_words
 from extender.core.cluster import Node, Pod
@@ -152,15 +153,16 @@ class Scheduling:
     async def _pass_barrier(self, pod: PodRef, node: NodeName) -> str:
         if self._closed:
             return _STOPPING
-        if self._keeper.gangs.of(pod.uid) is None:
-            return self._keeper.claim_for_bind(pod.uid, node)
         # Before the keeper is asked: its answer may be to let this very one through.
         gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._at_barrier[pod.uid] = gate
-        refusal = self._keeper.arrive(pod.uid, node)
-        if refusal:
+        if self._keeper.gangs.of(pod.uid) is None:
+            answer = self._keeper.claim_for_bind(pod.uid, node)
+        else:
+            answer = self._keeper.arrive(pod.uid, node) or None
+        if answer is not None:
             self._at_barrier.pop(pod.uid, None)
-            return refusal
+            return answer
         self.set_alarm()
         return await gate
 
@@ -194,6 +196,8 @@ class Scheduling:
                 case TurnBack(_, members, reason):
                     for uid in members:
                         self._let(uid, reason)
+                case BindAnswered(uid, refusal):
+                    self._let(uid, refusal)
                 case WakePod(pod):
                     self._wakes += 1
                     self._start(self._wake(pod, f"{self._keeper.clock.now():.3f}-{self._wakes}"))
@@ -359,6 +363,8 @@ def _subject(effect: Effect) -> Sequence[object]:
             return (gang,)
         case AdvertiseCapacity(node):
             return (node,)
+        case BindAnswered(uid, refusal):
+            return (uid, refusal)
         case WakePod(pod) | AskRefused(pod) | PodEnded(pod):
             return (pod, pod.uid)
 

@@ -13,6 +13,7 @@ from extender.app import keeper as keeper_module
 from extender.app.journal import Journal
 from extender.app.keeper import BOUND, GONE, AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
 from extender.app.sinks import Nodes, Pods
+from extender.app.unseen_room import OVERFULL, WAITS, BindAnswered
 from extender.core.cluster import Owner, Pod
 from extender.core.gang import Phase, TurnBack, WakePod
 from extender.core.ledger import Kind
@@ -347,9 +348,61 @@ class TestAClaimForBind:
         assert room.keeper.claim_for_bind(bound.uid, N2) == "the pod is bound to n1 already"
         assert room.held(bound) == (N1, Kind.BOUND, None)
 
-    def test_where_only_the_departure_of_others_is_not_known_yet_passes_and_holds_nothing(self, room: Room) -> None:
+    def waits(self, room: Room) -> Pod:
+        """A pod of no gang whose bind waits, for N1 is full as far as we know."""
         room.fill(N1)
         plain = pod()
+        room.see(plain)
+        room.effects.clear()
+        assert room.keeper.claim_for_bind(plain.uid, N1) is None
+        assert (room.held(plain), room.effects) == (None, [])
+        return plain
+
+    def test_to_a_full_node_waits_for_the_departure_that_kube_scheduler_may_know_of(self, room: Room) -> None:
+        plain = self.waits(room)
+        room.pods.remove(room.keeper.pods[PodUid("uid-foreign-n1")])
+        assert BindAnswered(plain.uid, "") in room.effects
+        assert room.held(plain) == (N1, Kind.ASSUMPTION, None)
+        room.keeper.bound(plain.uid, N1)
+        assert room.held(plain) == (N1, Kind.BOUND, None)
+
+    def test_to_a_full_node_is_refused_if_nobody_leaves_and_others_may_be_offered_it_again(self, room: Room) -> None:
+        """A kube-scheduler that was just started may not know whom its predecessor has bound there."""
+        plain = self.waits(room)
+        deadline = room.keeper.next_deadline()
+        assert deadline == room.clock.now() + WAITS
+        room.pass_time(WAITS - 0.1)
+        assert room.effects == []
+        room.pass_time(0.1)
+        assert room.effects == [BindAnswered(plain.uid, OVERFULL)]
+        assert room.held(plain) is None
+        room.effects.clear()
+        room.pods.remove(room.keeper.pods[PodUid("uid-foreign-n1")])
+        assert not any(isinstance(effect, BindAnswered) for effect in room.effects)
+
+    def test_to_a_full_node_of_a_pod_that_is_deleted_is_answered(self, room: Room) -> None:
+        plain = self.waits(room)
+        room.pods.remove(plain)
+        assert BindAnswered(plain.uid, GONE) in room.effects
+
+    @pytest.mark.parametrize(("where", "refusal"), [(N1, ""), (N2, "the pod is bound to n2 already")])
+    def test_to_a_full_node_of_a_pod_that_others_bind_meanwhile_is_answered(
+        self, room: Room, where: NodeName, refusal: str
+    ) -> None:
+        plain = self.waits(room)
+        room.see(replace(plain, node=where))
+        assert BindAnswered(plain.uid, refusal) in room.effects
+        assert room.held(plain) == (where, Kind.BOUND, None)
+
+    def test_to_a_node_that_we_have_not_heard_of_waits_until_it_is_there(self, room: Room) -> None:
+        plain = pod()
+        room.see(plain)
+        assert room.keeper.claim_for_bind(plain.uid, NodeName("n9")) is None
+        room.nodes.upsert(node("n9"))
+        assert BindAnswered(plain.uid, "") in room.effects
+
+    def test_what_kube_scheduler_may_have_been_told_to_ignore_is_its_to_decide(self, room: Room) -> None:
+        plain = pod("plain", {"cpu": 100, ResourceKey("other.example/thing"): 1})
         room.see(plain)
         assert room.keeper.claim_for_bind(plain.uid, N1) == ""
         assert room.held(plain) is None

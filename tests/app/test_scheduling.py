@@ -14,6 +14,7 @@ from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.ports import EventType, Gone, PodRef, Refused, Unavailable
 from extender.app.scheduling import Scheduling
+from extender.app.unseen_room import OVERFULL
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
 from extender.core.gang import ROOM_TAKEN, Phase
@@ -387,6 +388,19 @@ class TestABinding:
         stage.api.faults = [Fault(Refused(403, "forbidden"), of="bind") for _ in members]
         assert all(await asyncio.gather(*stage.go(*members)))
         assert stage.kinds() == {}
+
+    async def test_to_a_node_that_is_full_waits_for_room_and_is_refused_if_there_is_none(self, stage: Stage) -> None:
+        leaving, staying = pod("leaving", FULL, node=N1), pod("staying", FULL, node=N2)
+        first, second = pod("first", FULL), pod("second", FULL)
+        stage.see(leaving, staying, first, second)
+        binds = [stage.bind(first, "n1"), stage.bind(second, "n2")]
+        await asyncio.sleep(0.5)
+        assert stage.api.calls == []
+        stage.keeper.lose_pod(leaving.uid)
+        assert await binds[0] == ""
+        assert await binds[1] == OVERFULL
+        assert asyncio.get_running_loop().time() == pytest.approx(2.0)
+        assert stage.api.bound == {first.uid: N1}
 
     async def test_of_an_ordinary_pod_does_not_take_what_a_gang_has_reserved(self, stage: Stage) -> None:
         members = gang_pods("train", 4, FULL)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from extender.app.keeper import AskRefused, Effect, Keeper, Rules
+from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
 from extender.core.gang import EvictFor, EvictMembers, GangTurnedAway, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
@@ -42,6 +43,8 @@ class GangWorld:
     """What the pod watch has still to tell: a pod as it is, or the UID of one that is gone."""
     assumed: dict[PodUid, NodeName] = field(default_factory=dict)
     """Pods that passed filter: the scheduler counts them on their node until their bind has failed."""
+    counting_on_room: set[PodUid] = field(default_factory=set)
+    """Pods of no gang whose bind waits, for their node is full as far as we know."""
     opened: dict[PodUid, NodeName] = field(default_factory=dict)
     """Pods whose Binding is to be written."""
     asleep: dict[PodUid, str] = field(default_factory=dict)
@@ -71,6 +74,12 @@ class GangWorld:
                     self.wakes[pod.uid] = self.wakes.get(pod.uid, 0) + 1
                     self.asleep.pop(pod.uid, None)
                     self._open_gate(pod)
+                case BindAnswered(uid, refusal):
+                    self.counting_on_room.remove(uid)
+                    if refusal:
+                        self.assumed.pop(uid, None)
+                    else:
+                        self.opened[uid] = self.assumed[uid]
                 case OpenBarrier(key, members):
                     gang = self.keeper.gangs.by_key[key]
                     seen_bound = all(uid in gang.bound for uid in members)
@@ -207,7 +216,12 @@ class GangWorld:
         if self.keeper.gangs.of(uid) is not None:
             refusal = self.keeper.arrive(uid, node)
         else:
-            refusal = self.keeper.claim_for_bind(uid, node)
+            self.counting_on_room.add(uid)
+            answer = self.keeper.claim_for_bind(uid, node)
+            if answer is None:
+                return ""
+            self.counting_on_room.remove(uid)
+            refusal = answer
             if not refusal:
                 self.opened[uid] = node
         if refusal:
@@ -235,6 +249,7 @@ class GangWorld:
             self.evicted.clear()
             tried = [pod for pod in self.pending() if (sent := self.offer(pod)) and self.filter(pod, sent).passed]
             waiting = {uid for gang in self.keeper.gangs.by_key.values() for uid in gang.arrived}
+            waiting |= self.counting_on_room
             for uid in [uid for uid in self.assumed if uid not in self.opened and uid not in waiting]:
                 self.bind(uid)
             moved = bool(tried or self.opened or self.events)

@@ -138,7 +138,7 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def scheduler_binds(self, data: st.DataObject) -> None:
         uid = self.pick(data, self.world.assumed)
-        if uid not in self.world.opened:
+        if uid not in self.world.opened and uid not in self.world.counting_on_room:
             self.world.bind(uid)
 
     @precondition(lambda self: self.world.opened)

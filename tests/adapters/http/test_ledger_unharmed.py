@@ -43,7 +43,7 @@ class KeepersVerbs:
         return self.keeper.prioritize(pod, nodes)
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
-        return self.keeper.claim_for_bind(pod.uid, node)
+        return self.keeper.claim_for_bind(pod.uid, node) or ""
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
         return self.keeper.preempt(pod, victims)

@@ -1,0 +1,62 @@
+"""Binds of ordinary pods to a node that is full as far as we know: kube-scheduler and we know different things.
+
+Mostly its watch is ahead of ours: somebody has left, and we hear of it in a moment. But one that has just been started
+may be behind, and not know whom its predecessor has bound there: then two pods would have one place. Time tells: such a
+bind waits until the room is there, and is refused if it does not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from extender.core.names import NodeName, PodUid
+
+OVERFULL = "the node has no room for the pod, as far as Escher knows: it is tried again"
+WAITS = 2.0
+"""For how many seconds: news of the watch are late by milliseconds, or, on a busy machine, by a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindAnswered:
+    """Effect: a bind that waits for room is answered. Empty: it may be written."""
+
+    pod: PodUid
+    refusal: str
+
+
+class UnseenRoom:
+    """`claim`: the pod's units are held on the node (empty); or why not; None: the node is still full."""
+
+    def __init__(self, claim: Callable[[PodUid, NodeName], str | None]) -> None:
+        self._claim = claim
+        self._waiting: dict[PodUid, tuple[NodeName, float]] = {}
+
+    def wait(self, uid: PodUid, node: NodeName, now: float) -> None:
+        self._waiting[uid] = (node, now + WAITS)
+
+    def heed_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
+        """These nodes have gained room."""
+        for uid in [uid for uid, (node, _) in self._waiting.items() if node in gains]:
+            yield from self.heed_pod(uid)
+
+    def heed_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
+        """The pod may have changed."""
+        if uid in self._waiting and (refusal := self._claim(uid, self._waiting[uid][0])) is not None:
+            del self._waiting[uid]
+            yield BindAnswered(uid, refusal)
+
+    def end(self, uid: PodUid, refusal: str) -> Iterator[BindAnswered]:
+        """The pod is no more."""
+        if self._waiting.pop(uid, None) is not None:
+            yield BindAnswered(uid, refusal)
+
+    def overdue(self, now: float) -> Iterator[tuple[NodeName, BindAnswered]]:
+        """Those that have waited long enough, and for which node."""
+        for uid, (node, until) in list(self._waiting.items()):
+            if until <= now:
+                del self._waiting[uid]
+                yield node, BindAnswered(uid, OVERFULL)
+
+    def next_deadline(self) -> float | None:
+        return min((until for _, until in self._waiting.values()), default=None)
