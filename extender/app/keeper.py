@@ -187,7 +187,7 @@ class Keeper:
             if self.pods.pop(pod.uid, None) is not None:
                 self._effects.append(PodEnded(pod))
                 self._remember_gone(pod.uid)
-            self._effects += self._unseen_room.end(pod.uid, GONE)
+            self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
             self._turned_away.pop(pod.uid, None)
             self.gangs.observe(pod, now)
@@ -212,7 +212,7 @@ class Keeper:
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._turned_away.pop(pod.uid, None)
-            self._effects += self._unseen_room.heed_pod(pod.uid)
+            self._answer(self._unseen_room.heed_pod(pod.uid))
         elif pod.uid in self._turned_away:
             self._turned_away[pod.uid] = pod
         if pod.gang is not None or self.gangs.of(pod.uid) is not None:
@@ -224,7 +224,7 @@ class Keeper:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
-        self._effects += self._unseen_room.end(uid, GONE)
+        self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.pop(uid, None)
         self.gangs.remove(uid, self.clock.now())
         self.ledger.forget(uid)
@@ -376,6 +376,12 @@ class Keeper:
             self._offered_again(node)
         return refusal
 
+    def _answer(self, answers: Iterable[BindAnswered]) -> None:
+        for answer in answers:
+            self._effects.append(answer)
+            if answer.refusal:
+                self.ledger.reconsider(answer.node)
+
     def _offered_again(self, node: NodeName) -> None:
         """A bind is refused. Until now kube-scheduler counted the pod there, and maybe offered the node to no other."""
         self.ledger.reconsider(node)
@@ -446,9 +452,7 @@ class Keeper:
             if held.owner is not None:
                 self.gangs.expire(held.owner, now)
         self.gangs.give_up(now)
-        for node, answer in self._unseen_room.overdue(now):
-            self._effects.append(answer)
-            self.ledger.reconsider(node)
+        self._answer(self._unseen_room.overdue(now))
         self.settle()
 
     def next_deadline(self) -> float | None:
@@ -465,7 +469,7 @@ class Keeper:
         now = self.clock.now()
         while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
             # First: kube-scheduler counts those pods there already.
-            self._effects += self._unseen_room.heed_nodes(gains)
+            self._answer(self._unseen_room.heed_nodes(gains))
             self.gangs.waiting.settle(gains, now)
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):

@@ -196,7 +196,7 @@ class Scheduling:
                 case TurnBack(_, members, reason):
                     for uid in members:
                         self._let(uid, reason)
-                case BindAnswered(uid, refusal):
+                case BindAnswered(uid, _, refusal):
                     self._let(uid, refusal)
                 case WakePod(pod):
                     self._wakes += 1
@@ -363,7 +363,7 @@ def _subject(effect: Effect) -> Sequence[object]:
             return (gang,)
         case AdvertiseCapacity(node):
             return (node,)
-        case BindAnswered(uid, refusal):
+        case BindAnswered(uid, _, refusal):
             return (uid, refusal)
         case WakePod(pod) | AskRefused(pod) | PodEnded(pod):
             return (pod, pod.uid)

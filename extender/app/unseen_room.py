@@ -19,9 +19,10 @@ WAITS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BindAnswered:
-    """Effect: a bind that waits for room is answered. Empty: it may be written."""
+    """Effect: a bind that waits for room on that node is answered. Empty: it may be written."""
 
     pod: PodUid
+    node: NodeName
     refusal: str
 
 
@@ -42,21 +43,21 @@ class UnseenRoom:
 
     def heed_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
         """The pod may have changed."""
-        if uid in self._waiting and (refusal := self._claim(uid, self._waiting[uid][0])) is not None:
-            del self._waiting[uid]
-            yield BindAnswered(uid, refusal)
+        if uid in self._waiting:
+            node, _ = self._waiting[uid]
+            if (refusal := self._claim(uid, node)) is not None:
+                yield from self.end(uid, refusal)
 
     def end(self, uid: PodUid, refusal: str) -> Iterator[BindAnswered]:
-        """The pod is no more."""
-        if self._waiting.pop(uid, None) is not None:
-            yield BindAnswered(uid, refusal)
+        """The pod's bind waits no more."""
+        if uid in self._waiting:
+            node, _ = self._waiting.pop(uid)
+            yield BindAnswered(uid, node, refusal)
 
-    def overdue(self, now: float) -> Iterator[tuple[NodeName, BindAnswered]]:
-        """Those that have waited long enough, and for which node."""
-        for uid, (node, until) in list(self._waiting.items()):
-            if until <= now:
-                del self._waiting[uid]
-                yield node, BindAnswered(uid, OVERFULL)
+    def overdue(self, now: float) -> Iterator[BindAnswered]:
+        """Those that have waited long enough."""
+        for uid in [uid for uid, (_, until) in self._waiting.items() if until <= now]:
+            yield from self.end(uid, OVERFULL)
 
     def next_deadline(self) -> float | None:
         return min((until for _, until in self._waiting.values()), default=None)

@@ -361,7 +361,7 @@ class TestAClaimForBind:
     def test_to_a_full_node_waits_for_the_departure_that_kube_scheduler_may_know_of(self, room: Room) -> None:
         plain = self.waits(room)
         room.pods.remove(room.keeper.pods[PodUid("uid-foreign-n1")])
-        assert BindAnswered(plain.uid, "") in room.effects
+        assert BindAnswered(plain.uid, N1, "") in room.effects
         assert room.held(plain) == (N1, Kind.ASSUMPTION, None)
         room.keeper.bound(plain.uid, N1)
         assert room.held(plain) == (N1, Kind.BOUND, None)
@@ -374,7 +374,7 @@ class TestAClaimForBind:
         room.pass_time(WAITS - 0.1)
         assert room.effects == []
         room.pass_time(0.1)
-        assert room.effects == [BindAnswered(plain.uid, OVERFULL)]
+        assert room.effects == [BindAnswered(plain.uid, N1, OVERFULL)]
         assert room.held(plain) is None
         room.effects.clear()
         room.pods.remove(room.keeper.pods[PodUid("uid-foreign-n1")])
@@ -383,7 +383,7 @@ class TestAClaimForBind:
     def test_to_a_full_node_of_a_pod_that_is_deleted_is_answered(self, room: Room) -> None:
         plain = self.waits(room)
         room.pods.remove(plain)
-        assert BindAnswered(plain.uid, GONE) in room.effects
+        assert BindAnswered(plain.uid, N1, GONE) in room.effects
 
     @pytest.mark.parametrize(("where", "refusal"), [(N1, ""), (N2, "the pod is bound to n2 already")])
     def test_to_a_full_node_of_a_pod_that_others_bind_meanwhile_is_answered(
@@ -391,7 +391,7 @@ class TestAClaimForBind:
     ) -> None:
         plain = self.waits(room)
         room.see(replace(plain, node=where))
-        assert BindAnswered(plain.uid, refusal) in room.effects
+        assert BindAnswered(plain.uid, N1, refusal) in room.effects
         assert room.held(plain) == (where, Kind.BOUND, None)
 
     def test_to_a_node_that_we_have_not_heard_of_waits_until_it_is_there(self, room: Room) -> None:
@@ -399,7 +399,7 @@ class TestAClaimForBind:
         room.see(plain)
         assert room.keeper.claim_for_bind(plain.uid, NodeName("n9")) is None
         room.nodes.upsert(node("n9"))
-        assert BindAnswered(plain.uid, "") in room.effects
+        assert BindAnswered(plain.uid, NodeName("n9"), "") in room.effects
 
     def test_what_kube_scheduler_may_have_been_told_to_ignore_is_its_to_decide(self, room: Room) -> None:
         plain = pod("plain", {"cpu": 100, ResourceKey("other.example/thing"): 1})

@@ -74,7 +74,7 @@ class GangWorld:
                     self.wakes[pod.uid] = self.wakes.get(pod.uid, 0) + 1
                     self.asleep.pop(pod.uid, None)
                     self._open_gate(pod)
-                case BindAnswered(uid, refusal):
+                case BindAnswered(uid, _, refusal):
                     self.counting_on_room.remove(uid)
                     if refusal:
                         self.assumed.pop(uid, None)
