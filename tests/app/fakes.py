@@ -314,7 +314,7 @@ class Owners:
         self._server = server
 
     async def lives(self, pod: PodRef) -> bool:
-        fault = await self._server.call(f"owner {pod.name}")
+        fault = await self._server.call(f"owner {pod}")
         found = pod.uid in self._server.living
         await self._server.answer(fault)
         return found

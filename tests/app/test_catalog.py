@@ -83,6 +83,16 @@ async def test_a_list_decides_what_is_there(world: World) -> None:
     world.agree()
 
 
+async def test_what_one_list_had_and_the_next_lacks_is_gone_at_once(world: World) -> None:
+    world.api.resources_watch.held = True
+    listed = world.api.put(_object())
+    world.resources.catalog.replace([listed])
+    assert world.capacity("r") == {"n1": 3}
+    world.resources.catalog.replace([])
+    assert world.capacity("r") == {}
+    assert not world.resources.catalog.doubtful, "nobody needs to be asked"
+
+
 async def test_a_list_that_is_older_than_our_write_does_not_undo_it(world: World) -> None:
     world.api.resources_watch.held = True
     await world.set("r", 1, "n1")
@@ -111,8 +121,19 @@ async def test_what_the_watch_never_told_of_is_asked_for_in_a_full_round(world: 
     world.api.resources_watch.held = True
     await world.set("r", 1, "n1")
     world.api.objects.clear()
-    await world.quiet(130)
+    await world.quiet(61)
     assert world.capacity("r") == {}
+
+
+async def test_what_was_written_lately_is_not_asked_for_in_a_full_round(world: World) -> None:
+    """The watch has a while to tell of it."""
+    world.api.resources_watch.held = True
+    await world.quiet(59)
+    await world.set("r", 1, "n1")
+    await world.quiet(2)
+    assert "get team/r" not in world.api.calls
+    await world.quiet(60)
+    assert world.api.calls.count("get team/r") == 1
 
 
 async def test_of_two_objects_with_one_key_the_older_has_it_until_it_goes(world: World) -> None:

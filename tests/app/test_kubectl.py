@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -147,6 +148,59 @@ async def test_reports_are_repeated_until_the_api_server_has_them(world: World) 
     assert world.capacity("r") == {"n1": 4, "n2": 4, "n3": 4}
 
 
+async def test_reports_are_repeated_with_growing_pauses_that_the_server_may_lengthen(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    world.api.faults += [unavailable(), unavailable(), unavailable(5.0), unavailable()]
+    began = loop.time()
+    world.api.put(_object(every_node(), 4))
+    await _until(world, lambda: bool(world.capacity("r")))
+    assert loop.time() - began == pytest.approx(0.2 + 0.4 + 5.0 + 1.6, abs=0.02)
+    world.api.faults += [unavailable()] * 10
+    began = loop.time()
+    world.api.put(_object(every_node(), 5))
+    await _until(world, lambda: world.capacity("r") == {"n1": 5, "n2": 5, "n3": 5})
+    assert loop.time() - began == pytest.approx(0.2 * (2**8 - 1) + 30.0 + 30.0, abs=0.02), "no pause is over 30 s"
+
+
+@pytest.mark.parametrize("error", [Refused(422, "no"), Gone(404, "gone")], ids=["refused", "said to be gone"])
+async def test_after_a_report_that_was_in_vain_the_next_change_is_reported(world: World, error: Exception) -> None:
+    world.api.faults.append(Fault(error))
+    world.api.put(_object(on_node("n9"), 4))
+    await world.quiet(5)
+    world.api.put(_object(on_node("n1"), 4))
+    await world.quiet(5)
+    assert world.capacity("r") == {"n1": 4}
+    world.agree()
+
+
+async def test_a_choice_stays_when_the_object_changes_in_something_else(world: World) -> None:
+    """A label, say: the generation is the same, and what was chosen is."""
+    world.api.put(_object(every_node(), 4))
+    await world.quiet(1)
+    world.add_nodes("n4")
+    world.api.keep(replace(world.api.objects["team", "r"], mark="labelled"), spec=False)
+    await world.quiet(1)
+    assert world.capacity("r") == {"n1": 4, "n2": 4, "n3": 4}
+    assert len(world.api.store.statuses) == 1
+    world.agree()
+
+
+async def test_a_choice_follows_the_capacity_that_is_asked_for_now(world: World) -> None:
+    world.api.put(_object(on_node("n1"), 4))
+    await world.quiet(1)
+    world.api.put(_object(on_node("n2"), 6))
+    await world.quiet(1)
+    assert world.capacity("r") == {"n2": 6}
+    world.agree()
+
+
+async def test_a_full_round_does_not_put_a_report_off(world: World) -> None:
+    await world.quiet(57)
+    world.api.put(_object(nodes={N1: 1}))
+    await world.quiet(5.5)
+    assert _said(world)[:3] == ("team/r", True, "Set")
+
+
 async def test_a_report_that_is_refused_is_not_repeated(world: World) -> None:
     world.api.faults.append(Fault(Refused(422, "no")))
     world.api.put(_object(every_node(), 4))
@@ -190,3 +244,8 @@ async def test_an_object_that_is_being_deleted_is_not_reported(world: World) -> 
     await world.quiet(10)
     assert world.api.store.statuses == []
     assert world.capacity("r") == {}
+
+
+async def _until(world: World, what: Callable[[], bool]) -> None:
+    while not what():
+        await world.quiet(0.01)

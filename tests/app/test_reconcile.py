@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.app.management import Claim, Transact
-from extender.app.ports import EphemeralResource, PodOwner
+from extender.app.ports import EphemeralResource, PodOwner, Unavailable
 from extender.app.reconcile import drift_units
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, unavailable
@@ -29,6 +30,9 @@ async def test_what_is_set_again_lives_on(world: World) -> None:
     await world.set("r", 1, "n1")
     await world.quiet(300)
     assert world.capacity("r") == {"n1": 1}, "it has no time to live any more"
+    await world.set("r", 2, "n1", ttl_seconds=30)
+    await world.quiet(31)
+    assert world.capacity("r") == {}, "it has one again"
 
 
 async def test_a_renewal_that_we_have_not_seen_yet_is_respected(world: World) -> None:
@@ -108,7 +112,7 @@ async def test_an_owner_that_the_watch_never_tells_of_is_asked_about_once_a_whil
     await world.set("r", 1, "n1", owner=PodOwner("worker", owner))
     await world.quiet(600)
     assert world.capacity("r") == {"n1": 1}
-    assert world.api.calls.count("owner worker") in range(8, 12)
+    assert world.api.calls.count("owner team/worker") in range(8, 12)
     world.api.living.clear()
     await world.quiet(70)
     assert world.capacity("r") == {}
@@ -152,6 +156,44 @@ async def test_collecting_waits_for_the_api_server(world: World) -> None:
     await world.quiet(40)
     assert world.capacity("r") == {}
     world.agree()
+
+
+async def test_collecting_is_tried_again_with_growing_pauses(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=10)
+    world.api.faults += [unavailable(of="delete")] * 8
+    due = 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60
+    await world.quiet(10 + due - 0.5)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(1)
+    assert world.capacity("r") == {}
+
+
+async def test_after_it_was_collected_at_last_the_pauses_of_a_namesake_are_short(world: World) -> None:
+    for _ in range(2):
+        await world.set("r", 1, "n1", ttl_seconds=10)
+        world.api.faults += [unavailable(of="delete")] * 3
+        await world.quiet(10 + 1 + 2 + 4 + 0.5)
+        assert world.capacity("r") == {}
+
+
+async def test_why_something_is_collected_is_logged(world: World) -> None:
+    owner = world.start_pod("worker", {}, on="n1")
+    await world.set("r", 1, "n1", ttl_seconds=10)
+    await world.set("s", 1, "n1", owner=PodOwner("worker", owner.uid))
+    with capture_logs() as logs:
+        await world.quiet(11)
+        world.keeper.lose_pod(owner.uid)
+        await world.quiet(1)
+        world.api.faults.append(unavailable(of="create", late=5.0))
+        with pytest.raises(Unavailable):
+            await world.set("t", 1, "n1")
+        await world.desk.delete_resource(EphemeralName("team", "t"))
+        await world.quiet(10)
+    assert [(each["name"], each["why"]) for each in logs if "collected" in each["event"]] == [
+        ("team/r", "its time to live is over"),
+        ("team/s", "its owner, pod worker, is gone"),
+        ("team/t", "it came of a call that had been given up"),
+    ]
 
 
 async def test_a_claim_ends_with_its_deadline(world: World) -> None:

@@ -151,6 +151,7 @@ async def test_what_is_set_on_one_node_leaves_the_others_as_they_are(world: Worl
     state = await world.set("r", 2, "n2")
     assert state.nodes == {"n1": 4, "n2": 2}
     assert (await world.set("r", 0, "n1")).nodes == {"n2": 2}
+    assert world.api.objects["team", "r"].nodes == {"n2": 2}, "n1 is not listed any more"
     assert world.stated("n1") == {}
     world.agree()
 
@@ -198,7 +199,7 @@ async def test_a_node_spec_that_matches_nothing_is_refused_with_numbers(
 ) -> None:
     with pytest.raises(Invalid) as told:
         await world.set("r", 1, choice)
-    assert (told.value.field, told.value.detail) == ("node_spec", detail)
+    assert (told.value.field, told.value.value, told.value.detail) == ("node_spec", choice.node, detail)
     assert world.api.calls == []
 
 
@@ -280,18 +281,30 @@ async def test_the_version_that_a_caller_was_told_holds_until_the_spec_changes(w
     await world.set("r", 6, "n1", if_version=world.api.objects["team", "r"].resource_version)
     world.api.resources_watch.held = True
     state = await world.set("r", 7, "n1")
-    world.api.keep(world.api.objects["team", "r"], spec=False)
+    _touch_status(world)
+    state = await world.set("r", 8, "n1", if_version=state.version)
+    _touch_status(world)
     await world.desk.delete_resource(state.name, if_version=state.version)
     assert world.api.objects == {}
+
+
+async def test_a_call_that_changes_nothing_tells_the_version_that_was_told_before(world: World) -> None:
+    first = await world.set("r", 4, "n1")
+    await world.quiet()
+    assert world.api.objects["team", "r"].resource_version != first.version, "its status was written"
+    assert (await world.set("r", 0, "n2")).version == first.version
+    assert (await world.set("r", 4, "n1")).version == world.api.objects["team", "r"].resource_version
 
 
 async def test_an_update_behind_our_back_is_noticed_by_the_version(world: World) -> None:
     state = await world.set("r", 4, "n1")
     world.api.resources_watch.held = True
     world.api.put(world.api.objects["team", "r"])
-    with pytest.raises(VersionConflict):
+    conflict = rf"team/r is at version \d+ now, not at {state.version}"
+    with pytest.raises(VersionConflict, match=conflict):
         await world.set("r", 5, "n1", if_version=state.version)
-    with pytest.raises(VersionConflict):
+    world.api.put(world.api.objects["team", "r"])
+    with pytest.raises(VersionConflict, match=conflict):
         await world.desk.delete_resource(state.name, if_version=state.version)
 
 
@@ -365,6 +378,27 @@ async def test_an_answer_that_is_lost_is_made_up_for_by_the_watch(world: World) 
     world.agree()
 
 
+@pytest.mark.parametrize("call", [("r", 4, "n1"), ("r", 0, "n2")], ids=["the same", "one that changes nothing"])
+async def test_a_creation_whose_answer_is_lost_stays_when_another_call_follows(
+    world: World, call: tuple[str, int, str]
+) -> None:
+    world.api.faults.append(unavailable(after=True))
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    await world.quiet(1)
+    await world.set(*call)
+    await world.quiet(100)
+    assert world.capacity("r") == {"n1": 4}
+    world.agree()
+
+
+async def test_what_the_api_server_said_about_being_away_is_passed_on(world: World) -> None:
+    world.api.faults.append(unavailable(7.0))
+    with pytest.raises(Unavailable, match="connection refused") as away:
+        await world.set("r", 4, "n1")
+    assert away.value.retry_after == 7
+
+
 async def test_a_change_that_arrives_late_does_not_undo_those_after_it(world: World) -> None:
     await world.set("r", 4, "n1")
     world.api.faults.append(unavailable(of="merge", late=5.0))
@@ -421,7 +455,9 @@ async def test_a_creation_that_arrives_late_stays_if_nobody_has_called_since(wor
     world.api.faults.append(unavailable(of="create", late=5.0))
     with pytest.raises(Unavailable):
         await world.set("r", 4, "n1")
+    await world.desk.delete_resource(EphemeralName("team", "r"), dry_run=True)
     await world.quiet(10)
+    assert world.capacity("r") == {"n1": 4}
     await world.set("r", 5, "n1")
     await world.quiet(100)
     assert world.capacity("r") == {"n1": 5}
@@ -499,7 +535,14 @@ async def test_without_write_back_the_answer_waits_for_nothing(world: World) -> 
     state = await alone.set_resource(SetResource(name=EphemeralName("team", "alone"), capacity=1, choice=on_node("n1")))
     assert state.nodes == {"n1": 1}
     await alone.delete_resource(state.name)
+    assert world.api.objects == {}
     await world.quiet(1)
+
+
+def _touch_status(world: World) -> None:
+    """Somebody writes the object's status: it is at another version, and says the same."""
+    there = world.api.objects["team", "r"]
+    world.api.keep(replace(there, observed_generation=there.observed_generation + 1), spec=False)
 
 
 def _object(**nodes: int) -> EphemeralResource:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
 from extender.app.ports import EphemeralResource, Occupied, PodOwner, Refused, Unavailable
@@ -111,6 +112,14 @@ async def test_one_wish_that_cannot_be_met_refuses_all_before_anything_is_writte
     outcome = await run(world, setting("r", 4), setting("s", 1, "n9"), mode=Mode.INCREMENTAL)
     assert outcome.committed == [0]
     assert world.capacity("r") == {"n1": 4}
+
+
+async def test_a_wish_that_what_is_there_does_not_allow_refuses_all_before_anything_is_written(world: World) -> None:
+    await world.set("r", 1, "n1", shared=True)
+    world.api.calls.clear()
+    outcome = await run(world, setting("s", 1), setting("r", 2))
+    assert [(each.index, each.field) for each in outcome.refused] == [(1, "shared")]
+    assert world.api.calls == []
 
 
 async def test_what_is_set_can_be_claimed_in_the_same_transaction(world: World) -> None:
@@ -267,6 +276,16 @@ async def test_a_write_whose_answer_is_lost_is_taken_back_as_well(
     world.agree()
 
 
+async def test_several_writes_whose_answers_are_lost_are_all_taken_back(world: World) -> None:
+    world.api.latency = 0.01
+    world.api.faults += [unavailable(after=True), unavailable(after=True)]
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1))
+    assert world.api.objects == {}
+    await world.quiet(1)
+    world.agree()
+
+
 @pytest.mark.parametrize("of", ["create team/new", "merge team/there", "delete team/gone"])
 async def test_what_arrived_twice_is_taken_back(world: World, of: str) -> None:
     await world.set("there", 1, "n1")
@@ -338,14 +357,19 @@ async def test_what_somebody_else_has_changed_since_is_left_to_them(world: World
 
 
 async def test_what_cannot_be_taken_back_stays_and_is_logged(world: World) -> None:
-    world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(6))]
-    with pytest.raises(Unavailable):
-        await run(world, setting("r", 1), setting("s", 1))
-    assert world.capacity("r") == {"n1": 1}
-    world.api.faults += [None, unavailable(), Fault(Refused(403, "forbidden"), of="delete")]
-    with pytest.raises(Unavailable):
-        await run(world, setting("t", 1), setting("u", 1))
-    assert world.capacity("t") == {"n1": 1}
+    with capture_logs() as logs:
+        world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(6))]
+        with pytest.raises(Unavailable):
+            await run(world, setting("r", 1), setting("s", 1))
+        assert world.capacity("r") == {"n1": 1}
+        world.api.faults += [None, unavailable(), Fault(Refused(403, "forbidden"), of="delete")]
+        with pytest.raises(Unavailable):
+            await run(world, setting("t", 1), setting("u", 1))
+        assert world.capacity("t") == {"n1": 1}
+    assert [(each["name"], each["why"]) for each in logs if "not wholly taken back" in each["event"]] == [
+        ("team/r", "connection refused"),
+        ("team/t", "forbidden"),
+    ]
     world.api.faults += [None, unavailable(), Fault(Occupied(409, "changed by another"), of="delete")]
     with pytest.raises(Unavailable):
         await run(world, setting("v", 1), setting("w", 1))
