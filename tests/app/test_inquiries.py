@@ -223,6 +223,17 @@ async def test_a_gang_without_room_is_told_how_far_it_would_get(world: World) ->
     assert "gang default/train waits: room for 3 of 5 members" in member_told.summary
 
 
+async def test_a_gang_without_room_is_told_first_what_would_give_it_room(world: World) -> None:
+    world.keeper.see_node(replace(world.keeper.nodes[N3], unschedulable=True))
+    for member in gang_pods("train", 3, {"cpu": 6000}):
+        world.keeper.see_pod(member)
+        world.keeper.filter(member, [N1, N2])
+    assert world.desk.explain_gang(TRAIN).remedies == [
+        "free or add 6 cpu for each of 1 more members, or lower the quorum",
+        "uncordon a node, such as n3",
+    ]
+
+
 async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -> None:
     for member in gang_pods("train", 2, {"cpu": 1000, R: 1}):
         world.keeper.see_pod(member)
@@ -344,6 +355,18 @@ async def test_a_node_that_is_cordoned_and_tainted_is_told_as_tainted(world: Wor
         world.keeper.see_node(replace(world.keeper.nodes[name], unschedulable=True, taints=(taint("gpu"),)))
     waiting = world.start_pod("p", {"cpu": 1000})
     assert [group.rule for group in world.desk.explain_pod("team", waiting.name).groups] == ["tainted"]
+
+
+async def test_nodes_that_lack_different_things_are_different_groups(world: World) -> None:
+    world.keeper.lose_node(N3)
+    world.start_pod("h1", {"cpu": 6000}, on="n1")
+    world.start_pod("h2", {"memory": 30 * 2**30}, on="n2")
+    waiting = world.start_pod("p", {"cpu": 4000, "memory": 8 * 2**30})
+    told = world.desk.explain_pod("team", waiting.name)
+    assert sorted(group.detail for group in told.groups) == [
+        "they have too little room: asked 4 cpu, at most 2 free (on n1)",
+        "they have too little room: asked 8 GiB memory, at most 2 GiB free (on n2)",
+    ]
 
 
 async def test_who_holds_most_is_named_first_and_the_first_of_equal_nodes(world: World) -> None:

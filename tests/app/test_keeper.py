@@ -276,6 +276,17 @@ class TestFilter:
         room.nodes.upsert(node(N1))
         assert room.woken() == ["asker"]
 
+    def test_that_leaves_out_the_node_where_the_pod_has_its_room_wakes_it_when_that_node_changes(
+        self, room: Room
+    ) -> None:
+        """What it holds there itself is not in its way."""
+        room.keeper.set_capacity(N1, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N1]
+        assert room.filter(asker, [N2]) == []
+        room.nodes.upsert(node(N1, labels={"zone": "a"}))
+        assert room.woken() == ["asker"]
+
 
 class TestOptimisticRules:
     """`reserve_at_filter=False`: every node that fits passes, and bind checks again."""
@@ -434,6 +445,26 @@ class TestAClaimForBind:
         assert room.held(plain) is None
 
 
+class TestPreempt:
+    def test_asked_for_a_member_with_a_copy_from_before_its_binding_does_not_forget_where_it_is(
+        self, room: Room
+    ) -> None:
+        first, *others = gang_pods("train", 3, FULL)
+        room.see(replace(first, node=N1), *others)
+        assert room.keeper.preempt(first, {}) == {}
+        assert room.keeper.arrive(first.uid, N2) == "the pod goes to n1 already"
+        assert room.keeper.arrive(first.uid, N1) == ""
+
+    def test_asked_for_a_member_that_is_bound_already_does_not_wake_it(self, room: Room) -> None:
+        first, *others = gang_pods("train", 3, FULL)
+        room.fill(N3)
+        room.see(replace(first, node=N1), *others)
+        assert room.filter(others[0]) == []
+        assert room.keeper.preempt(first, {}) == {}
+        room.pods.remove(pod("foreign-n3"))
+        assert sorted(room.woken()) == ["train-1"]
+
+
 class TestARefusedBind:
     """kube-scheduler counted the pod on its node until now, and offered the node to nobody else meanwhile."""
 
@@ -475,6 +506,12 @@ def test_capacity_of_a_node_that_is_not_there_is_advertised_when_it_comes(room: 
     assert room.filter(room.asker(), [later]) == [later]
 
 
+def test_a_node_that_was_never_seen_can_go(room: Room) -> None:
+    room.nodes.remove(node("never-seen"))
+    assert room.effects == []
+    assert list(room.keeper.nodes) == NODES
+
+
 def test_a_node_that_is_gone_turns_back_whoever_waits_to_be_bound_there(room: Room) -> None:
     members = gang_pods("train", 2, FULL)
     room.see(*members)
@@ -514,7 +551,15 @@ class TestABindingThatTheWatchHasNotToldOf:
         assert room.keeper.pods[asker.uid].node == N1
         assert room.held(asker) == (N1, Kind.BOUND, None)
         assert room.filter(asker, [N1, N2]) == [N1]
-        assert set(room.keeper.filter(asker, [N2]).unresolvable.values()) == {BOUND}
+        elsewhere = room.keeper.filter(asker, [N2])
+        assert (list(elsewhere.passed), elsewhere.unresolvable) == ([], {N2: BOUND})
+
+    def test_is_no_reason_to_believe_an_older_copy_of_kube_scheduler_s_in_anything_else(self, room: Room) -> None:
+        asker = room.asker()
+        newer = replace(asker, woken=True)
+        room.see(newer)
+        room.filter(asker)
+        assert room.keeper.pods[asker.uid] == newer
 
     def test_shares_its_requests_with_what_was_known(self, room: Room) -> None:
         """One vector for a pod: thousands of members are compared by identity first."""

@@ -52,6 +52,7 @@ def test_what_others_hold_is_not_available() -> None:
     nodes, ledger = _cluster()
     ledger.confirm("p", on=NodeName("big"), units=units({"a/gpu": 3}))  # type: ignore[arg-type]
     assert choose(NodeChoice(available=units({"a/gpu": 2})), nodes, ledger) == ["mid"]
+    assert choose(NodeChoice(available=units({"a/gpu": 1}), limit=1), nodes, ledger) == ["mid"]
 
 
 def test_all_labels_must_match() -> None:
@@ -68,6 +69,8 @@ def test_a_limit_takes_those_that_have_it_then_those_with_most_available() -> No
     assert _chosen(NodeChoice(available=units(memory=10), limit=1)) == ["low"]
     assert _chosen(NodeChoice(available=units({"a/gpu": 1}), limit=1)) == ["big"], "equals go by name"
     assert _chosen(NodeChoice(labels={"zone": "a"}, limit=1), "mid") == ["mid"]
+    assert _chosen(NodeChoice(available=units(cpu=0), limit=1)) == ["big"], "nothing was asked"
+    assert _chosen(NodeChoice(available=units(cpu=4000, memory=8), limit=1)) == ["big"], "it has both most often"
 
 
 @pytest.mark.parametrize(

@@ -212,9 +212,10 @@ async def test_drift_is_measured_in_units(world: World) -> None:
     world.api.writer.refuse = Fault(unavailable().error).error  # type: ignore[assignment]
     world.api.edit_node("n1", {ResourceKey("escher.dev/team.r"): 2})
     world.api.edit_node("n2", {ResourceKey("escher.dev/team.x"): 0})
+    world.api.edit_node("n3", {ResourceKey("escher.dev/team.y"): 7})
     await asyncio.sleep(0)
     await asyncio.sleep(0.01)
-    assert drift_units(world.keeper) == 4
+    assert drift_units(world.keeper) == 3 + 1 + 7
     world.api.writer.refuse = None
     await world.quiet(60)
     world.agree()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
@@ -21,6 +23,7 @@ from extender.core.gang import ROOM_TAKEN, Phase
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.turns import DEFAULT_PATIENCE
+from extender.filters.ephemeral_fit import ABSENT
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
 from tests.builders import gang_pods, node, pod
 
@@ -469,6 +472,7 @@ class TestWaking:
         assert stage.advertised == ["n1"]
 
     async def test_that_is_under_way_ends_with_the_service(self, stage: Stage) -> None:
+        before = asyncio.all_tasks()
         stage.api.faults = [unavailable(of="wake") for _ in range(100)]
         waiting = gang_pods("train", 5, FULL)
         stage.see(*waiting)
@@ -476,6 +480,7 @@ class TestWaking:
         stage.keeper.see_node(node("n5"))
         await asyncio.sleep(0.5)
         await stage.scheduling.close()
+        assert asyncio.all_tasks() <= before
         tries = len(stage.api.times("wake train-0"))
         await asyncio.sleep(10)
         assert len(stage.api.times("wake train-0")) == tries
@@ -721,10 +726,42 @@ async def test_what_kube_scheduler_asked_and_was_answered_can_be_told(stage: Sta
     assert told[-1] == f"preempt default/urgent uid-urgent 2 {(N1, N2)}"
 
 
+async def test_how_many_nodes_passed_a_filter_can_be_told(stage: Stage) -> None:
+    nodes = list(stage.keeper.nodes)
+    stage.scheduling.filter(pod("plain"), nodes)
+    stage.scheduling.filter(pod("plain"), [])
+    stage.scheduling.filter(pod("asking", {DATA: 1}), nodes)
+    told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
+    assert told[0] == "filter default/plain uid-plain 4 4 nodes"
+    assert told[1] == "filter default/plain uid-plain 0 no node"
+    assert told[2] == f"filter default/asking uid-asking 4 {ABSENT}"
+
+
+async def test_what_is_tried_again_is_logged_with_what_it_is_and_for_whom(stage: Stage) -> None:
+    stage.api.faults = [unavailable(of=call) for call in ("bind", "wake", "tell")]
+    with capture_logs() as logs:
+        stage.see(each := pod())
+        assert await stage.bind(each, "n1") == ""
+        waiting_for_data(stage)
+        stage.scheduling.filter(pod("wrong", gang=malformed()), [N1])
+        await asyncio.sleep(1)
+    again = [{**each, "event": "", "log_level": ""} for each in logs if each["event"] == "tried again"]
+    about = {"event": "", "log_level": "", "why": "connection refused"}
+    assert again == [
+        {**about, "what": "bind", "pod": "default/pod", "node": "n1"},
+        {**about, "what": "wake", "pod": "default/waiting"},
+        {**about, "what": "tell", "pod": "default/wrong"},
+    ]
+
+
 async def test_entries_tell_the_time_of_day_in_utc(stage: Stage) -> None:
     began = datetime.fromtimestamp(stage.clock.now(), UTC)
     stage.journal.note("gang seen")
-    [entry] = stage.journal.tell()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        [entry] = stage.journal.tell()
+    time.tzset()
     assert entry == f"{began:%H:%M:%S.%f} gang seen"
 
 
