@@ -338,6 +338,14 @@ class TestAClaimForBind:
         room.keeper.bound(asker.uid, N1)
         assert room.held(asker) == (N1, Kind.BOUND, None)
 
+    def test_keeps_what_filter_reserved_though_capacity_was_lowered_since(self, room: Room) -> None:
+        room.keeper.set_capacity(N1, DATA, 1)
+        asker = room.asker()
+        assert room.filter(asker) == [N1]
+        room.keeper.set_capacity(N1, DATA, 0)
+        assert room.keeper.claim_for_bind(asker.uid, N1) == ""
+        assert room.held(asker) == (N1, Kind.ASSUMPTION, None)
+
     def test_for_another_node_than_was_reserved_moves_there(self, room: Room) -> None:
         for name in (N1, N2):
             room.keeper.set_capacity(name, DATA, 1)
@@ -556,7 +564,7 @@ class TestABindingThatTheWatchHasNotToldOf:
 
     def test_is_no_reason_to_believe_an_older_copy_of_kube_scheduler_s_in_anything_else(self, room: Room) -> None:
         asker = room.asker()
-        newer = replace(asker, woken=True)
+        newer = replace(asker, tolerations=(toleration("busy", "Exists"),))
         room.see(newer)
         room.filter(asker)
         assert room.keeper.pods[asker.uid] == newer
