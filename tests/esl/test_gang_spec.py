@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.core.gang_ask import GangAsk, read_gang_ask
+from extender.core.gang_ask import LARGEST_GANG, GangAsk, read_gang_ask
 from extender.core.names import DOMAIN, GangKey, InvalidName, in_domain
 from extender.core.units import InvalidQuantity
 from extender.esl import Approach, gang
@@ -96,6 +96,22 @@ def test_keys_are_unique_per_gang_and_bundle_or_one_for_a_jobs_template() -> Non
     assert {shared.key(bundle) for bundle in range(3)} == {"app.escher.dev/default.train-all"}
     own = gang("train", 2, [{"cpu": "1"}, {"cpu": "2"}])
     assert [own.requirement(bundle, Approach.EXTENDER).resources for bundle in (0, 1)] == [{"cpu": "1"}, {"cpu": "2"}]
+
+
+def test_what_is_not_said_of_a_gang_is_usual() -> None:
+    train = gang("train", 1, {"cpu": "1"}, one_key=True)
+    assert (train.size, train.priority, dict(train.placement)) == (1, 0, {})
+    assert train.key(0) == "app.escher.dev/default.train-all"
+
+
+def test_keys_are_in_the_domain_that_is_named() -> None:
+    assert gang("train", 1, {"cpu": "1"}, domain="example.com").key(0) == "example.com/default.train-0"
+
+
+def test_a_gang_may_be_as_large_as_is_said_and_no_larger() -> None:
+    assert gang("train", LARGEST_GANG, {"cpu": "1"}).size == LARGEST_GANG
+    with pytest.raises(ValueError, match=f"size is {LARGEST_GANG + 1}"):
+        gang("train", LARGEST_GANG + 1, {"cpu": "1"})
 
 
 def test_the_service_leaves_the_keys_alone_because_they_are_not_in_its_domain() -> None:
