@@ -51,6 +51,7 @@ async def test_a_change_of_the_spec_chooses_again_and_stays_where_it_was(world: 
     world.api.put(_object(every_node(limit=1), 0))
     await world.quiet(1)
     assert world.capacity("r") == {}
+    assert world.api.objects["team", "r"].chosen == {}
     assert _said(world)[1:] == (True, "Set", "0 units on 0 nodes")
     world.agree()
 
@@ -59,6 +60,7 @@ async def test_a_choice_that_finds_no_node_says_so_and_is_made_again_later(world
     world.api.put(_object(on_node("n9"), 4))
     await world.quiet(1)
     assert _said(world) == ("team/r", False, "NoNode", "there is no node n9")
+    assert world.api.objects["team", "r"].chosen == {}
     world.add_nodes("n9")
     await world.quiet(61)
     assert world.capacity("r") == {"n9": 4}

@@ -78,6 +78,29 @@ async def test_a_new_owner_takes_over_from_one_that_is_gone(world: World) -> Non
     await world.set("s", 1, "n1")
     await world.quiet(100)
     assert (world.capacity("r"), world.capacity("s")) == ({"n1": 1}, {"n1": 1})
+    world.keeper.see_pod(replace(owner, finished=True))
+    await world.quiet(1)
+    assert (world.capacity("r"), world.capacity("s")) == ({}, {"n1": 1})
+
+
+async def test_an_owner_has_its_while_to_appear_though_the_object_is_asked_about_meanwhile(world: World) -> None:
+    world.api.resources_watch.held = True
+    await world.set("r", 1, "n1")
+    await world.quiet(30)
+    await world.set("r", 2, "n1", owner=PodOwner("late", PodUid("uid-late")))
+    await world.quiet(55)
+    assert "get team/r" in world.api.calls
+    assert world.capacity("r") == {"n1": 2}
+    world.api.resources_watch.deliver()
+    await world.quiet(10)
+    assert world.capacity("r") == {}
+
+
+async def test_what_ends_shortly_after_another_ends_at_its_own_time(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=10)
+    await world.set("s", 1, "n2", ttl_seconds=10.5)
+    await world.quiet(10.55)
+    assert world.api.objects == {}
 
 
 async def test_an_owner_that_ended_unnoticed_is_noticed_in_a_full_round(world: World) -> None:
@@ -212,10 +235,10 @@ async def test_drift_is_measured_in_units(world: World) -> None:
     world.api.writer.refuse = Fault(unavailable().error).error  # type: ignore[assignment]
     world.api.edit_node("n1", {ResourceKey("escher.dev/team.r"): 2})
     world.api.edit_node("n2", {ResourceKey("escher.dev/team.x"): 0})
-    world.api.edit_node("n3", {ResourceKey("escher.dev/team.y"): 7})
+    world.api.edit_node("n3", {ResourceKey("escher.dev/team.r"): None, ResourceKey("escher.dev/team.y"): 7})
     await asyncio.sleep(0)
     await asyncio.sleep(0.01)
-    assert drift_units(world.keeper) == 3 + 1 + 7
+    assert drift_units(world.keeper) == 3 + 1 + 5 + 7
     world.api.writer.refuse = None
     await world.quiet(60)
     world.agree()

@@ -451,6 +451,17 @@ async def test_a_creation_that_arrives_late_is_collected_if_calls_that_followed_
     world.agree()
 
 
+async def test_a_creation_that_arrives_late_does_not_bring_back_what_others_have_deleted(world: World) -> None:
+    world.api.faults.append(unavailable(of="create", late=5.0))
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    await world.set("r", 4, "n1")
+    world.api.drop("team", "r")
+    await world.quiet(10)
+    assert world.api.objects == {}
+    world.agree()
+
+
 async def test_a_creation_that_arrives_late_stays_if_nobody_has_called_since(world: World) -> None:
     world.api.faults.append(unavailable(of="create", late=5.0))
     with pytest.raises(Unavailable):

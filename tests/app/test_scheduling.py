@@ -569,7 +569,7 @@ class TestEvents:
 
     async def test_remembered_as_told_are_bounded(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("extender.app.scheduling._EVENTS_REMEMBERED", 2)
-        for name in ("one", "two", "three", "three", "one"):
+        for name in ("one", "two", "one", "three", "three", "one"):
             stage.scheduling.filter(pod(name, gang=malformed()), [N1])
         await asyncio.sleep(1)
         assert sorted(name for name, _ in stage.told("InvalidGang")) == ["one", "one", "three", "two"]

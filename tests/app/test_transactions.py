@@ -164,7 +164,10 @@ async def test_nobody_touches_what_another_namespace_a_pod_or_a_gang_holds(world
 async def test_claims_that_make_no_sense_are_refused_by_their_field(world: World) -> None:
     outcome = await run(world, claim("a", cpu=1), claim("a", cpu=2), claim("b", on="n9", cpu=1), mode=Mode.INCREMENTAL)
     assert outcome.committed == [0]
-    assert [(each.index, each.field) for each in outcome.refused] == [(1, "holder"), (2, "node")]
+    assert [(each.index, each.field, each.detail) for each in outcome.refused] == [
+        (1, "holder", "operation 0 has a claim of the same holder; merge the two"),
+        (2, "node", "there is no node n9"),
+    ]
 
 
 async def test_a_dry_run_says_what_would_happen(world: World) -> None:
@@ -200,6 +203,25 @@ async def test_an_object_that_cannot_be_written_has_the_others_taken_back(world:
     assert world.api.objects["team", "there"].expires_at == before["team", "there"].expires_at
     assert world.capacity("gone") == gone.nodes
     assert held(world) == []
+    await world.quiet(1)
+    world.agree()
+
+
+async def test_every_wish_that_cannot_be_met_is_told(world: World) -> None:
+    outcome = await run(world, setting("r", 1, "n8"), setting("s", 1), setting("t", 1, "n9"))
+    assert [(each.index, each.detail) for each in outcome.refused] == [
+        (0, "there is no node n8"),
+        (2, "there is no node n9"),
+    ]
+
+
+async def test_what_was_written_on_several_nodes_is_taken_back_on_each(world: World) -> None:
+    await world.set("there", 1, "n1")
+    longer = [setting("bad", units) for units in (1, 2, 3, 4, 0)]
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="delete team/bad"))
+    outcome = await run(world, setting("there", 5), setting("there", 6, "n2"), *longer)
+    assert [each.index for each in outcome.refused] == [6]
+    assert {name: each.nodes for (_, name), each in world.api.objects.items()} == {"there": {"n1": 1}}
     await world.quiet(1)
     world.agree()
 
@@ -306,6 +328,17 @@ async def test_a_creation_of_a_transaction_that_failed_is_collected_when_it_arri
         await run(world, setting("r", 1), setting("s", 1))
     await world.quiet(10)
     assert world.api.objects == {}
+    world.agree()
+
+
+async def test_a_dry_run_that_is_not_answered_settles_nothing(world: World) -> None:
+    world.api.faults += [unavailable(of="create", late=5.0), unavailable(of="create")]
+    with pytest.raises(Unavailable):
+        await world.set("r", 4, "n1")
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 4), dry_run=True)
+    await world.quiet(10)
+    assert world.capacity("r") == {"n1": 4}
     world.agree()
 
 

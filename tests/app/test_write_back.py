@@ -175,6 +175,9 @@ async def test_a_refusal_is_not_repeated_before_something_new_happens(world: Wor
     await world.set("a", 1, "n1")
     assert world.write_back.pending == 0
     assert world.api.calls.count("advertise n1") == 1
+    world.keeper.set_capacity(NodeName("n2"), A, 1)
+    world.keeper.settle()
+    assert not await world.write_back.settled([NodeName("n2")], within=1), "it does not say what is desired"
     world.api.writer.refuse = None
     await world.quiet(61)
     assert world.stated("n1") == {"a": 1}, "the full round tried again"
