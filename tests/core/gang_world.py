@@ -51,6 +51,8 @@ class GangWorld:
     """Pods that our filter rejected, and why; only a wake brings them back."""
     wakes: dict[PodUid, int] = field(default_factory=dict)
     turned_back: list[PodUid] = field(default_factory=list)
+    turned_back_for: list[str] = field(default_factory=list)
+    """The reason that each of them was given."""
     gangs_opened: list[tuple[str, int]] = field(default_factory=list)
     preempted: list[list[str]] = field(default_factory=list)
     """Pods that are to be evicted for a gang, each time that it was so."""
@@ -105,6 +107,7 @@ class GangWorld:
                     assert reason
                     for uid in members:
                         self.turned_back.append(uid)
+                        self.turned_back_for.append(reason)
                         self.assumed.pop(uid, None)
 
     def _open_gate(self, pod: Pod) -> None:

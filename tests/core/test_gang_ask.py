@@ -60,6 +60,19 @@ def test_a_time_out_that_is_not_given_stays_below_a_short_http_time_out() -> Non
     assert ask.timeout == 4.5
 
 
+def test_what_was_written_is_told_and_of_what_is_long_the_first_40_characters() -> None:
+    long = "x" * 50
+    members, timeout = read("train", long), read("train", "2", long)
+    assert isinstance(members, MalformedAsk)
+    assert isinstance(timeout, MalformedAsk)
+    assert members.reason == f"annotation {MIN} is '{'x' * 40}', not a whole number from 1 to 10000"
+    assert timeout.reason == f"annotation {TIMEOUT} is '{'x' * 40}', not a whole number of seconds from 1"
+
+
+def test_an_empty_annotation_without_label_and_controller_is_told_as_it_is() -> None:
+    assert_malformed(read(members=""), MIN, "")
+
+
 def test_a_second_is_the_shortest_time_out() -> None:
     ask = read("train", "2", "1")
     assert isinstance(ask, GangAsk)

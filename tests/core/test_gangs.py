@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, NOT_ITS_NODE, ROOM_TAKEN, GangTimedOut, Phase
+from extender.core.gang import (
+    INCOMPLETE,
+    NO_ROOM,
+    NO_ROOM_FOR_MEMBER,
+    NOT_ITS_NODE,
+    ROOM_TAKEN,
+    TOO_LATE,
+    GangTimedOut,
+    Phase,
+)
 from extender.core.gang_ask import MalformedAsk
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
@@ -766,6 +775,177 @@ def test_members_beyond_the_quorum_that_are_alike_are_each_woken(world: GangWorl
     assert world.wakes == {}
     world.add_node(node("n1"))
     assert world.wakes == {other.uid: 1 for other in others}
+
+
+def test_a_member_that_waits_while_the_gang_is_bound_in_part_is_turned_back_when_its_time_is_over(
+    world: GangWorld,
+) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 3, EIGHT)
+    world.create(*members)
+    world.create(replace(members[0], node=names[0], bound_at=world.clock.now()))
+    world.pass_time(2)
+    world.filter(members[1])
+    assert world.bind(members[1].uid) == ""
+    world.pass_time(2)
+    assert (world.turned_back, world.turned_back_for) == ([members[1].uid], [TOO_LATE])
+    assert world.evicted == [members[0].uid]
+
+
+def test_a_member_that_is_being_bound_is_not_sent_elsewhere(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+        world.bind(member.uid)
+    assert world.opened[members[0].uid] == names[0]
+    assert world.keeper.arrive(members[0].uid, names[2]) == "the pod goes to n0 already"
+    world.schedule()
+    assert world.pods[members[0].uid].node == names[0]
+
+
+def test_a_bind_for_which_no_place_is_held_is_told_that_the_pod_is_tried_again(world: GangWorld) -> None:
+    names = nodes(world, 2)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    assert world.keeper.arrive(members[0].uid, names[0]) == ("the gang's reservation has ended: the pod is tried again")
+
+
+def test_a_member_whose_place_is_reserved_may_be_bound_there_without_a_filter(world: GangWorld) -> None:
+    """An earlier filter, of a plan before this one, may have led there."""
+    nodes(world, 2)
+    first, second = gang_pods("train", 2, EIGHT)
+    world.create(first, second)
+    world.filter(first)
+    reserved = world.keeper.ledger.holding(second.uid)
+    assert reserved is not None
+    world.assumed[second.uid] = reserved.node
+    assert world.bind(second.uid) == ""
+    world.check()
+    world.bind(first.uid)
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_a_member_is_held_the_same_place_though_another_is_offered_first(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    first, second = gang_pods("train", 2, EIGHT)
+    world.create(first, second)
+    [place] = world.filter(first, names).passed
+    others = [name for name in names if name != place]
+    assert world.filter(first, [*others, place]).passed == [place]
+
+
+def test_who_comes_first_has_the_place_of_a_member_that_has_not_come_for_it(world: GangWorld) -> None:
+    names = nodes(world, 2)
+    first, second, third = gang_pods("train", 3, EIGHT, quorum=2)
+    world.create(first, second, third)
+    assert world.filter(first, names).passed
+    assert world.filter(third, names).passed
+    world.check()
+    refused = world.filter(second, names)
+    assert set(refused.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
+    world.schedule()
+    assert {uid for uid, each in world.pods.items() if each.node} == {first.uid, third.uid}
+
+
+def test_a_member_beyond_the_quorum_holds_its_room_no_longer_than_the_others(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 3, EIGHT, quorum=2)
+    world.create(*members)
+    for member in members:
+        assert world.filter(member, names).passed
+    world.check()
+    world.assumed.clear()
+    world.pass_time(10)
+    assert held_nothing(world, "train")
+
+
+def test_who_comes_while_others_are_being_bound_has_its_whole_time(world: GangWorld) -> None:
+    names = nodes(world, 4)
+    members = gang_pods("train", 4, EIGHT, quorum=3)
+    world.create(*members)
+    for member in members[:3]:
+        world.filter(member)
+        world.bind(member.uid)
+    world.pass_time(3)
+    assert world.filter(members[3], names[3:]).passed
+    held = world.keeper.ledger.holding(members[3].uid)
+    assert held is not None
+    assert held.until == world.clock.now() + 4
+    world.schedule()
+
+
+def test_a_plan_for_members_that_do_not_exist_ends_soon_however_long_they_would_wait(world: GangWorld) -> None:
+    nodes(world, 2)
+    patient = replace(gang_pods("train", 2, EIGHT)[0], gang=gang_ask("train", 2, timeout=30))
+    world.create(patient)
+    assert world.filter(patient).passed
+    world.pass_time(5)
+    assert held_nothing(world, "train")
+    world.assumed.clear()
+
+
+def test_after_a_plan_for_members_that_never_came_there_is_no_other_before_they_exist(world: GangWorld) -> None:
+    nodes(world, 2)
+    hasty = replace(gang_pods("train", 2, EIGHT)[0], gang=gang_ask("train", 2, timeout=1))
+    world.create(hasty)
+    assert world.filter(hasty).passed
+    world.pass_time(1)
+    world.assumed.clear()
+    assert set(world.filter(hasty).unresolvable.values()) == {INCOMPLETE}
+    assert held_nothing(world, "train")
+
+
+def test_who_was_turned_away_and_has_found_a_place_since_is_not_woken(world: GangWorld) -> None:
+    names = nodes(world, 2)
+    members = gang_pods("train", 2, EIGHT, quorum=1)
+    world.create(*members)
+    assert world.filter(members[0], names[:1]).passed
+    assert set(world.filter(members[1], names[:1]).unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
+    world.asleep.clear()
+    assert world.filter(members[1], names).passed == [names[1]]
+    world.add_node(node("more"))
+    assert world.wakes == {}
+
+
+def test_members_beyond_their_quorums_are_woken_though_one_before_them_waits_no_more(world: GangWorld) -> None:
+    names = nodes(world, 4)
+    filler = pod("filler", EIGHT, node=names[3])
+    world.create(filler)
+    for name in ("one", "two"):
+        members = gang_pods(name, 2, EIGHT, quorum=1)
+        world.create(*members)
+        assert world.filter(members[0]).passed
+        assert not world.filter(members[1], [world.assumed[members[0].uid]]).passed
+    assert world.filter(world.pods[PodUid("uid-one-1")], names).passed == [names[2]]
+    world.delete(filler.uid)
+    assert world.wakes == {PodUid("uid-two-1"): 1}
+
+
+def test_the_others_are_woken_when_the_first_is_offered_enough_for_all(world: GangWorld) -> None:
+    names = nodes(world, 2)
+    first, second = gang_pods("train", 2, EIGHT)
+    world.create(first, second)
+    for member in (first, second):
+        assert not world.filter(member, names[:1]).passed
+    assert world.filter(first, names).passed
+    assert world.wakes == {second.uid: 1}
+
+
+def test_what_a_pod_held_before_it_was_a_member_it_holds_when_it_is_none_any_more(world: GangWorld) -> None:
+    names = nodes(world, 1)
+    key = ResourceKey("escher.dev/default.licence")
+    world.keeper.set_capacity(NodeName("n0"), key, 1)
+    alone = pod("alone", {"cpu": 1000, key: 1})
+    world.create(alone)
+    assert world.filter(alone, names).passed == ["n0"]
+    world.create(replace(alone, gang=gang_ask("train", 2)))
+    world.create(alone)
+    held = world.keeper.ledger.holding(alone.uid)
+    assert held is not None
+    assert (held.node, held.kind) == ("n0", Kind.ASSUMPTION)
 
 
 def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gang import Phase
-from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.turns import Patience
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
@@ -112,6 +112,36 @@ def test_as_many_give_way_as_it_takes_the_last_in_turn_first(world: GangWorld) -
     high = gang(world, "high", 3, priority=1)
     assert world.filter(high[0], [NodeName(f"n{number}") for number in range(4)]).passed
     assert [holds(world, name) for name in ("first", "second", "third")] == [1, 0, 0]
+
+
+def test_none_gives_way_where_kube_scheduler_offers_too_few_nodes(world: GangWorld) -> None:
+    planned(world, "low", 2)
+    high = gang(world, "high", 3, priority=1)
+    free = [name for name in world.nodes if world.keeper.ledger.free(name, CPU) > 0]
+    assert not world.filter(high[0], free).passed
+    assert (world.gangs["high"], world.gangs["low"]) == (Phase.WAITING, Phase.PLANNED)
+
+
+def test_it_is_planned_only_on_nodes_that_kube_scheduler_offers(world: GangWorld) -> None:
+    for number, name in enumerate(("older", "younger")):
+        planned(world, name, 1, created=float(number))
+    [gone] = {held.node for held in world.keeper.ledger.held_for(GangKey("default", "younger"))}
+    high = gang(world, "high", 3, priority=1)
+    offered = [name for name in world.nodes if name != gone]
+    assert world.filter(high[0], offered).passed
+    assert {held.node for held in world.keeper.ledger.held_for(GangKey("default", "high"))} == set(offered)
+    world.assumed.clear()
+
+
+def test_what_is_free_counts_beside_what_gives_way(world: GangWorld) -> None:
+    fillers = [pod(f"filler-{name}", FULL, node=NodeName(name), priority=9) for name in ("n1", "n2")]
+    world.create(*fillers)
+    planned(world, "low", 1)
+    high = gang(world, "high", 3, priority=1)
+    assert not world.filter(high[0], list(world.nodes)).passed
+    world.delete(fillers[0].uid)
+    assert (world.gangs["high"], world.gangs["low"]) == (Phase.PLANNED, Phase.WAITING)
+    world.asleep.clear()
 
 
 def test_none_gives_way_where_that_would_not_suffice(world: GangWorld) -> None:

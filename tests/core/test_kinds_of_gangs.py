@@ -92,9 +92,20 @@ class TestMembersThatAskForDifferentThings:
         world.schedule()
         assert none_is_bound(world)
         assert world.gangs == {"train": Phase.WAITING}
+        assert world.turned_back_for[0] == "the members that came do not fit into the gang's plan"
         world.add_node(node("third"))
         world.schedule()
         assert world.bound("train") == 4
+
+    def test_an_executor_has_the_room_that_was_held_for_a_smaller_one(self, world: GangWorld) -> None:
+        nodes(world, 1)
+        ask = gang_ask(quorum=2)
+        world.create(pod("driver", {"cpu": 2000}, gang=ask))
+        world.schedule()
+        world.create(pod("executor", {"cpu": 6000}, gang=ask))
+        world.schedule()
+        assert world.bound("train") == 2
+        assert world.turned_back == []
 
     def test_each_resource_is_counted_for_those_who_ask_for_it(self, world: GangWorld) -> None:
         gpu = "nvidia.com/gpu"

@@ -67,6 +67,16 @@ def test_members_whose_group_is_not_there_wait_for_it_and_are_woken_once(world: 
     assert placed(world) == 2
 
 
+def test_a_member_that_has_finished_is_not_taken_for_living_when_the_group_changes(world: GangWorld) -> None:
+    world.keeper.see_group(group(2))
+    first, second = members(2)
+    world.create(replace(first, node=NodeName("n0")), replace(second, node=NodeName("n1")))
+    world.keeper.see_pod(replace(first, node=NodeName("n0"), finished=True))
+    world.keeper.see_group(group(1))
+    assert list(world.keeper.pods) == [second.uid]
+    assert [held.holder for held in world.keeper.ledger.holdings()] == [second.uid]
+
+
 def test_where_the_kind_is_not_installed_the_label_means_nothing() -> None:
     world = GangWorld()
     world.add_node(node("n0"))

@@ -49,6 +49,16 @@ def test_of_two_copies_that_claim_on_one_row_the_second_conflicts_by_sequence_nu
     assert again.committed == (two,)
 
 
+@pytest.mark.parametrize("claims_before", [0, 1, 2])
+def test_a_claim_on_a_row_that_was_not_read_conflicts_by_sequence_number(claims_before: int) -> None:
+    ledger = ledger_of({"n1": {"cpu": 1000}})
+    for number in range(claims_before):
+        ledger.commit([claim(f"before-{number}", "n1", {"cpu": 100})])
+    late = claim("late", "n1", {"cpu": 100})
+    outcome = ledger.commit([late], detection=Detection.SEQUENCE_NUMBER, read={})
+    assert outcome.conflicts == ((late, Stale(N1, read=-1, now=ledger.snapshot().sequences[N1])),)
+
+
 def three_claims_one_too_many() -> tuple[Ledger, list[Holding]]:
     ledger = ledger_of({"n1": {"cpu": 1000}, "n2": {"cpu": 400}})
     return ledger, [claim("p1", "n1", {"cpu": 600}), claim("p2", "n1", {"cpu": 600}), claim("p3", "n2", {"cpu": 400})]

@@ -104,6 +104,19 @@ class TestOrder:
         world.add_node(node("large", {"cpu": 16000}))
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.PLANNED}
 
+    def test_one_that_cannot_go_where_room_is_does_not_keep_those_after_it_from_being_tried(
+        self, world: GangWorld
+    ) -> None:
+        [n0] = nodes(world, 1)
+        full = filler(world, n0)
+        picky = [replace(each, node_selector={"zone": "x"}, created=1) for each in gang_pods("picky", 1, FULL)]
+        world.create(*picky)
+        world.filter(picky[0], list(world.nodes))
+        waiting(world, "young", 1, created=2)
+        world.add_node(node("of-zone-x", {"cpu": 1000}, labels={"zone": "x"}))
+        world.delete(full)
+        assert world.gangs == {"picky": Phase.WAITING, "young": Phase.PLANNED}
+
     def test_age_is_that_of_the_oldest_member_and_survives_a_restart(self, world: GangWorld) -> None:
         [n0] = nodes(world, 1)
         full = filler(world, n0)
@@ -332,6 +345,20 @@ class TestWhatIsSaved:
         for _ in range(3):
             world.pass_time(SECONDS)
         assert world.told == [RoomSaved(GangKey("default", "large"), 2, tuple(members))]
+
+    def test_is_taken_for_the_smallest_of_those_who_are_more_than_needed(self, world: GangWorld) -> None:
+        [n0, _] = nodes(world, 2)
+        full = filler(world, n0)
+        ask = gang_ask("large", 2)
+        members = [pod(f"large-{number}", {"cpu": cpu}, gang=ask) for number, cpu in enumerate((16000, 8000, 8000))]
+        world.create(*members)
+        for member in members:
+            world.filter(member, list(world.nodes))
+        world.pass_time(SECONDS)
+        assert saved_for(world) == "large"
+        world.delete(full)
+        world.schedule()
+        assert world.bound("large") == 2
 
 
 class TestRoomThatOthersLeave:
