@@ -74,7 +74,7 @@ def test_a_member_that_has_finished_is_not_taken_for_living_when_the_group_chang
     world.keeper.see_pod(replace(first, node=NodeName("n0"), finished=True))
     world.keeper.see_group(group(1))
     assert list(world.keeper.pods) == [second.uid]
-    assert [held.holder for held in world.keeper.ledger.holdings()] == [second.uid]
+    assert [str(held.holder) for held in world.keeper.ledger.holdings()] == [str(second.uid)]
 
 
 def test_where_the_kind_is_not_installed_the_label_means_nothing() -> None:
