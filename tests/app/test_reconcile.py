@@ -191,6 +191,18 @@ async def test_collecting_is_tried_again_with_growing_pauses(world: World) -> No
     assert world.capacity("r") == {}
 
 
+async def test_pauses_are_half_as_long_if_chance_will_have_it() -> None:
+    world = World(chance=0.0)
+    world.add_nodes("n1")
+    async with world.running():
+        await world.set("r", 1, "n1", ttl_seconds=10)
+        world.api.faults += [unavailable(of="delete")] * 3
+        await world.quiet(10 + 0.5 + 1 + 2 - 0.1)
+        assert world.capacity("r") == {"n1": 1}
+        await world.quiet(0.2)
+        assert world.capacity("r") == {}
+
+
 async def test_after_it_was_collected_at_last_the_pauses_of_a_namesake_are_short(world: World) -> None:
     for _ in range(2):
         await world.set("r", 1, "n1", ttl_seconds=10)

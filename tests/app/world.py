@@ -25,20 +25,21 @@ from tests.builders import Amounts, node, pod
 
 
 class World:
-    def __init__(self, *, latency: float = 0.0, **write_back: Any) -> None:
+    def __init__(self, *, latency: float = 0.0, chance: float = 1.0, **write_back: Any) -> None:
+        """`chance`: how long pauses are, between half (0) and the whole (1) of what they may be."""
         self.clock = LoopClock()
         self.api = ApiServer(self.clock, latency)
         self.keeper = Keeper(self.clock, self._take)
-        self.write_back = WriteBack(self.keeper, self.api.writer, chance=lambda: 1.0, **write_back)
+        self.write_back = WriteBack(self.keeper, self.api.writer, chance=lambda: chance, **write_back)
         self.resources = Resources(self.keeper, self.api.store, self.write_back)
-        self.conditions = Conditions(self.keeper, self.resources.catalog, self.api.store, chance=lambda: 1.0)
+        self.conditions = Conditions(self.keeper, self.resources.catalog, self.api.store, chance=lambda: chance)
         self.reconcile = Reconcile(
             self.keeper,
             self.resources,
             self.write_back,
             self.api.owners,
             each_round=[self.conditions.look_again],
-            chance=lambda: 1.0,
+            chance=lambda: chance,
         )
         self.desk = Desk(self.keeper, self.resources, self.reconcile.nudge)
         self.api.nodes_watch.sink = Nodes(self.keeper, Journal(self.clock))

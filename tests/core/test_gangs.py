@@ -948,6 +948,30 @@ def test_what_a_pod_held_before_it_was_a_member_it_holds_when_it_is_none_any_mor
     assert (held.node, held.kind) == ("n0", Kind.ASSUMPTION)
 
 
+def test_a_plan_is_held_twice_as_long_after_one_that_ran_out_until_the_gang_is_bound(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 2, EIGHT)
+    world.create(*members)
+    world.pass_time(20)
+    for seconds in (4, 8, 16):
+        world.filter(members[0], names)
+        held = world.keeper.ledger.holding(members[0].uid)
+        assert held is not None
+        assert held.until == world.clock.now() + seconds
+        world.assumed.clear()
+        world.pass_time(seconds)
+    world.schedule()
+    assert world.bound("train") == 2
+    world.delete(members[1].uid)
+    successor = replace(members[1], uid=PodUid("uid-successor"))
+    world.create(successor)
+    assert world.filter(successor).passed
+    held = world.keeper.ledger.holding(successor.uid)
+    assert held is not None
+    assert held.until == world.clock.now() + 4
+    world.schedule()
+
+
 def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:
     nodes(world, 1)
     done = replace(gang_pods("train", 1)[0], finished=True)

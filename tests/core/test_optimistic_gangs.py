@@ -55,6 +55,19 @@ def test_a_member_does_not_go_where_another_is_to_go(world: GangWorld) -> None:
     assert not world.filter(second, [NodeName("n1")]).passed
 
 
+def test_a_member_that_comes_as_it_was_expected_is_to_go_where_that_was_expected(world: GangWorld) -> None:
+    first, second = gang_pods("train", 2, FOUR)
+    world.add_node(node("n3", {"cpu": 4000}))
+    filler = pod("filler", FOUR, node=NodeName("n1"))
+    world.create(filler, first)
+    world.filter(first, [NodeName("n2"), NodeName("n3")])
+    expected = {held.node for held in world.keeper.ledger.held_for(GangKey("default", "train"))}
+    assert expected == {"n2", "n3"}
+    world.delete(filler.uid)
+    world.create(second)
+    assert {held.node for held in world.keeper.ledger.held_for(GangKey("default", "train"))} == expected
+
+
 def gang_whose_first_member_is_overtaken(world: GangWorld) -> tuple[Pod, Pod]:
     """It stands at the barrier, a foreign pod fills its node, and the second member comes."""
     first, second = gang_of_two(world)

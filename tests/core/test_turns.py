@@ -288,6 +288,21 @@ class TestWhatIsSaved:
         world.schedule()
         assert world.bound("large") == 1
 
+    def test_what_a_stranger_takes_of_it_is_saved_no_more_and_the_rest_is(self, world: GangWorld) -> None:
+        [n0, n1, n2] = nodes(world, 3)
+        full = filler(world, n0)
+        filler(world, n1)
+        waiting(world, "large", 3)
+        world.pass_time(SECONDS)
+        assert saved(world) == {n0: 0, n1: 0, n2: 8000}
+        world.create(pod("foreign", {"cpu": 3000}, node=n2, priority=100))
+        world.delete(full)
+        assert saved(world) == {n0: 8000, n1: 0, n2: 5000}
+        small = filler(world, n0, 1000)
+        assert saved(world)[n2] == 5000
+        world.delete(small)
+        assert saved(world) == {n0: 8000, n1: 0, n2: 5000}
+
     def test_only_nodes_that_the_members_accept_are_saved(self, world: GangWorld) -> None:
         nodes(world, 2)
         world.add_node(node("gpu", labels={"kind": "gpu"}))
