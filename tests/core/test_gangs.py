@@ -21,6 +21,7 @@ from extender.core.gang import (
 from extender.core.gang_ask import MalformedAsk
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.core.places import SAMPLE_FLOOR
 from tests.builders import gang_ask, gang_pods, node, pod, taint, units
 from tests.core.gang_world import GangWorld
 
@@ -970,6 +971,15 @@ def test_a_plan_is_held_twice_as_long_after_one_that_ran_out_until_the_gang_is_b
     assert held is not None
     assert held.until == world.clock.now() + 4
     world.schedule()
+
+
+def test_an_offer_of_100_nodes_may_be_a_sample_and_others_of_the_gang_go_elsewhere(world: GangWorld) -> None:
+    names = nodes(world, SAMPLE_FLOOR + 1)
+    members = gang_pods("train", SAMPLE_FLOOR + 1, EIGHT)
+    world.create(*members)
+    assert not world.filter(members[0], names[: SAMPLE_FLOOR - 1]).passed
+    assert world.filter(members[0], names[:SAMPLE_FLOOR]).passed
+    world.assumed.clear()
 
 
 def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:

@@ -288,6 +288,15 @@ class TestWhatIsSaved:
         world.schedule()
         assert world.bound("large") == 1
 
+    def test_its_members_wait_for_all_of_it_though_kube_scheduler_asks_again(self, world: GangWorld) -> None:
+        [n0, n1] = nodes(world, 2)
+        filler(world, n0)
+        members = waiting(world, "large", 2)
+        world.pass_time(SECONDS)
+        assert saved(world) == {n0: 0, n1: 8000}
+        for member in members:
+            assert set(world.filter(member, [n0, n1]).unresolvable.values()) == {NO_ROOM}
+
     def test_what_a_stranger_takes_of_it_is_saved_no_more_and_the_rest_is(self, world: GangWorld) -> None:
         [n0, n1, n2] = nodes(world, 3)
         full = filler(world, n0)
