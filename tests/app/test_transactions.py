@@ -331,6 +331,27 @@ async def test_a_creation_of_a_transaction_that_failed_is_collected_when_it_arri
     world.agree()
 
 
+async def test_what_others_deleted_while_a_change_was_not_answered_is_not_made_again(world: World) -> None:
+    await world.set("r", 1, "n1")
+    world.api.latency = 1.0
+    world.api.faults.append(unavailable(of="merge"))
+    running = asyncio.create_task(run(world, setting("r", 5)))
+    await asyncio.sleep(0.5)
+    world.api.drop("team", "r")
+    with pytest.raises(Unavailable):
+        await running
+    assert world.api.objects == {}
+    await world.quiet()
+    world.agree()
+
+
+async def test_once_a_write_of_a_name_is_refused_no_other_of_it_is_made(world: World) -> None:
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="create"))
+    outcome = await run(world, setting("r", 1), setting("r", 2))
+    assert [each.index for each in outcome.refused] == [0]
+    assert [call for call in world.api.calls if call.startswith("create")] == ["create team/r"]
+
+
 async def test_a_dry_run_that_is_not_answered_settles_nothing(world: World) -> None:
     world.api.faults += [unavailable(of="create", late=5.0), unavailable(of="create")]
     with pytest.raises(Unavailable):

@@ -925,6 +925,23 @@ def test_members_beyond_their_quorums_are_woken_though_one_before_them_waits_no_
     assert world.wakes == {PodUid("uid-two-1"): 1}
 
 
+def test_one_beyond_the_quorum_is_not_woken_while_the_gang_itself_waits_for_room(world: GangWorld) -> None:
+    names = nodes(world, 3)
+    members = gang_pods("train", 4, EIGHT)
+    world.create(*(replace(each, gang=gang_ask("train", 3)) for each in members))
+    for member in members[:3]:
+        assert world.filter(world.pods[member.uid], names).passed
+    assert not world.filter(world.pods[members[3].uid], names).passed
+    fillers = [pod(f"filler-{name}", EIGHT, node=name) for name in names[:2]]
+    world.create(*fillers)
+    world.assumed.clear()
+    world.pass_time(10)
+    assert world.gangs == {"train": Phase.WAITING}
+    world.delete(fillers[0].uid)
+    assert world.gangs == {"train": Phase.WAITING}
+    assert world.wakes == {}
+
+
 def test_the_others_are_woken_when_the_first_is_offered_enough_for_all(world: GangWorld) -> None:
     names = nodes(world, 2)
     first, second = gang_pods("train", 2, EIGHT)

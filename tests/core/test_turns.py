@@ -205,6 +205,32 @@ class TestTheBound:
         assert world.gangs["unseen"] is Phase.PLANNED
         assert world.wakes == {member.uid: 1 for member in members}
 
+    def test_a_gang_that_kube_scheduler_never_asks_about_is_planned_when_its_patience_ends_if_there_is_room(
+        self, world: GangWorld
+    ) -> None:
+        nodes(world, 2)
+        waiting(world, "known", 3)  # so that we know who asks us
+        members = gang_pods("unseen", 2, FULL)
+        world.create(*members)
+        world.pass_time(SECONDS)
+        assert world.gangs["unseen"] is Phase.PLANNED
+        assert world.wakes == {member.uid: 1 for member in members}
+
+    def test_who_had_a_plan_may_be_passed_as_often_as_all_others(self, world: GangWorld) -> None:
+        [n0, _] = nodes(world, 2)
+        members = [replace(each, created=1) for each in gang_pods("large", 2, FULL)]
+        world.create(*members)
+        assert world.filter(members[0]).passed
+        filler(world, n0)
+        world.assumed.clear()
+        world.pass_time(10)
+        assert world.gangs == {"large": Phase.WAITING}
+        for number in range(PASSES):
+            assert saved_for(world) is None
+            placed(world, f"small{number}", 1, created=10 + number)
+            take_away(world, f"small{number}")
+        assert saved_for(world) == "large"
+
     def test_a_gang_that_was_asked_about_before_it_was_complete_waits_from_when_it_is(self, world: GangWorld) -> None:
         [n0, _] = nodes(world, 2)
         filler(world, n0)
