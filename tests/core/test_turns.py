@@ -216,6 +216,21 @@ class TestTheBound:
         assert world.gangs["unseen"] is Phase.PLANNED
         assert world.wakes == {member.uid: 1 for member in members}
 
+    def test_a_gang_that_kube_scheduler_never_asks_about_goes_by_its_members_as_they_are(
+        self, world: GangWorld
+    ) -> None:
+        [n0, n1] = nodes(world, 2)
+        waiting(world, "known", 3)  # so that we know who asks us
+        full = [filler(world, n0), filler(world, n1)]
+        members = gang_pods("unseen", 2, FULL)
+        world.create(*members)
+        world.pass_time(SECONDS)
+        assert saved_for(world) == "unseen"
+        world.create(*(replace(each, gang=gang_ask("unseen", 1)) for each in members))
+        world.check()
+        world.delete(full[0])
+        assert world.gangs["unseen"] is Phase.PLANNED
+
     def test_who_had_a_plan_may_be_passed_as_often_as_all_others(self, world: GangWorld) -> None:
         [n0, _] = nodes(world, 2)
         members = [replace(each, created=1) for each in gang_pods("large", 2, FULL)]
