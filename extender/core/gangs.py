@@ -253,6 +253,9 @@ class Gangs:
         node = self._place(gang, pod, sent, now)
         if node is None:
             return self._displaced(gang, pod, sent, now)
+        if gang.arrived.get(pod.uid, node) != node:
+            # Of two tries the later counts: kube-scheduler was started anew, or has given the earlier one up.
+            self._turn_back(gang, [pod.uid], NOT_ITS_NODE)
         gang.rejected.discard(pod.uid)
         return node
 

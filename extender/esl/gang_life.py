@@ -281,7 +281,11 @@ class Gang:
                 self._ghosts.pop(name, None)
                 return self._settle(now)
             case SetCapacity(node, resource, _) | RemoveCapacity(node, resource):
-                self._unconfirmed.pop((node, resource), None)
+                if self._unconfirmed.get((node, resource)) == (effect.units if isinstance(effect, SetCapacity) else 0):
+                    del self._unconfirmed[node, resource]
+                elif self.phase is not Phase.HELD:
+                    # Told twice: what is waited for by now is something else.
+                    return []
                 if self.phase is Phase.HELD:
                     return self._begin_end(News.FAILED, why)
                 self._end, self._why = News.FAILED, f"{resource} may be left behind on {node}: {why}"

@@ -89,7 +89,7 @@ class GangWorld:
                     assert whole or seen_bound, "opened before the quorum was there"
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
-                        self.opened[uid] = self.assumed[uid]
+                        self.opened[uid] = gang.writing.get(uid) or self.assumed[uid]
                 case EvictFor(_, _, victims):
                     self.preempted.append([pod.name for pod in victims])
                     self.evicted += [pod.uid for pod in victims]
@@ -242,6 +242,12 @@ class GangWorld:
         self.pods[uid] = replace(pod, node=node)
         self.events.append(self.pods[uid])
         self.keeper.bound(uid, node)
+
+    def restart_scheduler(self) -> None:
+        """A new one knows nothing of what its predecessor has tried; its bind calls are still with us."""
+        under_way = self.opened.keys() | self.counting_on_room
+        self.assumed = {uid: node for uid, node in self.assumed.items() if uid in under_way}
+        self.asleep.clear()
 
     def schedule(self) -> None:
         """The scheduler tries whatever is to be tried, and every bind is made, until nothing moves any more."""

@@ -141,6 +141,10 @@ class GangMachine(RuleBasedStateMachine):
         if uid not in self.world.opened and uid not in self.world.counting_on_room:
             self.world.bind(uid)
 
+    @rule()
+    def scheduler_is_started_anew(self) -> None:
+        self.world.restart_scheduler()
+
     @precondition(lambda self: self.world.opened)
     @rule(data=st.data())
     def binding_is_written(self, data: st.DataObject) -> None:

@@ -331,6 +331,37 @@ def test_the_barrier_does_not_count_a_deleted_member(world: GangWorld) -> None:
     assert not world.opened
 
 
+@pytest.mark.parametrize("vanished", [False, True])
+def test_at_the_barrier_the_later_of_two_nodes_counts(world: GangWorld, vanished: bool) -> None:
+    """A kube-scheduler that was started anew tries the pod again, and offers others than its predecessor."""
+    nodes(world, 3)
+    first, second = gang_pods("train", 2)
+    world.create(first, second)
+    assert world.filter(first, [NodeName("n0")]).passed == ["n0"]
+    assert world.bind(first.uid) == ""
+    if vanished:
+        world.remove_node(NodeName("n0"))
+    assert world.filter(first, [NodeName("n1")]).passed == ["n1"]
+    assert world.turned_back == [first.uid]
+    world.check()
+    world.schedule()
+    assert world.bound("train") == 2
+    assert world.pods[first.uid].node == "n1"
+
+
+def test_at_the_barrier_the_same_node_again_changes_nothing(world: GangWorld) -> None:
+    nodes(world, 3)
+    first, second = gang_pods("train", 2)
+    world.create(first, second)
+    world.filter(first, [NodeName("n0")])
+    world.bind(first.uid)
+    world.restart_scheduler()
+    assert world.filter(first).passed == ["n0"]
+    assert world.turned_back == []
+    world.schedule()
+    assert world.bound("train") == 2
+
+
 def test_a_surplus_member_joins_as_room_allows(world: GangWorld) -> None:
     nodes(world, 1, cpu=3000)
     members = gang_pods("train", 4, quorum=3)

@@ -144,6 +144,16 @@ class TestHolding:
         assert play.drop(ghost.name)
         assert play.reports == [("train", News.ROLLED_BACK, "forbidden")]
 
+    def test_a_resource_that_is_refused_once_and_told_twice_is_waited_for_until_it_is_gone(self) -> None:
+        play = Play()
+        train = gang("train", 1, EACH)
+        play.ask(train)
+        [export] = play.bind(play.ghosts[0], N1)
+        [gone] = play.refuse(export)
+        assert gone == RemoveCapacity(N1, train.key(0))
+        assert play.refuse(export) == [], "the resource may still be there, and the ghost stays as long"
+        assert deleted(play.confirm(gone)) == [play.ghosts[0].name]
+
     def test_a_resource_that_is_refused_though_an_attempt_before_had_set_it_ends_the_gang(self) -> None:
         play = Play()
         train = gang("train", 1, EACH)
