@@ -249,7 +249,7 @@ class Gangs:
         self.waiting.asked_by(pod.scheduler)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
-            return self._turn_away(gang, pod, INCOMPLETE if gang.missing else NO_ROOM, now)
+            return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
         if node is None:
             return self._displaced(gang, pod, sent, now)
@@ -265,8 +265,8 @@ class Gangs:
             return gang.writing[pod.uid] if gang.writing[pod.uid] in sent else None
         return self._places.take(gang, pod, sent, gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout)
 
-    def _turn_away(self, gang: Gang, pod: Pod, reason: str, now: float) -> str:
-        phase = Phase.GATHERING if reason is INCOMPLETE else Phase.WAITING
+    def _turn_away(self, gang: Gang, pod: Pod, now: float) -> str:
+        phase, reason = (Phase.GATHERING, INCOMPLETE) if gang.missing else (Phase.WAITING, NO_ROOM)
         if gang.phase is not phase or all(gang.members[uid].at_our_gate for uid in gang.rejected):
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
         gang.phase = phase
@@ -290,7 +290,7 @@ class Gangs:
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
         # Its own release is no reason to try again.
         gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
-        return self._turn_away(gang, pod, NO_ROOM, now)
+        return self._turn_away(gang, pod, now)
 
     def _is_surplus(self, gang: Gang, pod: Pod) -> bool:
         """Whether the quorum is provided for without this pod."""

@@ -362,6 +362,20 @@ def test_at_the_barrier_the_same_node_again_changes_nothing(world: GangWorld) ->
     assert world.bound("train") == 2
 
 
+def test_a_plan_for_members_that_do_not_exist_and_that_others_took_leaves_a_gang_that_gathers(world: GangWorld) -> None:
+    """It waits for them, and not for room: none is saved for it."""
+    nodes(world, 2, cpu=1500)
+    members = gang_pods("train", 2, {"cpu": 1000}, quorum=3)
+    world.add_node(node("n2", {"cpu": 1500}))
+    world.create(*members)
+    assert world.filter(members[0]).passed
+    world.create(*(pod(f"foreign-{name}", {"cpu": 1500}, node=NodeName(name)) for name in ("n0", "n1", "n2")))
+    assert set(world.keeper.filter(members[1], [NodeName("n0")]).unresolvable.values()) == {INCOMPLETE}
+    assert world.gangs == {"train": Phase.GATHERING}
+    world.pass_time(100)
+    assert world.told == []
+
+
 def test_a_surplus_member_joins_as_room_allows(world: GangWorld) -> None:
     nodes(world, 1, cpu=3000)
     members = gang_pods("train", 4, quorum=3)
