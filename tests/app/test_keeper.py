@@ -421,7 +421,9 @@ class TestAClaimForBind:
         assert BindAnswered(plain.uid, NodeName("n9"), "") in room.effects
 
     def test_what_kube_scheduler_may_have_been_told_to_ignore_is_its_to_decide(self, room: Room) -> None:
-        plain = pod("plain", {"cpu": 100, ResourceKey("other.example/thing"): 1})
+        """Also on a node whose last CPU the pod takes, and that has no memory left, for which it does not ask."""
+        room.see(pod("there", {"cpu": 0, "memory": 32 * 2**30}, node=N1))
+        plain = pod("plain", {**FULL, ResourceKey("other.example/thing"): 1})
         room.see(plain)
         assert room.keeper.claim_for_bind(plain.uid, N1) == ""
         assert room.held(plain) is None
