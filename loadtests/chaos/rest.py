@@ -147,8 +147,11 @@ def resources_amiss(
     """Resources, and keys in node status, that no one owns; and those that are not there as they were set."""
     ownerless, lost = [], []
     there = {each["metadata"]["name"]: dict(each["spec"].get("nodes") or {}) for each in objects}
-    for name in sorted(there.keys() - expected.keys()):
-        ownerless.append(f"{name} is there: {there[name]}")
+    ownerless += [
+        f"{each['metadata']['name']} is there since {each['metadata'].get('creationTimestamp')}: {each['spec']}"
+        for each in objects
+        if each["metadata"]["name"] not in expected
+    ]
     for name, units in expected.items():
         if there.get(name) != dict(units):
             lost.append(f"{name} was set to {dict(units)}, the object says {there.get(name)}")

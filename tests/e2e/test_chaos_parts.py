@@ -60,7 +60,9 @@ def test_resources_as_they_were_set_are_no_finding() -> None:
 
 
 def test_an_object_and_a_key_that_no_one_owns_are_found() -> None:
-    assert resources_amiss([node("a")], [thing("disk", a=3)], {})[0] == ["disk is there: {'a': 3}"]
+    assert resources_amiss([node("a")], [thing("disk", a=3)], {})[0] == [
+        "disk is there since None: {'nodes': {'a': 3}}"
+    ]
     assert resources_amiss([node("a", disk="3")], [], {})[0] == [f"a says {KEY}"]
 
 
