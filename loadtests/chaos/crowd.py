@@ -34,6 +34,8 @@ class Seen:
     node: str | None
     finished: bool
     disrupted: bool
+    lasts: bool
+    """It does not end by itself."""
 
 
 def seen(pod: Json) -> Seen:
@@ -49,6 +51,7 @@ def seen(pod: Json) -> Seen:
         disrupted=any(
             each["type"] == "DisruptionTarget" and each["status"] == "True" for each in status.get("conditions") or []
         ),
+        lasts="escher.dev/run-seconds" not in (metadata.get("annotations") or {}),
     )
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import httpx
 
-from loadtests.chaos.crowd import Crowd
+from loadtests.chaos.crowd import Crowd, Seen
 from loadtests.chaos.load import NAMESPACE, STANDING
 from loadtests.chaos.patience import insist
 
@@ -78,6 +78,12 @@ class Offered:
         return answer
 
 
+def owners_among(pods: Iterable[Seen]) -> list[Seen]:
+    """Pods that run and will end: what they own must be gone in the end."""
+    running = (pod for pod in pods if pod.node and not (pod.finished or pod.quorum or pod.lasts))
+    return sorted(running, key=lambda pod: pod.name)
+
+
 class Offers(Offered):
     """Resources are set and taken back all the time. `owners`: some get a pod as owner."""
 
@@ -121,9 +127,9 @@ class Offers(Offered):
             self.put(name, {"capacity": units, "node_spec": node, "ttl_seconds": round(self._rng.uniform(1, 5), 1)})
         elif kind == "owned":
             with self._crowd.changed:
-                owners = [pod for pod in self._crowd.pods.values() if pod.node and not pod.finished and not pod.quorum]
+                owners = owners_among(self._crowd.pods.values())
             if owners:
-                owner = self._rng.choice(sorted(owners, key=lambda pod: pod.name))
+                owner = self._rng.choice(owners)
                 said = {"name": owner.name, "uid": owner.uid}
                 self.put(name, {"capacity": units, "node_spec": node, "owner": said})
         elif kind == "back" or len(lasting) >= _MOST_LASTING:

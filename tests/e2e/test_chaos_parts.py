@@ -10,11 +10,14 @@ import pytest
 
 from extender.controlplane.api import ApiError
 from loadtests.chaos.__main__ import arguments
+from loadtests.chaos.crowd import Seen, seen
 from loadtests.chaos.load import drawn
+from loadtests.chaos.offers import owners_among
 from loadtests.chaos.patience import insist
 from loadtests.chaos.rest import errors_in, resources_amiss
 from loadtests.chaos.run import strikes_for
 from loadtests.observer import gang_of
+from loadtests.pods import pod
 
 KEY = "escher.dev/default.disk"
 
@@ -57,6 +60,20 @@ def test_the_load_has_gangs_of_2_to_32_and_ordinary_pods() -> None:
 
 def test_resources_as_they_were_set_are_no_finding() -> None:
     assert resources_amiss([node("a", disk="3"), node("b")], [thing("disk", a=3)], {"disk": {"a": 3}}) == ([], [])
+
+
+def test_owners_are_pods_that_end_so_that_what_they_own_must_be_gone_after_them() -> None:
+    """Pods that fill the cluster at the end of a run stay, and what they own stays with them."""
+
+    def running(name: str, phase: str = "Running", **more: Any) -> Seen:
+        made = pod(name, **more) | {"status": {"phase": phase}}
+        made["metadata"] |= {"uid": f"uid-{name}", "namespace": "default"}
+        made["spec"]["nodeName"] = "node-0"
+        return seen(made)
+
+    ends = running("ends", run_seconds=3)
+    member = running("member", run_seconds=3, gang="g", quorum=2)
+    assert owners_among([running("lasts"), running("ended", "Succeeded", run_seconds=3), member, ends]) == [ends]
 
 
 def test_an_object_and_a_key_that_no_one_owns_are_found() -> None:
