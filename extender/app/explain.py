@@ -107,11 +107,11 @@ class Explain:
                     subject=subject, waits=False, summary=f"is being bound: {len(gang.writing)} Bindings are under way"
                 )
         reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver)
-        missing = gang.quorum - gang.placed - gang.unplaced_count
-        if missing > 0:
-            absent = missing - gang.gated
-            remedies = ["remove the scheduling gates of its members; Escher takes off its own"] if gang.gated else []
-            if absent > 0:
+        if gang.missing:
+            absent, remedies = gang.absent, list[str]()
+            if absent < gang.missing:
+                remedies.append("remove the scheduling gates of its members; Escher takes off its own")
+            if absent:
                 remedies.append(f"create members ({absent} more), or lower the annotation escher.dev/gang-min-member")
             return Explanation(subject=subject, waits=True, summary=f"waits: {reason}", remedies=remedies)
         if gang.phase is Phase.PLANNED:

@@ -16,11 +16,8 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             here = gang.placed + len(gang.arrived)
             room = "there is room, claimed as they come," if gang.intends else "room is held"
             return f"{room} for all {gang.quorum}; {here} of them are ready to be bound"
-    existing = gang.placed + gang.unplaced_count
-    if existing < gang.quorum:
-        missing = gang.quorum - existing
-        gated = min(missing, gang.gated)
-        absent = missing - gated
+    if gang.missing:
+        absent, gated = gang.absent, gang.missing - gang.absent
         of_them = f"of the {gang.quorum} members that must be placed together"
         behind = f"{_have(gated)} scheduling gates that are not Escher's"
         if not gated:

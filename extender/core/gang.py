@@ -147,13 +147,13 @@ class Gang:
 
     @property
     def missing(self) -> int:
-        """How many members of the quorum do not exist."""
+        """How many members of the quorum do not exist, or have scheduling gates of others and cannot be placed yet."""
         return max(0, self.needed - self.unplaced_count)
 
     @property
-    def gated(self) -> int:
-        """How many members have scheduling gates of others: they exist, and cannot be placed yet."""
-        return sum(pod.gated for pod in self.members.values())
+    def absent(self) -> int:
+        """How many of the missing do not exist."""
+        return max(0, self.missing - sum(pod.gated for pod in self.members.values()))
 
     @property
     def turn(self) -> Turn:
