@@ -8,7 +8,7 @@ when it is woken, and one at our gate not before that is open.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -230,6 +230,12 @@ class GangWorld:
         if refusal:
             self.assumed.pop(uid, None)
         return refusal
+
+    def bring(self, members: Iterable[Pod]) -> None:
+        """Filter and bind, one after the other: to their barrier, or through it."""
+        for member in members:
+            self.filter(member)
+            self.bind(member.uid)
 
     def write(self, uid: PodUid) -> None:
         """The Binding reaches the API server; a pod that is gone has none."""

@@ -50,9 +50,7 @@ def test_victims_of_no_gang_and_members_beyond_the_quorum_may_go(world: GangWorl
 def test_a_member_that_is_being_bound_counts_and_one_that_only_has_its_place_does_not(world: GangWorld) -> None:
     members = gang_pods("train", 3, quorum=2)
     world.create(*members)
-    for member in members[:2]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:2])
     world.filter(members[2])
     assert offered(world, [members[0]]) == [], "it is being written"
     assert offered(world, [members[2]]) == [0], "it stands nowhere yet"

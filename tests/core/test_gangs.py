@@ -222,9 +222,7 @@ def test_who_comes_while_the_quorum_is_being_written_passes_at_once(world: GangW
     nodes(world, 4)
     members = gang_pods("train", 4, EIGHT, quorum=3)
     world.create(*members)
-    for member in members:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members)
     assert world.gangs_opened == [("train", 3), ("train", 1)]
     world.schedule()
     assert world.bound("train") == 4
@@ -275,9 +273,7 @@ def test_what_a_member_holds_whose_binding_failed_is_held_for_a_time(world: Gang
     nodes(world, 2)
     members = gang_pods("train", 2, EIGHT)
     world.create(*members)
-    for member in members:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members)
     world.write(members[0].uid)
     world.opened.pop(members[1].uid)
     world.keeper.not_bound(members[1].uid, for_good=False)
@@ -304,9 +300,7 @@ def test_a_replacement_takes_the_slot_of_a_member_that_was_deleted(world: GangWo
     nodes(world, 4)
     members = gang_pods("train", 4, EIGHT)
     world.create(*members)
-    for member in members[:2]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:2])
     world.delete(members[0].uid)
     assert world.turned_back == [members[0].uid]
     assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 4
@@ -322,9 +316,7 @@ def test_the_barrier_does_not_count_a_deleted_member(world: GangWorld) -> None:
     nodes(world, 4)
     members = gang_pods("train", 3)
     world.create(*members)
-    for member in members[:2]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:2])
     world.delete(members[1].uid)
     world.filter(members[2])
     world.bind(members[2].uid)
@@ -411,9 +403,7 @@ def test_a_plan_whose_deadline_passes_is_given_up_as_a_whole(world: GangWorld) -
     nodes(world, 4)
     members = gang_pods("train", 3)
     world.create(*members)
-    for member in members[:2]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:2])
     world.pass_time(100)
     assert sorted(world.turned_back) == [members[0].uid, members[1].uid]
     assert held_nothing(world, "train")
@@ -424,9 +414,7 @@ def test_nothing_expires_while_its_binding_is_written(world: GangWorld) -> None:
     nodes(world, 4)
     members = gang_pods("train", 2)
     world.create(*members)
-    for member in members:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members)
     assert len(world.opened) == 2
     world.pass_time(1000)
     assert len(world.keeper.ledger.held_for(GangKey("default", "train"))) == 2
@@ -702,9 +690,7 @@ def test_a_member_that_moves_to_another_gang_leaves_its_place_to_a_successor(wor
     nodes(world, 4)
     members = gang_pods("train", 3, EIGHT)
     world.create(*members)
-    for member in members[:2]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:2])
     moved = replace(members[0], gang=gang_ask("other", 1))
     world.create(moved)
     assert world.turned_back == [moved.uid]
@@ -748,9 +734,7 @@ def test_a_member_that_is_tried_again_while_it_is_being_bound_gets_the_same_node
     names = nodes(world, 3)
     members = gang_pods("train", 2, EIGHT)
     world.create(*members)
-    for member in members:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members)
     where = world.opened[members[0].uid]
     again = world.keeper.filter(members[0], names)
     assert again.passed == [where]
@@ -794,9 +778,7 @@ def test_a_member_that_is_being_deleted_while_it_is_bound_holds_nothing_when_tha
     nodes(world, 3)
     members = gang_pods("train", 2, EIGHT)
     world.create(*members)
-    for member in members:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members)
     world.write(members[1].uid)
     del world.opened[members[0].uid], world.assumed[members[0].uid]
     world.create(replace(members[0], deleting=True))
@@ -842,9 +824,7 @@ def test_a_member_that_is_being_bound_is_not_sent_elsewhere(world: GangWorld) ->
     names = nodes(world, 3)
     members = gang_pods("train", 2, EIGHT)
     world.create(*members)
-    for member in members:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members)
     assert world.opened[members[0].uid] == names[0]
     assert world.keeper.arrive(members[0].uid, names[2]) == "the pod goes to n0 already"
     world.schedule()
@@ -912,9 +892,7 @@ def test_who_comes_while_others_are_being_bound_has_its_whole_time(world: GangWo
     names = nodes(world, 4)
     members = gang_pods("train", 4, EIGHT, quorum=3)
     world.create(*members)
-    for member in members[:3]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:3])
     world.pass_time(3)
     assert world.filter(members[3], names[3:]).passed
     held = world.keeper.ledger.holding(members[3].uid)

@@ -97,9 +97,7 @@ def test_those_go_first_of_which_none_has_come_to_be_bound(world: GangWorld) -> 
 
 def test_a_gang_that_is_being_bound_keeps_its_room(world: GangWorld) -> None:
     low = gang(world, "low", 3)
-    for member in low:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(low)
     assert world.gangs["low"] is Phase.BINDING
     high = gang(world, "high", 3, priority=1)
     assert not world.filter(high[0], [NodeName(f"n{number}") for number in range(4)]).passed

@@ -149,9 +149,7 @@ def test_members_beyond_the_quorum_hold_their_room_once_the_others_are_bound(wor
     world.add_node(node("n4", {"cpu": 4000}))
     members = gang_pods("train", 3, FOUR, quorum=2)
     world.create(*members)
-    for member in members[:2]:
-        world.filter(member)
-        world.bind(member.uid)
+    world.bring(members[:2])
     world.filter(members[2])
     assert sum(free(world).values()) == 4000
     world.schedule()
