@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
+from extender.app.in_flight import InFlight
 from extender.app.ports import Clock
 from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
@@ -97,6 +98,7 @@ class Keeper:
         self._deliver = deliver
         self._effects: list[Effect] = []
         self._unseen_room = UnseenRoom(self._claim)
+        self._in_flight = InFlight(self.ledger)
         self._listed = False
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
@@ -187,6 +189,7 @@ class Keeper:
             if self.pods.pop(pod.uid, None) is not None:
                 self._effects.append(PodEnded(pod))
                 self._remember_gone(pod.uid)
+            self._in_flight.ended(pod.uid)
             self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
             self._turned_away.pop(pod.uid, None)
@@ -211,6 +214,7 @@ class Keeper:
         self.pods[pod.uid] = pod
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
+            self._in_flight.ended(pod.uid)
             self._turned_away.pop(pod.uid, None)
             self._answer(self._unseen_room.heed_pod(pod.uid))
         elif pod.uid in self._turned_away:
@@ -224,6 +228,7 @@ class Keeper:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
+        self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.pop(uid, None)
         self.gangs.remove(uid, self.clock.now())
@@ -295,10 +300,13 @@ class Keeper:
         verdict = self._judge(pod, sent)
         if not verdict.passed:
             self._turned_away[pod.uid] = pod
+            self._in_flight.ended(pod.uid)
         else:
             self._turned_away.pop(pod.uid, None)
-            if pod.gang is None and self.rules.reserve_at_filter and self._asks_ephemeral(pod):
-                verdict = self._reserve_one(pod, verdict)
+            if pod.gang is None:
+                if self.rules.reserve_at_filter and self._asks_ephemeral(pod):
+                    verdict = self._reserve_one(pod, verdict)
+                self._in_flight.passed(pod, verdict.passed, self.clock.now())
         self.settle()
         return verdict
 
@@ -370,10 +378,12 @@ class Keeper:
         """A pod of no gang may be bound to the node (empty), and its units are held there; or why not; None: a
         BindAnswered effect will tell."""
         refusal = self._claim(uid, node)
+        self._in_flight.ended(uid)
         if refusal is None:
             self._unseen_room.wait(uid, node, self.clock.now())
         elif refusal:
             self._offered_again(node)
+        self._flush()
         return refusal
 
     def _answer(self, answers: Iterable[BindAnswered]) -> None:
@@ -451,13 +461,14 @@ class Keeper:
         for held in self.ledger.expire(now):
             if held.owner is not None:
                 self.gangs.expire(held.owner, now)
-        self.gangs.give_up(now)
+        self.gangs.heed_time(now)
         self._answer(self._unseen_room.overdue(now))
         self.settle()
 
     def next_deadline(self) -> float | None:
         """The next moment at which `tick` has something to do, in seconds since the epoch; None: nothing waits."""
-        known = (self.ledger.next_deadline(), self.gangs.next_deadline(), self._unseen_room.next_deadline())
+        keeping_time = (self.ledger, self.gangs, self._unseen_room, self._in_flight)
+        known = (each.next_deadline() for each in keeping_time)
         return min((when for when in known if when is not None), default=None)
 
     def violations(self) -> list[Violation]:
@@ -491,8 +502,13 @@ class Keeper:
         if self.gangs.effects:
             self._effects += self.gangs.effects
             self.gangs.effects.clear()
-        if self._effects:
-            effects, self._effects = self._effects, []
+        now = self.clock.now()
+        effects: list[Effect] = list(self._in_flight.let_go(now))
+        for effect in self._effects:
+            if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):
+                effects.append(effect)
+        if effects or self._effects:
+            self._effects = []
             self._deliver(effects)
 
 

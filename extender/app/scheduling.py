@@ -184,7 +184,8 @@ class Scheduling:
     # -- effects -------------------------------------------------------------------------------------------------
 
     def take(self, effects: Sequence[Effect]) -> None:
-        """The effects are done, or under way."""
+        """The effects are done, or under way. What has a deadline now has its alarm, though no call may follow."""
+        self.set_alarm()
         for effect in effects:
             self._journal.note(type(effect).__name__, *_subject(effect))
             match effect:
@@ -219,13 +220,11 @@ class Scheduling:
                         note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
                         self._tell(pod, EventType.WARNING, "GangTimedOut", note)
                 case GangInPart(key, quorum, members, seconds):
-                    self.set_alarm()
                     bound = f"{len(members)} of {quorum} members are bound"
                     note = f"gang {key.name}: {bound}; the others have {seconds:g} s to follow"
                     for pod in members:
                         self._tell(pod, EventType.WARNING, "GangInPart", note)
                 case EvictMembers(key, quorum, members):
-                    self.set_alarm()
                     note = f"gang {key.name}: the rest of {quorum} did not follow in time; this one is evicted"
                     for pod in members:
                         self._tell(pod, EventType.WARNING, "GangEvicted", note)
@@ -233,8 +232,7 @@ class Scheduling:
                 case AskRefused(pod, ask):
                     self._tell(pod, EventType.WARNING, "InvalidGang", f"{ask.reason}; {ask.remedy}")
                 case GangPlanned():
-                    # Also where a watch led to the plan: it has its deadline though no call may follow.
-                    self.set_alarm()
+                    pass
 
     def _preempt(self, key: GangKey, members: Sequence[Pod], victims: Sequence[Pod]) -> None:
         for pod in members:

@@ -160,6 +160,11 @@ class Gang:
         return (-self.priority, self.created, self.first_seen, self.key)
 
     @property
+    def preempts(self) -> bool:
+        """Whether others may be evicted for it."""
+        return all(pod.preempts for pod in self._waiting())
+
+    @property
     def holds_a_plan(self) -> bool:
         return self.phase in (Phase.PLANNED, Phase.BINDING, Phase.BOUND)
 

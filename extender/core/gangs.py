@@ -54,6 +54,11 @@ GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
 
 
+UNDISTURBED_SECONDS = 1.0
+"""For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
+turned back at the barrier wait for one to two seconds, and its room would stand idle."""
+
+
 class Gangs:
     """The gangs of the cluster, on one ledger.
 
@@ -79,8 +84,10 @@ class Gangs:
         self._reserve_at_filter = reserve_at_filter
         self._places = Places(ledger, nodes)
         self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way)
-        self._planned: dict[GangKey, None] = {}
-        """Gangs that have a plan, and some that do no more."""
+        self._planned: dict[GangKey, float] = {}
+        """Gangs that have a plan, and some that do no more; until when each is left alone to carry it out."""
+        self._held_up: dict[GangKey, float] = {}
+        """Gangs that need what a plan holds that is left alone, and until when at least."""
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -319,7 +326,7 @@ class Gangs:
         waited = first is None or saved or gang.timed_out
         intends = not (self._reserve_at_filter or waited)
         found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends)
-        if isinstance(found, Shortfall) and (others := self._giving_way(gang.priority)):
+        if isinstance(found, Shortfall) and (others := self._giving_way_now(gang, now)):
             found = self._plan_instead_of(others, gang, first, sent, deadline, saved, now) or found
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
@@ -327,7 +334,7 @@ class Gangs:
             return False
         gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
         gang.displaced.clear()
-        self._planned[gang.key] = None
+        self._planned[gang.key] = now + UNDISTURBED_SECONDS
         unasked = first is None and not gang.rejected
         self.waiting.has_a_plan(gang)
         self.effects.append(GangPlanned(gang.key))
@@ -344,6 +351,15 @@ class Gangs:
         planned = [gang for key in self._planned if (gang := self.by_key[key]).phase is Phase.PLANNED]
         lower = [gang for gang in planned if gang.priority < priority and not gang.placed]
         return sorted(lower, key=lambda gang: (not gang.arrived, gang.turn), reverse=True)
+
+    def _giving_way_now(self, gang: Gang, now: float) -> list[Gang]:
+        lower = self._giving_way(gang.priority)
+        if not lower or gang.preempts:
+            return lower
+        left_alone = [until for other in lower if (until := self._planned[other.key]) > now]
+        if left_alone:
+            self._held_up[gang.key] = min(left_alone)
+        return [other for other in lower if self._planned[other.key] <= now]
 
     def _plan_instead_of(
         self,
@@ -483,11 +499,19 @@ class Gangs:
         self._dissolve(gang, now, TOO_LATE)
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `give_up`, or `waiting`, has something to do, in seconds since the epoch."""
-        known = (min(self.in_part.values(), default=None), self.waiting.next_deadline())
+        """The next moment at which `heed_time`, or `waiting`, has something to do, in seconds since the epoch."""
+        known = (
+            min(self.in_part.values(), default=None),
+            min(self._held_up.values(), default=None),
+            self.waiting.next_deadline(),
+        )
         return min((when for when in known if when is not None), default=None)
 
-    def give_up(self, now: float) -> None:
+    def heed_time(self, now: float) -> None:
+        self._give_up(now)
+        self._try_again(now)
+
+    def _give_up(self, now: float) -> None:
         """Gangs that were not completed in time are to be evicted, so that none of them is bound instead of a part.
 
         What is not gone after as long again is to be evicted again.
@@ -499,6 +523,13 @@ class Gangs:
                 bound = (gang.members[uid] for uid in sorted(gang.bound))
                 self.effects.append(EvictMembers(key, gang.quorum, tuple(pod for pod in bound if not pod.deleting)))
                 self._dissolve(gang, now, TOO_LATE)
+
+    def _try_again(self, now: float) -> None:
+        for key in [key for key, until in self._held_up.items() if until <= now]:
+            del self._held_up[key]
+            if (gang := self.by_key.get(key)) is not None:
+                gang.tried_at = None
+                self.waiting.changed(gang)
 
     def announce(self) -> None:
         """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""

@@ -185,7 +185,7 @@ class Waiting:
         """Room is made for the gang that is first in turn, if pods of lower priority hold it. `pods`: all that are not
         finished. Whether anything is to be settled for that."""
         gang = self.turns.first()
-        if gang is None or now < gang.preempts_after or not all(pod.preempts for pod in gang.unplaced()):
+        if gang is None or now < gang.preempts_after or not gang.preempts:
             return False
         gang.preempts_after = now + PREEMPTS_EVERY
         units, going = self._units_below(gang.priority, pods)

@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
+from extender.app.in_flight import PLACED_WITHIN
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.ports import EventType, Gone, PodRef, Refused, Unavailable
@@ -118,6 +119,18 @@ class TestABarrier:
         assert len(set(stage.api.bound.values())) == 4
         assert stage.phase() is Phase.BOUND
         assert stage.placed == [pytest.approx(3 + stage.api.latency)]
+
+    async def test_members_that_an_ordinary_pod_may_be_in_the_way_of_are_let_through_though_no_call_follows(
+        self, stage: Stage
+    ) -> None:
+        walker = pod("walker", FULL)
+        stage.see(walker)
+        assert len(stage.scheduling.filter(walker, list(stage.keeper.nodes)).passed) == 4
+        stage.see(*(replace(member, at_our_gate=True) for member in gang_pods("train", 4, FULL)))
+        await asyncio.sleep(PLACED_WITHIN / 2)
+        assert stage.api.calls == []
+        await asyncio.sleep(PLACED_WITHIN)
+        assert [what for _, what in stage.api.calls] == [f"open train-{number}" for number in range(4)]
 
     async def test_its_deadline_turns_back_those_who_wait_tells_them_and_frees_the_room(self, stage: Stage) -> None:
         members = gang_pods("train", 3, FULL)

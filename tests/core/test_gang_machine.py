@@ -56,17 +56,17 @@ class GangMachine(RuleBasedStateMachine):
         count=st.integers(1, 3),
         quorum=st.integers(1, 4),
         cpu=st.sampled_from(CPU),
-        priority=st.integers(0, 1),
+        rank=st.sampled_from(({}, {"priority": 1}, {"priority": 1, "preempts": False})),
         gates=st.sampled_from(({}, {}, {"at_our_gate": True}, {"at_our_gate": True, "gated": True})),
         seen=st.booleans(),
     )
     def members_appear(
-        self, gang: str, count: int, quorum: int, cpu: int, priority: int, gates: dict[str, Any], seen: bool
+        self, gang: str, count: int, quorum: int, cpu: int, rank: dict[str, Any], gates: dict[str, Any], seen: bool
     ) -> None:
         ask = gang_ask(gang, quorum)
         for _ in range(count):
             self.made += 1
-            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, priority=priority, **gates)
+            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, **rank, **gates)
             self.world.create(member, seen=seen)
 
     @precondition(lambda self: any(p.gated for p in self.world.pods.values()))
@@ -158,7 +158,7 @@ class GangMachine(RuleBasedStateMachine):
         self.world.assumed.pop(uid, None)
         self.world.keeper.not_bound(uid, for_good=uid not in self.world.pods)
 
-    @rule(seconds=st.sampled_from((0.5, 4.0, 60.0)))
+    @rule(seconds=st.sampled_from((0.1, 0.5, 4.0, 60.0)))
     def time_passes(self, seconds: float) -> None:
         self.world.pass_time(seconds)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from extender.app.in_flight import PLACED_WITHIN
 from extender.app.keeper import GATED
 from extender.core.cluster import Pod
 from extender.core.gang import NO_ROOM, Phase
@@ -192,6 +193,112 @@ def test_a_gang_of_one_kind_does_not_let_the_other_starve(world: GangWorld) -> N
         world.delete(each.uid)
     world.schedule()
     assert world.gangs == {"plain": Phase.BOUND, "gated": Phase.WAITING}
+
+
+class TestWhileAnOrdinaryPodIsBeingPlaced:
+    """kube-scheduler counts it on a node of which we hear at its bind. Whoever is tried before sits out a back-off."""
+
+    def walker(self, world: GangWorld, cpu: int = 4000, *, sent: tuple[str, ...] = ("n0", "n1", "n2")) -> Pod:
+        """It has passed filter, and no bind has come."""
+        made = pod("walker", {"cpu": cpu})
+        world.create(made)
+        assert list(world.filter(made, [NodeName(name) for name in sent]).passed) == list(sent)
+        return made
+
+    def waits(self, world: GangWorld, size: int = 3) -> list[Pod]:
+        """A gang that has its plan, and is not let through."""
+        members = gated("train", size)
+        world.create(*members)
+        assert world.gangs == {"train": Phase.PLANNED}
+        assert len(at_gate(world)) == size
+        return members
+
+    def test_the_gate_stays_closed_until_its_bind_is_refused(self, world: GangWorld) -> None:
+        walker = self.walker(world)
+        self.waits(world)
+        assert "reserved for a gang" in world.bind(walker.uid)
+        assert at_gate(world) == []
+
+    def test_or_until_it_is_bound_where_nobody_else_goes(self, world: GangWorld) -> None:
+        walker = self.walker(world)
+        self.waits(world, size=2)
+        [free] = set(world.nodes) - {held.node for held in world.keeper.ledger.held_for(GangKey("default", "train"))}
+        world.assumed[walker.uid] = free
+        assert world.bind(walker.uid) == ""
+        assert at_gate(world) == []
+
+    @pytest.mark.parametrize("what", ["delete", "finish"])
+    def test_or_until_it_is_gone(self, world: GangWorld, what: str) -> None:
+        walker = self.walker(world)
+        self.waits(world)
+        getattr(world, what)(walker.uid)
+        world.catch_up()
+        assert at_gate(world) == []
+
+    def test_or_until_a_watch_tells_that_it_is_bound(self, world: GangWorld) -> None:
+        """By an earlier life of the service, or by somebody else."""
+        walker = self.walker(world)
+        self.waits(world)
+        world.change(walker.uid, node=NodeName("n9"))
+        world.catch_up()
+        assert at_gate(world) == []
+
+    def test_or_until_it_comes_to_filter_again_and_is_rejected(self, world: GangWorld) -> None:
+        walker = self.walker(world)
+        self.waits(world)
+        assert not world.filter(walker, [N0, N1]).passed
+        assert at_gate(world) == []
+
+    def test_or_for_a_moment_for_it_may_go_nowhere(self, world: GangWorld) -> None:
+        self.walker(world)
+        self.waits(world)
+        world.pass_time(PLACED_WITHIN / 2)
+        assert len(at_gate(world)) == 3
+        assert world.keeper.next_deadline() == pytest.approx(world.clock.now() + PLACED_WITHIN / 2)
+        world.pass_time(PLACED_WITHIN / 2)
+        assert at_gate(world) == []
+
+    def test_the_last_of_several_is_waited_for(self, world: GangWorld) -> None:
+        walker, second = self.walker(world), pod("second", FULL)
+        world.create(second)
+        assert world.filter(second, [N0, N1]).passed
+        self.waits(world)
+        world.bind(walker.uid)
+        assert at_gate(world) == ["train-0", "train-1"], "nobody else goes to n2"
+        world.bind(second.uid)
+        assert at_gate(world) == []
+
+    def test_one_that_passed_long_ago_is_in_nobodys_way(self, world: GangWorld) -> None:
+        self.walker(world)
+        world.pass_time(PLACED_WITHIN)
+        world.create(*gated("train", 3))
+        assert at_gate(world) == []
+
+    def test_one_that_has_room_beside_it_neither(self, world: GangWorld) -> None:
+        self.walker(world, cpu=1000)
+        smaller = pod(asks={"cpu": 3000}).requests
+        world.create(*(replace(each, requests=smaller) for each in gated("train", 3)))
+        assert (at_gate(world), world.gangs) == ([], {"train": Phase.PLANNED})
+
+    def test_nor_one_that_goes_elsewhere(self, world: GangWorld) -> None:
+        self.walker(world, sent=("n2",))
+        fill(world, "n2")
+        world.create(*gated("train", 2))
+        assert (at_gate(world), world.gangs) == ([], {"train": Phase.PLANNED})
+
+    def test_members_without_the_gate_are_woken_as_late(self, world: GangWorld) -> None:
+        there = fill(world, "n0", "n1", "n2")
+        members = gang_pods("train", 3, FULL)
+        world.create(*members)
+        for member in members:
+            assert not world.keeper.filter(member, [N0]).passed
+        for each in there[:2]:
+            world.delete(each.uid)
+        walker = self.walker(world, sent=("n0", "n1"))
+        world.delete(there[2].uid)
+        assert (world.gangs, sum(world.wakes.values())) == ({"train": Phase.PLANNED}, 1)
+        world.bind(walker.uid)
+        assert sum(world.wakes.values()) == 3
 
 
 class TestMistakes:

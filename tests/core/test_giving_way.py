@@ -1,5 +1,7 @@
 """A plan gives way to a gang of higher priority until its barrier opens: room does not wait for the lower one.
 
+For its first second it does so only for a gang that may preempt.
+
 kube-scheduler tries pods of higher priority first, so that those of the lower one may come many seconds later.
 """
 
@@ -11,6 +13,7 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gang import Phase
+from extender.core.gangs import UNDISTURBED_SECONDS
 from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.turns import Patience
 from tests.builders import gang_ask, node, pod
@@ -28,11 +31,13 @@ def world() -> Iterator[GangWorld]:
     made.check()
 
 
-def gang(world: GangWorld, name: str, size: int, *, priority: int = 0, created: float = 1.0) -> list[Pod]:
+def gang(
+    world: GangWorld, name: str, size: int, *, priority: int = 0, created: float = 1.0, preempts: bool = True
+) -> list[Pod]:
     """Its members ask for a node each."""
     ask = gang_ask(name, size, timeout=30.0)
     members = [
-        pod(f"{name}-{number}", FULL, gang=ask, priority=priority, created=created + number / 100)
+        pod(f"{name}-{number}", FULL, gang=ask, priority=priority, created=created + number / 100, preempts=preempts)
         for number in range(size)
     ]
     world.create(*members)
@@ -184,3 +189,60 @@ def test_a_member_that_was_on_its_way_to_the_barrier_is_tried_again(world: GangW
     assert "tried again" in world.bind(low[0].uid)
     world.schedule()
     assert (world.bound("high"), world.bound("low")) == (3, 0)
+
+
+class TestAGangThatMayNotPreempt:
+    """Who is turned back at the barrier sits out a back-off: a plan that is being carried out is better left alone."""
+
+    def test_leaves_a_plan_alone_for_a_second(self, world: GangWorld) -> None:
+        planned(world, "low", 3)
+        high = gang(world, "high", 3, priority=1, preempts=False)
+        assert not world.filter(high[0]).passed
+        world.pass_time(UNDISTURBED_SECONDS * 0.9)
+        assert (world.gangs["high"], holds(world, "low")) == (Phase.WAITING, 3)
+        world.pass_time(UNDISTURBED_SECONDS * 0.1)
+        assert (world.gangs["high"], holds(world, "low")) == (Phase.PLANNED, 0)
+        world.schedule()
+        assert (world.bound("high"), world.bound("low")) == (3, 0)
+
+    def test_waits_for_its_own_turn_when_the_lower_one_was_bound_meanwhile(self, world: GangWorld) -> None:
+        low = planned(world, "low", 3)
+        high = gang(world, "high", 3, priority=1, preempts=False)
+        assert not world.filter(high[0]).passed
+        world.bring(low)
+        world.pass_time(2 * UNDISTURBED_SECONDS)
+        world.schedule()
+        assert (world.bound("high"), world.bound("low")) == (0, 3)
+        for member in low:
+            world.delete(member.uid)
+        world.schedule()
+        assert world.bound("high") == 3
+
+    def test_takes_older_plans_and_leaves_younger_ones(self, world: GangWorld) -> None:
+        planned(world, "older", 2, created=1.0)
+        world.pass_time(UNDISTURBED_SECONDS)
+        planned(world, "younger", 2, created=2.0)
+        high = gang(world, "high", 2, priority=1, preempts=False)
+        assert world.filter(high[0], list(world.nodes)).passed
+        assert (holds(world, "older"), holds(world, "younger")) == (0, 2)
+
+    def test_looks_again_for_each_plan_that_it_may_take_by_then(self, world: GangWorld) -> None:
+        planned(world, "older", 2, created=1.0)
+        world.pass_time(UNDISTURBED_SECONDS / 2)
+        planned(world, "younger", 2, created=2.0)
+        high = gang(world, "high", 3, priority=1, preempts=False)
+        assert not world.filter(high[0], list(world.nodes)).passed
+        world.pass_time(UNDISTURBED_SECONDS / 2)
+        assert (world.gangs["high"], holds(world, "older"), holds(world, "younger")) == (Phase.WAITING, 2, 2)
+        world.pass_time(UNDISTURBED_SECONDS / 2)
+        assert (world.gangs["high"], holds(world, "older"), holds(world, "younger")) == (Phase.PLANNED, 0, 0)
+        world.asleep.clear()
+
+    def test_that_is_gone_by_then_is_not_looked_for(self, world: GangWorld) -> None:
+        planned(world, "low", 3)
+        [high] = gang(world, "high", 1, priority=1, preempts=False)
+        world.create(pod("foreign", FULL, node="n3"))
+        assert not world.filter(high, [NodeName("n0")]).passed
+        world.delete(high.uid)
+        world.pass_time(UNDISTURBED_SECONDS)
+        assert holds(world, "low") == 3
