@@ -1,7 +1,8 @@
 # Escher for Kubernetes: everything there is to run. `make` alone lists it.
 #
-# Needs Python 3.11 or newer, make and a package index; `demo`, `e2e`, `chaos`, `faults`, `recovery`, `bench` and `loadtest` need
-# Go as well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
+# Needs Python 3.11 or newer, make and a package index; `e2e`, `chaos`, `faults`, `recovery`, `bench` and `loadtest` need Go as
+# well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache). So does
+# `demo` with DEMO_ARGS=--real.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -22,7 +23,8 @@ REQUIREMENTS := requirements
 # Where tests are many and independent, two processes halve the time; PYTEST_ARGS is appended to every pytest.
 WORKERS ?= 2
 PYTEST_ARGS ?=
-DEMO_ARGS ?= --real
+# Such as --real, --nodes 200, --node-trace FILE.
+DEMO_ARGS ?=
 # Real cluster traces for the end-to-end tests, where they lie beside the checkout; without them those tests are skipped.
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
 CHAOS_ARGS ?= --target all --kills 100
@@ -35,11 +37,11 @@ BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 ##@ Start here
 
 .PHONY: demo
-demo: setup ## Run the main job on a real control plane: ephemeral resources and gangs, both approaches (needs Go)
+demo: setup ## Watch the main job on the embedded cluster, in half a minute; DEMO_ARGS=--real: on a real control plane (Go)
 	@$(BIN)/escher demo $(DEMO_ARGS)
 
 .PHONY: test
-test: setup ## Run the default tests (a minute; no Go, no cluster)
+test: setup ## Run the default tests (four minutes; no Go, no cluster)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: slow
@@ -117,6 +119,10 @@ mutants: $(VENV_MUTANTS)/.ready ## Change core, filters, esl and app thousands o
 .PHONY: docs
 docs: setup ## Check that every link in README.md and docs/ leads somewhere
 	$(BIN)/python -m pytest -q tests/test_frame_docs.py
+
+.PHONY: recording
+recording: setup ## Record the demo's terminal anew as docs/demo.svg, the picture in the README
+	$(BIN)/python -m extender.demo.recording --out docs/demo.svg --title "escher demo, on the embedded cluster" -- escher demo
 
 .PHONY: compare
 compare: ## Not there yet: `escher compare` will compare the approaches over many workloads; `make bench` measures gangs

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import random
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
 
 import structlog
 import uvicorn
@@ -20,7 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.kube import kinds, pod_groups
-from extender.adapters.kube.connection import Connection
+from extender.adapters.kube.connection import Connection, Requests
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
@@ -32,7 +36,8 @@ from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
 from extender.app.keeper import Effect, Keeper, Rules
-from extender.app.ports import Refused, Unavailable
+from extender.app.marks import Marks
+from extender.app.ports import Clock, Refused, Unavailable
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
@@ -56,12 +61,29 @@ class WallClock:
         return time.time()
 
 
+class Cluster(Requests, Protocol):
+    """What the application needs of its connection to a cluster."""
+
+    async def keep_warm(self, connections: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class World:
+    """Where time and chance come from: the machine, or a simulation."""
+
+    clock: Clock = field(default_factory=WallClock)
+    chance: Callable[[], float] = random.random
+    """Numbers from 0 to 1."""
+    unique: Callable[[], str] = lambda: os.urandom(8).hex()
+    """A new text at every call."""
+
+
 class Application:
     """Everything behind the HTTP server, on one connection to a cluster. `run` keeps it going."""
 
-    def __init__(self, connection: Connection, settings: Settings) -> None:
+    def __init__(self, connection: Cluster, settings: Settings, world: World = World()) -> None:
         self.registry = CollectorRegistry()
-        clock = WallClock()
+        clock, now, chance = world.clock, world.clock.now, world.chance
         self.journal = Journal(clock)
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
@@ -73,6 +95,7 @@ class Application:
             self.keeper,
             ApiNodeStatusWriter(connection),
             wrote=lambda seconds: self.metrics.node_written(seconds),
+            chance=chance,
         )
         self.metrics = Metrics(self.registry, self.keeper, self.write_back)
         self.auditor = Auditor(self.keeper, self.journal, self.metrics.violated)
@@ -81,38 +104,34 @@ class Application:
             ApiBinder(connection),
             ApiWaker(connection),
             ApiEvictor(connection),
-            ApiRecorder(connection),
+            ApiRecorder(connection, now=now),
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             journal=self.journal,
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
         )
-        store = ApiResourceStore(connection)
-        self.resources = Resources(self.keeper, store, self.write_back)
-        self.conditions = Conditions(self.keeper, self.resources.catalog, store)
+        store = ApiResourceStore(connection, now)
+        self.resources = Resources(self.keeper, store, self.write_back, Marks(world.unique))
+        self.conditions = Conditions(self.keeper, self.resources.catalog, store, chance=chance)
         self.reconcile = Reconcile(
             self.keeper,
             self.resources,
             self.write_back,
             ApiOwners(connection),
             each_round=[self.conditions.look_again],
+            chance=chance,
         )
         self.stale_wakes = StaleWakes(self.keeper, ApiWaker(connection))
         self.management = Desk(self.keeper, self.resources, self.reconcile.nudge)
         self._connection = connection
-        relisted = self.metrics.relisted
-        self._nodes = Reflector(connection, kinds.nodes(), Nodes(self.keeper, self.journal), on_relist=relisted)
-        self._pods = Reflector(
-            connection,
-            kinds.pods(settings.scheduler_http_timeout_seconds),
-            Pods(self.keeper, self.journal),
-            on_relist=relisted,
-        )
-        self._objects = Reflector(connection, kinds.ephemeral_resources(), self.resources.catalog, on_relist=relisted)
-        self._reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
-        groups = Groups(self.keeper, self.journal)
-        self._groups = Reflector(connection, pod_groups.pod_groups(), groups, on_relist=relisted)
+        elapsed = asyncio.get_running_loop().time
+        follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
+        self._nodes = follow(kinds.nodes(), Nodes(self.keeper, self.journal))
+        self._pods = follow(kinds.pods(settings.scheduler_http_timeout_seconds), Pods(self.keeper, self.journal))
+        self._objects = follow(kinds.ephemeral_resources(), self.resources.catalog)
+        self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
+        self._groups = follow(pod_groups.pod_groups(), Groups(self.keeper, self.journal))
         self._without_groups = False
 
     def _take(self, effects: Sequence[Effect]) -> None:
@@ -121,25 +140,24 @@ class Application:
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
         groups = self._without_groups or self._groups.synced.is_set()
-        return groups and all(reflector.synced.is_set() for reflector in self._reflectors)
+        return groups and all(reflector.synced.is_set() for reflector in self.reflectors)
 
-    async def run(self) -> None:
-        """Follows the cluster until it is cancelled."""
+    async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
+        """Follows the cluster until it is cancelled. `beside`: what else is to be done meanwhile."""
         async with asyncio.TaskGroup() as group:
-            for work in self._work():
+            for work in (*self._work(), *beside):
                 group.create_task(work)
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
-        synced = [reflector.synced for reflector in self._reflectors]
+        synced = [reflector.synced for reflector in self.reflectors]
         return [
-            *(reflector.run() for reflector in self._reflectors),
+            *(reflector.run() for reflector in self.reflectors),
             self._follow_groups(),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self.conditions.run(after=synced),
             self.reconcile.run(after=synced),
             self.stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
-            self._settle_memory(),
             self.auditor.run(),
         ]
 
@@ -158,9 +176,9 @@ class Application:
             await asyncio.sleep(_LOOK_FOR_GROUPS_SECONDS if self._without_groups else 1.0)
         await self._groups.run()
 
-    async def _settle_memory(self) -> None:
+    async def settle_memory(self) -> None:
         """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             await reflector.synced.wait()
         gc.collect()
         gc.freeze()
@@ -208,7 +226,7 @@ async def serve(settings: Settings) -> None:
                 ssl_cert_reqs=2 if settings.tls_client_ca else 0,
             )
         )
-        following = asyncio.create_task(application.run())
+        following = asyncio.create_task(application.run(application.settle_memory()))
         serving = asyncio.create_task(server.serve())
         done, _ = await asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED)
         if following in done:

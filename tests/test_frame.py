@@ -1,12 +1,10 @@
-"""The frame holds: what the project promises about its commands, its requirements and its demonstration."""
+"""The frame holds: what the project promises about its commands and its requirements."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -19,18 +17,8 @@ ROOT = Path(__file__).parent.parent
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 TARGETS = (
     *("demo", "test", "setup", "e2e", "chaos", "faults", "bench", "loadtest"),
-    *("compare", "lint", "docs", "coverage", "mutants", "lock"),
+    *("recording", "compare", "lint", "docs", "coverage", "mutants", "lock"),
 )
-
-
-def escher(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "extender", *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=seconds,
-    )
 
 
 def test_make_alone_lists_every_target() -> None:
@@ -73,33 +61,6 @@ def test_the_wheel_carries_what_the_commands_need() -> None:
     assert shipped["force-include"].keys() >= {"scheduler-config", "deploy"}
     for folder in shipped["force-include"]:
         assert places.shipped(folder).is_dir()
-
-
-def test_the_demo_on_the_embedded_cluster_is_refused_as_long_as_there_is_none() -> None:
-    ended = escher("demo")
-    assert ended.returncode == 2
-    assert "escher demo --real" in ended.stderr
-    assert ended.stdout == ""
-
-
-def test_the_demo_has_help_with_an_example() -> None:
-    ended = escher("demo", "--help")
-    assert ended.returncode == 0
-    assert "escher demo --real" in ended.stdout
-
-
-@pytest.mark.e2e
-@pytest.mark.timeout(1200)
-def test_the_demo_comes_out_as_promised() -> None:
-    ended = escher("demo", "--real", "--json", "--nodes", "8", "--rounds", "2", seconds=1100)
-    assert ended.returncode == 0, ended.stderr
-    result = json.loads(ended.stdout)
-    assert result["passed"]
-    assert [scene["name"] for scene in result["scenes"] if not scene["passed"]] == []
-    partial = {row["approach"]: row["partial_gangs"] for row in result["approaches"]}
-    # Plain pods show what gangs are for: both jobs of the contention are stuck half-way.
-    assert partial == {"plain": 2, "extender": 0, "ghosts": 0}
-    assert all(row["writes_per_gang"] > 0 and row["median_ms"] > 0 for row in result["approaches"])
 
 
 @pytest.mark.parametrize("skipped", [0, 3])

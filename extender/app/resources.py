@@ -61,10 +61,16 @@ class Unsure(Unavailable):
 class Resources:
     """`catalog` is the sink of the watch. `write_back`: what answers wait for; None where nodes are not written."""
 
-    def __init__(self, keeper: Keeper, store: ResourceStore, write_back: Advertising | None = None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        store: ResourceStore,
+        write_back: Advertising | None = None,
+        marks: Marks | None = None,
+    ) -> None:
         self.catalog = Catalog(keeper)
         self.locks = NameLocks()
-        self.marks = Marks()
+        self.marks = marks or Marks()
         self._keeper = keeper
         self._store = store
         self._write_back = write_back

@@ -36,10 +36,15 @@ def build() -> None:
     _out.print(f"Kubernetes {binaries.kubernetes_version()} is in {escape(str(folder))}")
 
 
-@app.command(epilog="Example: escher cluster up --real --nodes 100 --kubeconfig /tmp/escher.kubeconfig")
+@app.command(epilog="Example: escher cluster up --nodes 100 --kubeconfig /tmp/escher.kubeconfig")
 def up(
     real: Annotated[
-        bool, typer.Option("--real", help="etcd, kube-apiserver, kube-scheduler and so on, and kwok for the nodes.")
+        bool,
+        typer.Option(
+            "--real",
+            help="etcd, kube-apiserver, kube-scheduler and so on, and kwok for the nodes: built from source, needs Go."
+            " Without, the embedded cluster: one process that says and does the same.",
+        ),
     ] = False,
     name: Name = "default",
     nodes: Annotated[
@@ -72,9 +77,8 @@ def up(
 ) -> None:
     """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
     with reported():
-        if not real:
-            raise WrongUse("the embedded cluster is not there yet; `escher cluster up --real` starts the real one")
         wishes = Wishes(
+            kind="real" if real else "embedded",
             nodes=nodes if nodes is not None else (0 if node_trace else 10),
             node_shape=NodeShape(cpu=node_cpu, memory=node_memory, pods=node_pods),
             node_trace=node_trace,

@@ -1,4 +1,4 @@
-"""`RealCluster`, a real Kubernetes control plane that belongs to a `with` block; `bring_up`, one that stays.
+"""`RealCluster` and `EmbeddedCluster`: a control plane that belongs to a `with` block; `bring_up`, one that stays.
 
     with RealCluster.start(nodes=100, service=False) as cluster:
         cluster.admin.post("/api/v1/namespaces/default/pods", pod)
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from extender.controlplane import binaries, folders, nodes, places, state, trace
 from extender.controlplane.api import Access, Api, ApiError
@@ -59,6 +59,7 @@ class Progress(binaries.BuildProgress):
 class Wishes:
     """What kind of cluster is wanted."""
 
+    kind: Literal["real", "embedded"] = "real"
     nodes: int = 0
     node_shape: NodeShape = field(default_factory=NodeShape)
     node_trace: Path | None = None
@@ -80,6 +81,14 @@ class Wishes:
 
     def check(self) -> None:
         """Raises WrongUse or ClusterError for what can be known to fail before anything has been started."""
+        if self.kind == "embedded":
+            for option, given in (
+                ("--native-gangs", self.native_gangs),
+                ("--feature-gates", self.feature_gates),
+                ("--scheduler-binary", self.scheduler_binaries),
+            ):
+                if given:
+                    raise WrongUse(f"{option} is for a real control plane: add --real, or leave it out")
         for name, program in self.scheduler_binaries.items():
             if not (program.is_file() and os.access(program, os.X_OK)):
                 raise WrongUse(f"--scheduler-binary {name}={program}: no executable file is there")
@@ -104,8 +113,8 @@ def bring_up(name: str, wishes: Wishes, progress: Progress | None = None) -> Clu
     return started
 
 
-class RealCluster:
-    """A cluster owned by this process; make one with `start`."""
+class LocalCluster:
+    """A cluster owned by this process; make one with `start` of a subclass."""
 
     def __init__(self, supervision: Supervision, started: ClusterState, folder: Path) -> None:
         self._supervision = supervision
@@ -118,41 +127,9 @@ class RealCluster:
         self.admin = Api(self.access)
 
     @classmethod
-    def start(
-        cls,
-        *,
-        nodes: int = 0,
-        service: bool = True,
-        service_arguments: Sequence[str] = (),
-        node_shape: NodeShape | None = None,
-        node_trace: Path | None = None,
-        name: str | None = None,
-        kubeconfig: Path | None = None,
-        native_gangs: bool = False,
-        feature_gates: Mapping[str, bool] | None = None,
-        scheduler_binaries: Mapping[str, Path] | None = None,
-        scheduler_configs: Mapping[str, Path] | None = None,
-        progress: Progress | None = None,
-    ) -> Self:
-        """A usable cluster: API server, schedulers, controllers, kwok and nodes, and the service unless told not to.
-
-        With `service=False` the extender's scheduler still calls `service_url`; something may be started there later
-        (`start_component("service")` starts the service itself). Raises ClusterError, and then nothing runs.
-        """
+    def _start(cls, wishes: Wishes, name: str | None, progress: Progress | None) -> Self:
         folders.sweep()
         chosen = name or f"{folders.UNNAMED}{os.getpid()}-{next(_count)}"
-        wishes = Wishes(
-            nodes=nodes,
-            node_shape=node_shape or NodeShape(),
-            node_trace=node_trace,
-            service=service,
-            service_arguments=service_arguments,
-            kubeconfig=kubeconfig,
-            native_gangs=native_gangs,
-            feature_gates=feature_gates or {},
-            scheduler_binaries=scheduler_binaries or {},
-            scheduler_configs=scheduler_configs or {},
-        )
         folder = places.cluster_folder(chosen)
         supervision, started = _launch(chosen, folder, wishes, progress or Progress(), owned=True)
         try:
@@ -218,6 +195,76 @@ class RealCluster:
         self.stop(keep_logs=kind is not None)
 
 
+class RealCluster(LocalCluster):
+    """etcd, kube-apiserver, kube-controller-manager, two kube-schedulers, kwok; and the service."""
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        nodes: int = 0,
+        service: bool = True,
+        service_arguments: Sequence[str] = (),
+        node_shape: NodeShape | None = None,
+        node_trace: Path | None = None,
+        name: str | None = None,
+        kubeconfig: Path | None = None,
+        native_gangs: bool = False,
+        feature_gates: Mapping[str, bool] | None = None,
+        scheduler_binaries: Mapping[str, Path] | None = None,
+        scheduler_configs: Mapping[str, Path] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """A usable cluster: API server, schedulers, controllers, kwok and nodes, and the service unless told not to.
+
+        With `service=False` the extender's scheduler still calls `service_url`; something may be started there later
+        (`start_component("service")` starts the service itself). Raises ClusterError, and then nothing runs.
+        """
+        wishes = Wishes(
+            nodes=nodes,
+            node_shape=node_shape or NodeShape(),
+            node_trace=node_trace,
+            service=service,
+            service_arguments=service_arguments,
+            kubeconfig=kubeconfig,
+            native_gangs=native_gangs,
+            feature_gates=feature_gates or {},
+            scheduler_binaries=scheduler_binaries or {},
+            scheduler_configs=scheduler_configs or {},
+        )
+        return cls._start(wishes, name, progress)
+
+
+class EmbeddedCluster(LocalCluster):
+    """The embedded cluster (`extender.sim`) in a process of its own, and the service: components `embedded-cluster`
+    and `service`."""
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        nodes: int = 0,
+        service: bool = True,
+        service_arguments: Sequence[str] = (),
+        node_shape: NodeShape | None = None,
+        node_trace: Path | None = None,
+        name: str | None = None,
+        kubeconfig: Path | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """A usable cluster, as of `RealCluster.start`."""
+        wishes = Wishes(
+            kind="embedded",
+            nodes=nodes,
+            node_shape=node_shape or NodeShape(),
+            node_trace=node_trace,
+            service=service,
+            service_arguments=service_arguments,
+            kubeconfig=kubeconfig,
+        )
+        return cls._start(wishes, name, progress)
+
+
 def _launch(
     name: str, folder: Path, wishes: Wishes, progress: Progress, *, owned: bool
 ) -> tuple[Supervision, ClusterState]:
@@ -226,7 +273,8 @@ def _launch(
     spec = ClusterSpec(
         name=name,
         folder=str(folder),
-        binaries=str(binaries.build(progress)),
+        kind=wishes.kind,
+        binaries=str(binaries.build(progress)) if wishes.kind == "real" else "",
         nodes=len(objects),
         service=wishes.service,
         service_arguments=tuple(wishes.service_arguments),

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,6 +35,7 @@ NATIVE_GANGS = {"GenericWorkload": True, "GangScheduling": True}
 NATIVE_GANGS_API = "scheduling.k8s.io/v1alpha2=true"
 
 SERVICE = "service"
+EMBEDDED = "embedded-cluster"
 EXTENDER_SCHEDULER = "kube-scheduler"
 RESOURCES_SCHEDULER = "kube-scheduler-resources"
 
@@ -43,7 +45,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     folder: str
-    binaries: str
+    kind: Literal["real", "embedded"] = "real"
+    binaries: str = ""
+    """Where the real components are."""
     nodes: int = 0
     service: bool = True
     service_arguments: tuple[str, ...] = ()
@@ -75,6 +79,8 @@ class Component:
 
 def port_names(spec: ClusterSpec) -> list[str]:
     """Everything that listens, in this cluster; the service's port is chosen even if nobody starts it."""
+    if spec.kind == "embedded":
+        return ["kube-apiserver", SERVICE]
     fixed = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kwok"]
     return [*fixed, EXTENDER_SCHEDULER, RESOURCES_SCHEDULER, *map(brought_name, spec.scheduler_binaries), SERVICE]
 
@@ -100,6 +106,9 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
         EXTENDER_SCHEDULER: schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url),
         RESOURCES_SCHEDULER: schedulers.resources_scheduler(kubeconfig=kubeconfig),
     }
+    if spec.kind == "embedded":
+        files = [_written(folder, name, config) for name, config in configs.items()]
+        return [_embedded(ports, credentials, files), _service(ports, kubeconfig, spec.service_arguments)]
     programs = {EXTENDER_SCHEDULER: binaries / "kube-scheduler", RESOURCES_SCHEDULER: binaries / "kube-scheduler"}
     for name, program in spec.scheduler_binaries.items():
         file = spec.scheduler_configs.get(name)
@@ -121,9 +130,12 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
         _apiserver(binaries, folder, ports, credentials, serving, gates["kube-apiserver"], spec.native_gangs),
     ]
     for name, config in configs.items():
-        file_name = folder / f"{name}.json"
-        file_name.write_text(json.dumps(config, indent=2))
-        arguments = (f"--config={file_name}", f"--secure-port={ports[name]}", *serving, *_gates(gates[name]))
+        arguments = (
+            f"--config={_written(folder, name, config)}",
+            f"--secure-port={ports[name]}",
+            *serving,
+            *_gates(gates[name]),
+        )
         allowed = "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics"
         planned.append(_kubernetes(name, (str(programs[name]), *arguments, allowed), ports[name], ready_path="/readyz"))
     lease = lease_seconds(spec.nodes)
@@ -150,6 +162,27 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
         _service(ports, kubeconfig, spec.service_arguments),
     ]
     return planned
+
+
+def _written(folder: Path, name: str, config: dict[str, Any]) -> Path:
+    """The scheduler's configuration, in a file."""
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(config, indent=2))
+    return file
+
+
+def _embedded(ports: dict[str, int], credentials: Credentials, scheduler_configs: Sequence[Path]) -> Component:
+    """API server, schedulers, kubelets and controllers in one process."""
+    argv = (
+        *(sys.executable, "-m", "extender.sim"),
+        f"--port={ports['kube-apiserver']}",
+        f"--tls-cert-file={credentials.server_certificate}",
+        f"--tls-private-key-file={credentials.server_key}",
+        f"--token-auth-file={credentials.token_file}",
+        *(f"--scheduler-config={file}" for file in scheduler_configs),
+    )
+    url = f"https://127.0.0.1:{ports['kube-apiserver']}/readyz"
+    return Component(EMBEDDED, "api", argv, url, ready_within=30, stop_within=5, environment=import_path())
 
 
 def _etcd(binaries: Path, folder: Path, ports: dict[str, int]) -> Component:

@@ -15,7 +15,7 @@ from extender.controlplane import places
 from extender.controlplane.errors import ClusterError, WrongUse
 
 
-def extender_scheduler(*, kubeconfig: Path, service_url: str) -> dict[str, Any]:
+def extender_scheduler(*, kubeconfig: Path | None, service_url: str) -> dict[str, Any]:
     """Configuration of the kube-scheduler with the extender: profiles `escher` and `escher-ledger`."""
     config = localised(load(places.shipped("scheduler-config") / "escher.yaml"), kubeconfig=kubeconfig)
     for extender in config["extenders"]:
@@ -23,7 +23,7 @@ def extender_scheduler(*, kubeconfig: Path, service_url: str) -> dict[str, Any]:
     return config
 
 
-def resources_scheduler(*, kubeconfig: Path) -> dict[str, Any]:
+def resources_scheduler(*, kubeconfig: Path | None) -> dict[str, Any]:
     """Configuration of the kube-scheduler that knows no extender: `escher-resources` and `default-scheduler`."""
     return localised(load(places.shipped("scheduler-config") / "escher-resources.yaml"), kubeconfig=kubeconfig)
 
@@ -55,7 +55,7 @@ def load(path: Path) -> dict[str, Any]:
     return parsed
 
 
-def localised(config: dict[str, Any], *, kubeconfig: Path) -> dict[str, Any]:
-    """The same configuration for one replica that reaches the cluster through `kubeconfig`."""
-    connection = {**config.get("clientConnection", {}), "kubeconfig": str(kubeconfig)}
+def localised(config: dict[str, Any], *, kubeconfig: Path | None) -> dict[str, Any]:
+    """The same configuration for one replica that reaches the cluster through `kubeconfig`; None: it needs none."""
+    connection = {**config.get("clientConnection", {}), "kubeconfig": str(kubeconfig or "")}
     return {**config, "clientConnection": connection, "leaderElection": {"leaderElect": False}}

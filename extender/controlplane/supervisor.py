@@ -86,7 +86,7 @@ class Supervisor:
         with folders.choosing_ports(self._folder) as taken:
             chosen = ports.choose(components.port_names(self._spec), avoid=taken)
             self._state = state.ClusterState(
-                kind="real",
+                kind=self._spec.kind,
                 name=self._spec.name,
                 phase="starting",
                 kubeconfig=str(self._folder / "kubeconfig"),

@@ -17,7 +17,8 @@ import msgspec
 from extender.adapters.kube.connection import METADATA_ONLY, Connection
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
 from extender.app.ports import Gone
-from extender.demo.outside import JOB_LABEL, NAMESPACE, PODS, Job, Outside
+from extender.demo.jobs import Job
+from extender.demo.outside import JOB_LABEL, NAMESPACE, PODS, Outside
 from extender.esl import Approach, GangSpec, gang
 
 Manifest = dict[str, Any]
@@ -79,7 +80,7 @@ class Extender:
 
 
 class Ghosts:
-    name, title = "ghosts", "ghosts (escher-resources)"
+    name, title = "ghosts", "ghosts (no extender)"
 
     def __init__(self, connection: Connection, outside: Outside, gangs: ExtendedResourceGangs) -> None:
         self._connection, self._outside, self._gangs = connection, outside, gangs

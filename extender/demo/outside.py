@@ -1,4 +1,4 @@
-"""Outside: what anybody can see of the demo's jobs by watching pods, and how much was written for it.
+"""Outside: what anybody can see of the demo's jobs by watching pods and nodes, and how much was written for it.
 
 It knows of each job how many members it has, and nothing of gangs, plans or the ledger: so it can bear witness that no
 gang was ever partly bound.
@@ -10,22 +10,26 @@ import asyncio
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import msgspec
 
 from extender.adapters.kube.cluster_port import GHOST_LABEL
-from extender.adapters.kube.connection import Connection, address
+from extender.adapters.kube.connection import Requests, address
 from extender.adapters.kube.kinds import Kind
 from extender.adapters.kube.reflector import Reflector
+from extender.core.names import CPU, DOMAIN
+from extender.core.units import count
+from extender.demo.jobs import PARTLY_AFTER, Job
+from extender.demo.picture import OTHERS, Held, Place
 
 NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
+NODES = address("api", "v1", "nodes")
 JOB_LABEL = "demo.escher.dev/job"
-PARTLY_AFTER = 1.0
-"""Seconds after which a job that is bound in part counts as such: Bindings are single calls, and take a moment."""
+_PER_MEMBER, _PER_MEMBER_AND_NODE = 0.02, 0.00001
+"""Bindings are single calls, and take a moment; and kube-scheduler looks at nodes for each."""
 
 _MUTATING = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 _NOT_COUNTED = {"leases", "events"}
@@ -64,74 +68,89 @@ class _Pod(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-@dataclass
-class Job:
-    """One job as seen from outside. Times are of the monotonic clock, in seconds."""
+class _Offer(msgspec.Struct):
+    allocatable: dict[str, str] = {}
 
-    name: str
-    approach: str
-    size: int
-    began: float = field(default_factory=time.monotonic)
-    bound_at: dict[str, float] = field(default_factory=dict)
-    partly_for: float = 0.0
-    """The longest time for which some, but not all, of its members were bound."""
-    _partly_since: float | None = None
 
-    @property
-    def bound(self) -> int:
-        return len(self.bound_at)
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+    status: _Offer = msgspec.field(default_factory=_Offer)
 
-    @property
-    def complete(self) -> bool:
-        return self.bound >= self.size
 
-    @property
-    def took(self) -> float:
-        """Seconds from `began` until its last member was bound."""
-        return max(self.bound_at.values()) - self.began
+class _Nodes:
+    """What the nodes offer. A sink."""
 
-    def sees(self, pod: str, now: float) -> None:
-        self.bound_at.setdefault(pod, now)
-        if self._partly_since is None:
-            self._partly_since = now
-        if self.complete:
-            self.closes(now)
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+        self.offers: dict[str, dict[str, str]] = {}
 
-    def closes(self, now: float) -> None:
-        """Whatever happens to it from now on is its end, and says nothing."""
-        if self._partly_since is not None and self.partly_for == 0.0:
-            self.partly_for = now - self._partly_since
+    def replace(self, objects: Iterable[_Node]) -> None:
+        self.offers = {}
+        for node in objects:
+            self.upsert(node)
 
-    @property
-    def was_partial(self) -> bool:
-        return self.partly_for > PARTLY_AFTER
+    def upsert(self, item: _Node) -> None:
+        if self.offers.get(item.metadata.name) != item.status.allocatable:
+            self.offers[item.metadata.name] = item.status.allocatable
+            self._outside.has_changed()
+
+    def remove(self, item: _Node) -> None:
+        self.offers.pop(item.metadata.name, None)
+        self._outside.has_changed()
 
 
 class Outside:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Requests) -> None:
         self._connection = connection
         self.jobs: list[Job] = []
+        self.version = 0
+        """Grows with whatever can be seen."""
         self._open: dict[str, Job] = {}
+        self._letters: dict[str, str] = {}
         self._pods: dict[str, _Pod] = {}
+        self._nodes = _Nodes(self)
         self._changed = asyncio.Event()
 
-    def expect(self, name: str, approach: str, size: int) -> Job:
+    def expect(self, name: str, approach: str, size: int, letter: str = "A") -> Job:
         """A job of that name begins now."""
-        job = self._open[name] = Job(name, approach, size)
+        patience = max(PARTLY_AFTER, size * self.patience_per_member)
+        job = self._open[name] = Job(name, approach, size, letter, patience)
+        self._letters[name] = letter
         self.jobs.append(job)
+        self.has_changed()
         return job
+
+    @property
+    def patience_per_member(self) -> float:
+        """Seconds for which a large job may be bound in part, for each of its members."""
+        return _PER_MEMBER + _PER_MEMBER_AND_NODE * len(self._nodes.offers)
+
+    def others(self, name: str) -> None:
+        """Pods of that job are none of ours; they are seen, and that is all."""
+        self._letters[name] = OTHERS
 
     def close(self, job: Job) -> None:
         job.closes(time.monotonic())
         self._open.pop(job.name, None)
+        self.has_changed()
 
     def open_jobs(self) -> list[Job]:
         return list(self._open.values())
 
+    def ending(self) -> list[Job]:
+        """Jobs that have ended, and of which something is left; of those with one name the last."""
+        left = {_job(pod) for pod in self._pods.values()} - self._open.keys()
+        return list({job.name: job for job in self.jobs if job.name in left}.values())
+
+    def has_changed(self) -> None:
+        self.version += 1
+        self._changed.set()
+
     # -- what is there now
 
     def names(self) -> list[str]:
-        return list(self._pods)
+        """All pods that are ours."""
+        return [name for name, pod in self._pods.items() if self._letters.get(_job(pod)) != OTHERS]
 
     def node_of(self, pod: str) -> str | None:
         found = self._pods.get(pod)
@@ -146,25 +165,39 @@ class Outside:
     def running(self, job: str) -> int:
         return sum(_job(pod) == job and pod.status.phase == "Running" for pod in self._pods.values())
 
-    def by_node(self) -> dict[str, list[str]]:
-        """The jobs that hold room on each node, once a place; in parentheses where only a ghost does."""
+    def cpus(self) -> dict[str, int]:
+        """Thousandths of a CPU that each node offers, in the order of their numbers."""
+        offers = {node: count(CPU, offered.get(CPU, "0")) for node, offered in self._nodes.offers.items()}
+        return dict(sorted(offers.items(), key=lambda each: _by_number(each[0])))
+
+    def ephemeral(self) -> dict[str, dict[str, int]]:
+        """Ephemeral resources that nodes offer: by resource, how much on each node."""
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        for node, offered in self._nodes.offers.items():
+            for resource, amount in offered.items():
+                if resource.startswith(f"{DOMAIN}/"):
+                    found[resource][node] = count(resource, amount)
+        return dict(found)
+
+    def taken(self) -> Mapping[str, Counter[Place]]:
+        """The places of each node that are taken: by members, and by ghosts alone."""
         members: dict[str, Counter[str]] = defaultdict(Counter)
         ghosts: dict[str, Counter[str]] = defaultdict(Counter)
         for pod in self._pods.values():
             if pod.spec.node_name:
                 ghost = pod.metadata.labels.get(GHOST_LABEL)
                 (ghosts if ghost else members)[pod.spec.node_name][ghost or _job(pod)] += 1
-        found = {}
+        found: dict[str, Counter[Place]] = defaultdict(Counter)
         for node in members.keys() | ghosts.keys():
             # A member that a ghost has let in takes that ghost's place.
-            alone = ghosts[node] - members[node]
-            jobs = [*members[node].elements(), *(f"({job})" for job in alone.elements())]
-            found[node] = sorted(jobs, key=lambda job: job.strip("()"))
+            for held, jobs in ((Held.BOUND, members[node]), (Held.GHOST, ghosts[node] - members[node])):
+                for job, number in jobs.items():
+                    found[node][Place(self._letters.get(job, "?"), held)] += number
         return found
 
-    def ghosts(self, job: str) -> int:
-        """How many ghosts of the job hold room."""
-        return sum(jobs.count(f"({job})") for jobs in self.by_node().values())
+    def ghosts(self, job: Job) -> int:
+        """How many places are held by nothing but ghosts of the job."""
+        return sum(on_node[Place(job.letter, Held.GHOST)] for on_node in self.taken().values())
 
     async def until(self, holds: Callable[[], bool], what: str, *, within: float = 30.0) -> None:
         try:
@@ -179,32 +212,35 @@ class Outside:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """While the block lasts, pods are watched."""
-        reflector = Reflector(self._connection, Kind("pods", PODS, _Pod, lambda pod: pod), self)
+        """While the block lasts, pods and nodes are watched."""
+        pods = Reflector(self._connection, Kind("pods", PODS, _Pod, lambda pod: pod), self)
+        nodes = Reflector(self._connection, Kind("nodes", NODES, _Node, lambda node: node), self._nodes)
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(reflector.run())
-            await reflector.synced.wait()
+            watching = [group.create_task(pods.run()), group.create_task(nodes.run())]
+            await pods.synced.wait()
+            await nodes.synced.wait()
             try:
                 yield
             finally:
-                watching.cancel()
+                for each in watching:
+                    each.cancel()
 
     def replace(self, objects: Iterable[_Pod]) -> None:
         self._pods = {}
         for pod in objects:
             self.upsert(pod)
-        self._changed.set()
+        self.has_changed()
 
     def upsert(self, item: _Pod) -> None:
         self._pods[item.metadata.name] = item
         job = self._open.get(_job(item))
         if job is not None and item.spec.node_name and GHOST_LABEL not in item.metadata.labels:
             job.sees(item.metadata.name, time.monotonic())
-        self._changed.set()
+        self.has_changed()
 
     def remove(self, item: _Pod) -> None:
         self._pods.pop(item.metadata.name, None)
-        self._changed.set()
+        self.has_changed()
 
     # -- the price
 
@@ -222,3 +258,8 @@ class Outside:
 
 def _job(pod: _Pod) -> str:
     return pod.metadata.labels.get(JOB_LABEL, "")
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    text = name.rstrip("0123456789")
+    return text, int(name[len(text) :] or 0)

@@ -17,21 +17,20 @@ class Service:
         self._client = client
         self._base = f"{url}/v1/namespaces/{namespace}"
 
-    def resource_url(self, name: str) -> str:
-        return f"{self._base}/resources/{name}"
-
-    def explain_url(self, kind: str, name: str) -> str:
-        """`kind` is pods or gangs."""
-        return f"{self._base}/{kind}/{name}/explain"
-
     async def set_resource(self, name: str, capacity: int, node: str) -> dict[str, Any]:
-        return await self._call("PUT", self.resource_url(name), {"capacity": capacity, "node_spec": node})
+        return await self._call("PUT", f"{self._base}/resources/{name}", {"capacity": capacity, "node_spec": node})
 
     async def delete_resource(self, name: str) -> None:
-        await self._call("DELETE", self.resource_url(name))
+        await self._call("DELETE", f"{self._base}/resources/{name}")
 
     async def explain(self, kind: str, name: str) -> dict[str, Any]:
-        return await self._call("GET", self.explain_url(kind, name))
+        """`kind` is pods or gangs."""
+        return await self._call("GET", f"{self._base}/{kind}/{name}/explain")
+
+    async def gangs(self) -> list[dict[str, Any]]:
+        """The namespace's gangs, the first of them if there are very many."""
+        found: list[dict[str, Any]] = (await self._call("GET", f"{self._base}/gangs"))["items"]
+        return found
 
     async def _call(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:

@@ -1,21 +1,48 @@
-"""The stage: what the audience sees. Colours, a spinner and a map on a terminal; the same as plain lines elsewhere."""
+"""The stage: what the audience sees. On a terminal the story, and under it a picture that follows what happens; the
+same story as plain lines elsewhere."""
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from extender.demo.picture import PLAIN_GLYPHS, Glyphs, NodeSeen, Seen, grid, picture
+
 _WIDTH = 100
-_PER_LINE = 16
-_MOST_MAPPED = 64
-_COLOURS = {"A": "cyan", "B": "magenta"}
+_WIDEST = 120
+_ROWS_IN_STORY = 4
+_ROWS_BESIDE_PICTURE = 2
+_LEAST_HEIGHT = 16
+_ROWS_PER_HEIGHT = 6
+
+
+class _Drawing:
+    """The picture as rich wants it: made anew each time it is drawn, so that it is never older than the story."""
+
+    def __init__(self, console: Console, source: Callable[[], Seen], glyphs: Glyphs) -> None:
+        self._console, self._source, self._glyphs = console, source, glyphs
+        self._drawn: list[Text] = []
+
+    def has_changed(self) -> bool:
+        return self._lines() != self._drawn
+
+    def __rich__(self) -> Group:
+        self._drawn = self._lines()
+        return Group("", *self._drawn)
+
+    def _lines(self) -> list[Text]:
+        rows = max(2, self._console.height // _ROWS_PER_HEIGHT)
+        return picture(self._source(), min(self._console.width, _WIDEST) - 1, rows, self._glyphs)
 
 
 class Stage:
@@ -23,8 +50,11 @@ class Stage:
         self._console = console
         self._width = min(_WIDTH, console.width)
         unicode = console.encoding.lower().startswith("utf")
-        self._good, self._bad, self._free, self._arrow = ("✓", "✗", "·", "→") if unicode else ("+", "x", ".", "->")
+        self._good, self._bad, self._arrow = ("✓", "✗", "→") if unicode else ("+", "x", "->")
+        self._glyphs = Glyphs() if unicode else PLAIN_GLYPHS
         self._scenes = 0
+        self._doing = ""
+        self._live: tuple[Live, _Drawing] | None = None
 
     def title(self, text: str, under: str) -> None:
         self._console.print(f"[bold]{escape(text)}[/]")
@@ -33,7 +63,8 @@ class Stage:
     def scene(self, title: str) -> None:
         self._scenes += 1
         self._console.print()
-        self._console.print(f"[bold]{self._scenes}  {escape(title)}[/]")
+        for number, line in enumerate(textwrap.wrap(title, self._width - 4)):
+            self._console.print(Text(f"{self._scenes if number == 0 else '':<2} {line}", "bold"))
 
     def say(self, text: str) -> None:
         self._put(Text(text))
@@ -48,32 +79,53 @@ class Stage:
         """Something that the audience could have typed."""
         self._console.print(Text(f"     $ {text}", "cyan"), soft_wrap=True)
 
+    # -- the picture
+
+    @contextmanager
+    def live(self, source: Callable[[], Seen]) -> Iterator[bool]:
+        """While the block lasts, the picture of `source` stands under the story; says whether there is one."""
+        if not self._console.is_terminal or self._console.is_dumb_terminal or self._console.height < _LEAST_HEIGHT:
+            yield False
+            return
+
+        drawing = _Drawing(self._console, lambda: replace(source(), doing=self._doing), self._glyphs)
+        with Live(drawing, console=self._console, auto_refresh=False, transient=True) as live:
+            self._live = (live, drawing)
+            try:
+                yield True
+            finally:
+                self._live = None
+
+    def refresh(self) -> None:
+        """The picture is as things are now; it is drawn only if it would look otherwise."""
+        if self._live is not None:
+            live, drawing = self._live
+            if drawing.has_changed():
+                live.refresh()
+
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """On a terminal something moves meanwhile."""
-        if self._console.is_terminal:
-            with self._console.status(Text(text, style="dim")):
-                yield
-        else:
+        """The picture says what is waited for."""
+        self._doing = text
+        self.refresh()
+        try:
             yield
+        finally:
+            self._doing = ""
 
-    def map(
-        self, by_node: Mapping[str, Sequence[str]], nodes: Sequence[str], places: int, letters: Mapping[str, str]
-    ) -> None:
-        """Each node as its places: a letter for the job that holds one, small where a ghost holds it."""
-        if len(nodes) > _MOST_MAPPED:
-            return
-        for start in range(0, len(nodes), _PER_LINE):
-            line = Text("     ")
-            for node in nodes[start : start + _PER_LINE]:
-                held = [letters.get(job, self._unknown(job, letters)) for job in by_node.get(node, [])]
-                for letter in held[:places]:
-                    line.append(letter, f"{'bold' if letter.isupper() else 'dim'} {_COLOURS.get(letter.upper(), '')}")
-                line.append(self._free * (places - len(held)) + " ", "dim")
-            self._console.print(line)
+    async def look(self, seconds: float) -> None:
+        """Time to look at the picture, if there is one."""
+        if self._live is not None:
+            await asyncio.sleep(seconds)
 
-    def _unknown(self, job: str, letters: Mapping[str, str]) -> str:
-        return letters[job.strip("()")].lower() if job.strip("()") in letters else "?"
+    def map(self, nodes: Sequence[NodeSeen]) -> None:
+        """The nodes as they are now, for the story; where the picture shows them and they are many, it is enough."""
+        lines = grid(nodes, self._width - 3, _ROWS_IN_STORY, self._glyphs)[1]
+        if self._live is None or len(lines) <= _ROWS_BESIDE_PICTURE:
+            for line in lines:
+                self._console.print(Text("   ") + line, soft_wrap=True)
+
+    # -- answers and results
 
     def explanation(self, view: Mapping[str, Any]) -> None:
         """What the service says about something that waits."""
@@ -98,9 +150,9 @@ class Stage:
         for line in textwrap.wrap(foot, self._width):
             self._console.print(Text(line, "dim"), soft_wrap=True)
 
-    def end(self, text: str) -> None:
+    def end(self, text: str, *, good: bool) -> None:
         self._console.print()
-        self._console.print(Text(text))
+        self._console.print(Text(text, "bold green" if good else "bold red"))
 
     def _put(self, text: Text, mark: tuple[str, str] = (" ", "")) -> None:
         lines = textwrap.wrap(text.plain, self._width - 5)

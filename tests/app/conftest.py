@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.virtual_time import BACKEND
+from extender.sim.virtual_time import BACKEND
 from tests.app.world import World
 
 

@@ -14,9 +14,9 @@ import pytest
 import structlog
 
 from extender.app.ports import Refused
+from extender.sim.virtual_time import VirtualTimeLoop
 from tests.app.fakes import Fault
 from tests.app.town import Town
-from tests.app.virtual_time import VirtualTimeLoop
 from tests.builders import node
 
 Story = Callable[[Town], Awaitable[None]]

@@ -18,8 +18,8 @@ from extender.app.management import Claim, ManagementError, Operation, SetResour
 from extender.app.ports import EphemeralResource, NodeChoice, PodOwner, Unavailable
 from extender.core.holdings import Mode
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.sim.virtual_time import VirtualTimeLoop
 from tests.app.fakes import Watch, every_node, on_node, unavailable
-from tests.app.virtual_time import VirtualTimeLoop
 from tests.app.world import World
 from tests.builders import node, units
 

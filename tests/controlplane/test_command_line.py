@@ -27,7 +27,9 @@ def run(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["up"], "embedded cluster is not there yet"),
+        (["up", "--native-gangs"], "--native-gangs is for a real control plane: add --real"),
+        (["up", "--feature-gates", "Gate=true"], "--feature-gates is for a real control plane: add --real"),
+        (["up", "--nodes", "1000000"], "between 0 and 20000 nodes"),
         (["up", "--real", "--nodes", "-1"], "--nodes"),
         (["up", "--real", "--nodes", "many"], "--nodes"),
         (["up", "--real", "--nodes", "1000000"], "between 0 and 20000 nodes"),

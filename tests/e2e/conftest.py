@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.cluster import EmbeddedCluster, RealCluster
 from tests.e2e.workload import Arena, Field
+
+CLUSTERS: dict[str, type[RealCluster] | type[EmbeddedCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}
+
+REAL_ONLY = pytest.mark.parametrize("where", ["real"], indirect=True, scope="session")
 
 _TAIL = 40
 _fields: list[Field] = []
@@ -26,15 +30,22 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
+def where(request: pytest.FixtureRequest) -> str:
+    """Each test runs on both, unless its module says otherwise: on the embedded cluster by default."""
+    chosen: str = request.param
+    return chosen
+
+
 @pytest.fixture(scope="session")
-def field(state_folder: Path) -> Iterator[Field]:
+def field(state_folder: Path, where: str) -> Iterator[Field]:
     """32 nodes of 8 CPU with the service, for most tests."""
-    yield from shared_field(nodes=32)
+    yield from shared_field(where, nodes=32)
 
 
-def shared_field(**wishes: Any) -> Iterator[Field]:
+def shared_field(where: str, **wishes: Any) -> Iterator[Field]:
     """A cluster for several tests, and at its end the proof that it was sound."""
-    with RealCluster.start(**wishes) as cluster:
+    with CLUSTERS[where].start(**wishes) as cluster:
         made = Field(cluster)
         _fields.append(made)
         try:
@@ -42,7 +53,7 @@ def shared_field(**wishes: Any) -> Iterator[Field]:
             made.assert_sound()
         finally:
             _fields.remove(made)
-            _measured.extend(made.measured)
+            _measured.extend(f"{where}: {line}" for line in made.measured)
             made.close()
 
 
@@ -78,6 +89,6 @@ def pytest_runtest_makereport(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _measured:
-        terminalreporter.section("measured on the real control plane")
+        terminalreporter.section("measured")
         for line in _measured:
             terminalreporter.write_line(line)

@@ -11,7 +11,7 @@ from typing import Any, Self
 import httpx
 
 from extender.controlplane.api import Api
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.cluster import LocalCluster
 from tests.controlplane.deadline import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -35,7 +35,7 @@ class Seen:
 class Outside:
     """Watches while its `with` block lasts; `history` is what happened, in order."""
 
-    def __init__(self, cluster: RealCluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._seen: list[Seen] = []
         self._threads: list[threading.Thread] = []

@@ -20,10 +20,10 @@ from extender.controlplane.api import Api, ApiError
 from loadtests.observer import gang_of
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import fresh_arena, shared_field
+from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, REAL_ONLY, pytest.mark.timeout(400)]
 
 SEED = 50
 GANGS, NODES, CPU_OF_NODE, CPU_OF_MEMBER = 50, 40, 8, 2
@@ -38,8 +38,8 @@ UNDER_WAY = 8
 
 
 @pytest.fixture(scope="module")
-def narrow_field(state_folder: Path) -> Iterator[Field]:
-    yield from shared_field(nodes=NODES)
+def narrow_field(state_folder: Path, where: str) -> Iterator[Field]:
+    yield from shared_field(where, nodes=NODES)
 
 
 @pytest.fixture

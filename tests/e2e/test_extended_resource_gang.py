@@ -14,11 +14,12 @@ from extender.adapters.kube.cluster_port import GHOST_LABEL
 from extender.adapters.kube.connection import Connection
 from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.cluster import LocalCluster
 from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec, Phase, Space, Times, gang
 from extender.esl.base import News
 from tests.controlplane.deadline import eventually
+from tests.e2e.conftest import CLUSTERS
 from tests.e2e.outside import NODES, PODS, Outside, bound_at, ghosts_in, offered_at
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200), pytest.mark.anyio]
@@ -37,16 +38,16 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @contextmanager
-def cluster_of(nodes: int, cpu: str) -> Iterator[tuple[RealCluster, Outside]]:
+def cluster_of(where: str, nodes: int, cpu: str) -> Iterator[tuple[LocalCluster, Outside]]:
     with (
-        RealCluster.start(nodes=nodes, service=False, node_shape=NodeShape(cpu=cpu)) as cluster,
+        CLUSTERS[where].start(nodes=nodes, service=False, node_shape=NodeShape(cpu=cpu)) as cluster,
         Outside(cluster) as outside,
     ):
         yield cluster, outside
 
 
 @asynccontextmanager
-async def gangs_on(cluster: RealCluster, **wishes: Any) -> AsyncIterator[ExtendedResourceGangs]:
+async def gangs_on(cluster: LocalCluster, **wishes: Any) -> AsyncIterator[ExtendedResourceGangs]:
     credentials = await Credentials.load(from_kubeconfig(cluster.kubeconfig))
     async with Connection(credentials) as connection, ExtendedResourceGangs(connection, **wishes) as gangs:
         yield gangs
@@ -81,35 +82,35 @@ def names(spec: GangSpec) -> list[str]:
     return [f"{spec.gang.name}-{bundle}" for bundle in range(spec.size)]
 
 
-def create(cluster: RealCluster, pods: Sequence[dict[str, Any]]) -> None:
+def create(cluster: LocalCluster, pods: Sequence[dict[str, Any]]) -> None:
     for pod in pods:
         cluster.admin.post(PODS, pod)
 
 
-def node_of(cluster: RealCluster, name: str) -> str | None:
+def node_of(cluster: LocalCluster, name: str) -> str | None:
     found: str | None = cluster.admin.get(f"{PODS}/{name}")["spec"].get("nodeName")
     return found
 
 
-def unschedulable(cluster: RealCluster, name: str) -> bool:
+def unschedulable(cluster: LocalCluster, name: str) -> bool:
     conditions = cluster.admin.get(f"{PODS}/{name}")["status"].get("conditions", [])
     return any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
-def all_bound(cluster: RealCluster, wanted: Sequence[str]) -> bool:
+def all_bound(cluster: LocalCluster, wanted: Sequence[str]) -> bool:
     placed = {pod["metadata"]["name"] for pod in cluster.admin.list_all(PODS) if pod["spec"].get("nodeName")}
     return placed >= set(wanted)
 
 
-def ghosts(cluster: RealCluster) -> list[dict[str, Any]]:
+def ghosts(cluster: LocalCluster) -> list[dict[str, Any]]:
     return cluster.admin.list_all(PODS, labelSelector=GHOST_LABEL)
 
 
-def places_of_ghosts(cluster: RealCluster) -> list[str]:
+def places_of_ghosts(cluster: LocalCluster) -> list[str]:
     return [pod["spec"]["nodeName"] for pod in ghosts(cluster) if "nodeName" in pod["spec"]]
 
 
-def keys_on_nodes(cluster: RealCluster) -> set[str]:
+def keys_on_nodes(cluster: LocalCluster) -> set[str]:
     return {
         key
         for node in cluster.admin.list_all(NODES)
@@ -119,13 +120,15 @@ def keys_on_nodes(cluster: RealCluster) -> set[str]:
     }
 
 
-def nothing_left(cluster: RealCluster) -> bool:
+def nothing_left(cluster: LocalCluster) -> bool:
     return not ghosts(cluster) and not keys_on_nodes(cluster)
 
 
-async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_and_its_cpu_is_counted_once() -> None:
+async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_and_its_cpu_is_counted_once(
+    where: str,
+) -> None:
     train = gang("train", 8, {"cpu": "8"})
-    with cluster_of(32, "8") as (cluster, outside):
+    with cluster_of(where, 32, "8") as (cluster, outside):
         # Seven nodes are free, one too few.
         create(cluster, [plain_pod(f"busy-{number}", "8") for number in range(25)])
         await until(lambda: all_bound(cluster, [f"busy-{number}" for number in range(25)]), what="the busy nodes")
@@ -159,9 +162,9 @@ async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_a
         assert max(reserved.values()) < offered[0] < bound_at(history, name)[name]
 
 
-async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_does_fit_runs() -> None:
+async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_does_fit_runs(where: str) -> None:
     train = gang("train", 12, {"cpu": "1"})
-    with cluster_of(1, "10") as (cluster, outside):
+    with cluster_of(where, 1, "10") as (cluster, outside):
         async with gangs_on(cluster, times=Times(reserve_within=3, first_pause=60)) as gangs:
             run = gangs.start(train)
             create(cluster, members(train))
@@ -182,9 +185,9 @@ async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_do
 
 
 @pytest.mark.parametrize("space", list(Space), ids=[space.value for space in Space])
-async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(space: Space) -> None:
+async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(where: str, space: Space) -> None:
     left, right = gang("left", 12, {"cpu": "1"}), gang("right", 12, {"cpu": "1"})
-    with cluster_of(2, "8") as (cluster, outside):
+    with cluster_of(where, 2, "8") as (cluster, outside):
         times = Times(reserve_within=2, first_pause=1)
         async with gangs_on(cluster, space=space, times=times, seed=1) as one:
             # AppSpace: two applications that know nothing of each other; LibSpace: both ask one.
@@ -207,14 +210,14 @@ async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(space: Spa
     assert spans[0][1] < spans[1][0]
 
 
-async def test_two_that_hold_half_each_are_freed_by_time_out_and_back_off() -> None:
+async def test_two_that_hold_half_each_are_freed_by_time_out_and_back_off(where: str) -> None:
     # Its ghosts go first wherever there is room, and take nothing from others.
     first_in_queue = {
         "metadata": {"name": "first-in-queue"}, "value": 10, "preemptionPolicy": "Never", "globalDefault": False,
     }  # fmt: skip
     left = gang("left", 12, {"cpu": "1"})
     right = gang("right", 12, {"cpu": "1"}, placement={"priorityClassName": "first-in-queue"})
-    with cluster_of(2, "8") as (cluster, _):
+    with cluster_of(where, 2, "8") as (cluster, _):
         cluster.admin.post("/apis/scheduling.k8s.io/v1/priorityclasses", first_in_queue)
         create(cluster, [plain_pod("busy", "8")])
         await until(lambda: all_bound(cluster, ["busy"]), what="the busy pod")
@@ -235,9 +238,9 @@ async def test_two_that_hold_half_each_are_freed_by_time_out_and_back_off() -> N
         assert nothing_left(cluster)
 
 
-async def test_what_a_process_that_died_left_behind_is_swept() -> None:
+async def test_what_a_process_that_died_left_behind_is_swept(where: str) -> None:
     train = gang("train", 3, {"cpu": "1"})
-    with cluster_of(2, "8") as (cluster, _):
+    with cluster_of(where, 2, "8") as (cluster, _):
         async with Connection(await Credentials.load(from_kubeconfig(cluster.kubeconfig))) as connection:
             dead = ExtendedResourceGangs(connection)
             await dead._driver.__aenter__()

@@ -17,18 +17,18 @@ import pytest
 from loadtests.pods import Json
 from loadtests.room import partly_bound
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import fresh_arena, shared_field
+from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field, stays
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, REAL_ONLY, pytest.mark.timeout(300)]
 
 NOBODY = "nobody"
 
 
 @pytest.fixture(scope="module")
-def frail_field(state_folder: Path) -> Iterator[Field]:
+def frail_field(state_folder: Path, where: str) -> Iterator[Field]:
     """A cluster whose parts are killed: nobody else is to suffer from it."""
-    yield from shared_field(nodes=2)
+    yield from shared_field(where, nodes=2)
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import yaml
 
 from loadtests.pods import LEDGER, PURE, Json
 from tests.controlplane.deadline import eventually
+from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.workload import Arena, away, stays
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 POLICY = Path(__file__).parents[2] / "deploy/policies/gate-gangs.yaml"
 
@@ -110,8 +111,10 @@ def test_a_pod_of_no_gang_is_told_that_nobody_will_let_it_through(arena: Arena) 
     assert "remove the gate" in told["note"]
 
 
+@pytest.mark.e2e
+@REAL_ONLY
 class TestThePolicyForAllGangs:
-    """`deploy/policies/gate-gangs.yaml`: the API server puts the gate on."""
+    """`deploy/policies/gate-gangs.yaml`: the API server puts the gate on. The embedded one has no such policies."""
 
     @pytest.fixture(autouse=True)
     def policy(self, arena: Arena) -> None:

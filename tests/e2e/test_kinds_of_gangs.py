@@ -16,7 +16,7 @@ from loadtests.pods import EXTENDER, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, Field, stays
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 both = pytest.mark.parametrize("scheduler", GANG_APPROACHES)
 

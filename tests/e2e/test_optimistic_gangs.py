@@ -18,10 +18,10 @@ SEED = 26
 
 
 @pytest.fixture(scope="module")
-def optimistic_field(state_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
+def optimistic_field(state_folder: Path, where: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     settings = tmp_path_factory.mktemp("settings") / "optimistic.yaml"
     settings.write_text("reserve_at_filter: false\n")
-    yield from shared_field(nodes=8, service_arguments=("--config", str(settings)))
+    yield from shared_field(where, nodes=8, service_arguments=("--config", str(settings)))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.cluster import LocalCluster
 from loadtests.pods import EXTENDER
 from tests.e2e.conftest import fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field, stays
@@ -39,9 +39,9 @@ DEFINITION: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def plugins_field(state_folder: Path) -> Iterator[Field]:
+def plugins_field(state_folder: Path, where: str) -> Iterator[Field]:
     """A cluster where the kind is installed, and the service started after that."""
-    for field in shared_field(nodes=4):
+    for field in shared_field(where, nodes=4):
         install(field.cluster)
         yield field
 
@@ -51,7 +51,7 @@ def arena(plugins_field: Field, request: pytest.FixtureRequest) -> Iterator[Aren
     yield from fresh_arena(plugins_field, request.node.name)
 
 
-def install(cluster: RealCluster) -> None:
+def install(cluster: LocalCluster) -> None:
     cluster.stop_component("service")
     cluster.admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     cluster.start_component("service")

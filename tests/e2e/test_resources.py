@@ -9,7 +9,7 @@ from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import APPROACHES, Arena, stays, together
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 approaches = pytest.mark.parametrize("scheduler", APPROACHES)
 

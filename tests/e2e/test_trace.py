@@ -192,9 +192,9 @@ def traces() -> Path:
 
 
 @pytest.fixture(scope="module")
-def field(traces: Path, state_folder: Path) -> Iterator[Field]:
+def field(traces: Path, state_folder: Path, where: str) -> Iterator[Field]:
     """All nodes of the trace, with the service."""
-    yield from shared_field(node_trace=traces / "openb_node_list_all_node.csv")
+    yield from shared_field(where, node_trace=traces / "openb_node_list_all_node.csv")
 
 
 @pytest.mark.parametrize("scheduler", GANG_APPROACHES)

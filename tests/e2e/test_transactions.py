@@ -11,7 +11,7 @@ from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, stays, together
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 GIB = 2**30
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api, ApiError
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.cluster import LocalCluster
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.observer import Observer, Report
 from loadtests.pods import EXTENDER, LEDGER, PURE, Json, pod
@@ -56,7 +56,7 @@ def quiet(look: Callable[[], T], *, during: float = 1.0, within: float = 20.0) -
 class Field:
     """A cluster with its service and its witness, for as long as the tests that share it."""
 
-    def __init__(self, cluster: RealCluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.api: Api = cluster.admin
         self.service = Service(cluster.service_url)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -18,9 +18,12 @@ import msgspec
 from yarl import URL
 
 from extender import __version__
-from extender.adapters.kube.credentials import Credentials
 from extender.adapters.kube.sockets import kept_alive
 from extender.app.ports import Gone, Occupied, Refused, Unavailable
+
+if TYPE_CHECKING:
+    # It brings the `kubernetes` client, half a second of imports that the embedded cluster has no use for.
+    from extender.adapters.kube.credentials import Credentials
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

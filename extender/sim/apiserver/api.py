@@ -1,0 +1,247 @@
+"""API server: Kubernetes' REST API without sockets. A request goes in, an answer or a watch comes out, at once.
+
+Knows paths, verbs and who is let in. What a list, a write, a watch or a kind is, is said in the modules beside it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from extender.sim.apiserver import binding, bodies, deletion, discovery, openapi, patches, reads, simple
+from extender.sim.apiserver.admission import Admission
+from extender.sim.apiserver.counts import Counts
+from extender.sim.apiserver.definitions import Definitions
+from extender.sim.apiserver.failures import (
+    Failure,
+    invalid,
+    no_method,
+    no_resource,
+    not_found,
+    not_supported,
+    unauthorized,
+    unsupported,
+)
+from extender.sim.apiserver.forms import Form
+from extender.sim.apiserver.metadata import new_uid
+from extender.sim.apiserver.served import Served, Target
+from extender.sim.apiserver.watches import Watch, Watches
+from extender.sim.apiserver.wire import JSON, Answer, Request
+from extender.sim.apiserver.writes import Writes
+from extender.sim.clock import Clock
+from extender.sim.kinds import BUILT_IN, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
+from extender.sim.store import Store
+
+__all__ = ["Answer", "ApiServer", "Request", "Watch"]
+
+SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+_HEALTH = ("/healthz", "/livez", "/readyz")
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
+_encode = msgspec.json.Encoder().encode
+_SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+class ApiServer:
+    """`token`: the bearer token that every request must bring; None lets everybody in."""
+
+    def __init__(
+        self, clock: Clock, rng: random.Random, *, kinds: Iterable[Kind] = BUILT_IN, token: str | None = None
+    ) -> None:
+        self.store = Store()
+        self.served = Served(kinds)
+        self.token = token
+        self._clock = clock
+        self._rng = rng
+        self._admission = Admission(self.store, clock, rng)
+        self._writes = Writes(self.store, self._admission)
+        self._watches = Watches(self.store, rng)
+        self._definitions = Definitions(self.store, self.served, self._watches)
+        self._counts = Counts()
+        self._begin()
+
+    def handle(self, request: Request) -> Answer | Watch:
+        """The answer; all that the request changes is changed when this returns."""
+        target: Target | None = None
+        try:
+            if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
+                raise unauthorized()
+            _check_dry_run(request)
+            target = self.served.target(request.path)
+            answer = self._general(request) if target is None else self._resource(request, target)
+        except Failure as failure:
+            answer = _failed(failure)
+        watching = isinstance(answer, Watch)
+        self._counts.note(request, target, 200 if isinstance(answer, Watch) else answer.status, watch=watching)
+        return answer
+
+    @property
+    def open_watches(self) -> int:
+        return self._watches.count()
+
+    def _begin(self) -> None:
+        """What a kube-apiserver makes itself is there."""
+        for name in SYSTEM_NAMESPACES:
+            self._writes.create(Target(NAMESPACE, "", name), {"metadata": {"name": name}})
+        for each in simple.system_priority_classes():
+            own = {"uid": new_uid(self._rng), "creationTimestamp": self._clock.stamp()}
+            self.store.create(PRIORITY_CLASS, {**each, "metadata": {**each["metadata"], **own}})
+
+    # -- what is not about objects -------------------------------------------------------------------------------------
+
+    def _general(self, request: Request) -> Answer:
+        path = request.path.rstrip("/") or "/"
+        if path in _HEALTH or path.startswith(tuple(f"{each}/" for each in _HEALTH)):
+            return Answer(200, b"ok", _TEXT)
+        if request.method not in ("GET", "HEAD"):
+            if self.served.has_version(path):
+                raise no_resource()
+            return Answer(404, b"404 page not found\n", _TEXT)
+        if path == "/metrics":
+            return Answer(200, self._counts.text(), {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+        if path.startswith("/openapi/"):
+            document = openapi.answer(self.served.all(), path, request.accept)
+            if document is not None:
+                return Answer(200, document[0], {"content-type": document[1]})
+        said = discovery.answer(self.served.all(), path, request.accept)
+        if said is not None:
+            return Answer(200, _encode(said), {"content-type": discovery.content_type(path, request.accept)})
+        if self.served.has_version(path):
+            raise no_resource()
+        return Answer(404, b"404 page not found\n", _TEXT)
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def _resource(self, request: Request, target: Target) -> Answer | Watch:
+        kind, method = target.kind, request.method
+        if not _has(kind, target.subresource):
+            raise not_found(kind, target.name) if kind.is_custom else no_resource()
+        if target.subresource in ("binding", "eviction"):
+            return self._assignment(request, target)
+        if not target.name:
+            return self._collection(request, target)
+        match method:
+            case "GET" | "HEAD":
+                return Answer(200, self._form(request, kind).one(reads.get(self.store, target)))
+            case "PUT":
+                body = bodies.read_object(request, kind, self.served.all())
+                if target.subresource == "finalize":
+                    return self._finalized(request, target, body)
+                obj, created = self._writes.replace(target, body, dry_run=request.dry_run)
+                return self._written(request, kind, obj, 201 if created else 200)
+            case "PATCH":
+                return self._patched(request, target)
+            case "DELETE" if not target.subresource:
+                return self._deleted(request, target)
+        raise not_supported(kind, method.lower()) if kind.is_custom else no_method()
+
+    def _collection(self, request: Request, target: Target) -> Answer | Watch:
+        kind = target.kind
+        match request.method:
+            case "GET" | "HEAD":
+                form = self._form(request, kind)
+                if request.asks("watch"):
+                    return self._watches.open(target, request, form)
+                page = reads.page(self.store, target, request.query)
+                return Answer(200, form.many(page.items, page.metadata))
+            case "POST":
+                if kind.namespaced and target.namespace is None:
+                    raise no_method()
+                obj = self._writes.create(
+                    target, bodies.read_object(request, kind, self.served.all()), dry_run=request.dry_run
+                )
+                return self._written(request, kind, obj, 201)
+            case "DELETE":
+                if kind.namespaced and target.namespace is None:
+                    raise no_method()
+                return self._deleted_all(request, target)
+        raise no_method()
+
+    def _assignment(self, request: Request, target: Target) -> Answer:
+        if request.method != "POST":
+            raise no_method()
+        name = target.subresource.capitalize()
+        body = bodies.read_other(request, name)
+        if target.subresource == "binding":
+            binding.bind(self.store, self._clock, target, body, dry_run=request.dry_run)
+        else:
+            binding.evict(self.store, self._writes, self._clock, target, body, dry_run=request.dry_run)
+        return Answer(201, _encode({**_SUCCESS, "code": 201}))
+
+    def _patched(self, request: Request, target: Target) -> Answer:
+        media = request.content_type
+        if media in bodies.YAML:
+            patch: Any = bodies.read(request, target.kind)
+        else:
+            patch = patches.parse(request.body)
+        manager, strict = request.query.get("fieldManager", ""), request.query.get("fieldValidation") == "Strict"
+        obj, created = self._writes.patch(target, media, patch, dry_run=request.dry_run, manager=manager, strict=strict)
+        return self._written(request, target.kind, obj, 201 if created else 200)
+
+    def _deleted(self, request: Request, target: Target) -> Answer:
+        wanted = deletion.options(request, bodies.read_other(request, "DeleteOptions") if request.body else None)
+        obj, gone = self._writes.delete(target, wanted)
+        if not gone or target.kind is POD:
+            return self._written(request, target.kind, obj, 200)
+        details: Json = {"name": target.name, "group": target.kind.group, "kind": target.kind.plural}
+        details["uid"] = obj["metadata"]["uid"]
+        said = {**_SUCCESS, "details": {key: value for key, value in details.items() if value}}
+        return Answer(200, _encode(said))
+
+    def _deleted_all(self, request: Request, target: Target) -> Answer:
+        wanted = deletion.options(request, bodies.read_other(request, "DeleteOptions") if request.body else None)
+        page = reads.page(self.store, target, request.query)
+        for obj in page.items:
+            meta = obj["metadata"]
+            one = Target(target.kind, meta.get("namespace", ""), meta["name"])
+            self._writes.delete(one, wanted)
+        return Answer(
+            200, self._form(request, target.kind).many(page.items, {"resourceVersion": str(self.store.version)})
+        )
+
+    def _finalized(self, request: Request, target: Target, body: Json) -> Answer:
+        """`namespaces/<name>/finalize`: the namespace is let go once nothing is left that holds it."""
+        old = self.store.get(NAMESPACE, "", target.name)
+        if old is None:
+            raise not_found(NAMESPACE, target.name)
+        new = {**old, "spec": body.get("spec") or {}}
+        if deletion.let_go(NAMESPACE, new, old):
+            self.store.remove(NAMESPACE, "", target.name)
+        else:
+            new = self.store.replace(NAMESPACE, new)
+        return self._written(request, NAMESPACE, new, 200)
+
+    def _written(self, request: Request, kind: Kind, obj: Json, status: int) -> Answer:
+        return Answer(status, self._form(request, kind).one(obj))
+
+    def _form(self, request: Request, kind: Kind) -> Form:
+        return Form(kind, request, self.store, self._clock.now)
+
+
+def _has(kind: Kind, subresource: str) -> bool:
+    if not subresource or subresource in kind.subresources:
+        return True
+    return kind is NAMESPACE and subresource == "finalize"
+
+
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+def _check_dry_run(request: Request) -> None:
+    """Raises Failure (422) where something else than All is asked for."""
+    given = request.query.get("dryRun")
+    if given in (None, "", "All") or request.method not in _OPTIONS:
+        return
+    problem = unsupported("dryRun", [given], ("All",))
+    raise invalid(Kind("meta.k8s.io", "v1", _OPTIONS[request.method], ""), "", [problem])
+
+
+def _failed(failure: Failure) -> Answer:
+    headers = {"content-type": JSON}
+    seconds = (failure.details or {}).get("retryAfterSeconds")
+    if seconds:
+        headers["retry-after"] = str(seconds)
+    return Answer(failure.code, _encode(failure.status()), headers)

@@ -1,0 +1,93 @@
+"""In process: the connection of Escher, without sockets, to an API server in the same event loop.
+
+Implements `extender.adapters.kube.connection.Requests`: the same paths in, the same bytes and the same errors out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from urllib.parse import parse_qsl, unquote
+
+from extender.adapters.kube.connection import JSON, TIMEOUT, Silent, refusal
+from extender.sim.apiserver.api import ApiServer
+from extender.sim.apiserver.wire import Answer, Request
+
+
+class InProcess:
+    """`latency`: seconds that each request takes, with `rng` between half and one and a half times as long."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        latency: float = 0.0,
+        rng: random.Random | None = None,
+        user: str = "in-process",
+    ) -> None:
+        self._server = server
+        self._latency = latency
+        self._rng = rng
+        self._headers = {"user-agent": user}
+        if server.token is not None:
+            self._headers["authorization"] = f"Bearer {server.token}"
+
+    async def keep_warm(self, connections: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """There is nothing to keep open: waits until it is cancelled."""
+        while True:
+            await sleep(60.0)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        # Half of the time before the API server decides, half of it after.
+        pause = self._pause() / 2
+        await asyncio.sleep(pause)
+        answer = self._server.handle(self._request(method, path, body, content_type, accept))
+        if pause:
+            await asyncio.sleep(pause)
+        if not isinstance(answer, Answer):
+            answer.close()
+            raise ValueError(f"{method} {path}: a watch is read with `lines`")
+        if answer.status >= 300:
+            raise refusal(answer.status, answer.body, answer.headers.get("retry-after"))
+        return answer.body
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        await asyncio.sleep(self._pause() / 2)
+        answer = self._server.handle(self._request("GET", path, None, JSON, JSON))
+        if isinstance(answer, Answer):
+            if answer.status >= 300:
+                raise refusal(answer.status, answer.body, answer.headers.get("retry-after"))
+            for line in answer.body.split(b"\n")[:-1]:
+                yield line
+            return
+        async with aclosing(answer.lines()) as lines:  # type: ignore[type-var]
+            while True:
+                try:
+                    async with asyncio.timeout(silence):
+                        line = await anext(lines)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
+                yield line[:-1]
+
+    def _pause(self) -> float:
+        return self._latency if self._rng is None else self._latency * (0.5 + self._rng.random())
+
+    def _request(self, method: str, path: str, body: bytes | None, content_type: str, accept: str) -> Request:
+        where, _, query = path.partition("?")
+        headers = {**self._headers, "accept": accept}
+        if body is not None:
+            headers["content-type"] = content_type
+        return Request(method, unquote(where), dict(parse_qsl(query, keep_blank_values=True)), headers, body or b"")

@@ -1,0 +1,68 @@
+"""The embedded cluster put together: API server, schedulers, kubelets and controllers on one store.
+
+Without sockets, but for the extender that a scheduler may call over HTTP; `server` puts the API server on a port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from extender.sim.apiserver.api import ApiServer
+from extender.sim.apiserver.in_process import InProcess
+from extender.sim.clock import Clock
+from extender.sim.controllers.controller import Controller
+from extender.sim.controllers.disruption import Disruption
+from extender.sim.controllers.garbage import Garbage
+from extender.sim.controllers.jobs import Jobs
+from extender.sim.controllers.kubelets import Kubelets
+from extender.sim.controllers.node_lifecycle import NodeLifecycle
+from extender.sim.kinds import Json
+from extender.sim.scheduler.config import SchedulerConfig
+from extender.sim.scheduler.extender_client import ExtenderClient
+from extender.sim.scheduler.scheduler import Scheduler
+
+
+class Cluster:
+    """`run` it. `scheduler_configs`: a KubeSchedulerConfiguration for each scheduler. `extender` answers instead of
+    those that they name. `latency`: seconds that a request of a controller or scheduler takes."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        seed: int,
+        scheduler_configs: Sequence[Json],
+        extender: ExtenderClient | None = None,
+        latency: float = 0.0,
+        token: str | None = None,
+    ) -> None:
+        self.api = ApiServer(clock, random.Random(f"{seed} api"), token=token)
+        self._clock = clock
+        self._seed, self._latency = seed, latency
+        # The garbage collector first: it knows of what is made after it has begun.
+        self.controllers: list[Controller] = [
+            self._controller(kind) for kind in (Garbage, NodeLifecycle, Kubelets, Jobs, Disruption)
+        ]
+        self.schedulers: list[Scheduler] = []
+        for number, each in enumerate(scheduler_configs):
+            config = SchedulerConfig.read(each)
+            chance = random.Random(f"{seed} scheduler {number}")
+            self.schedulers.append(
+                Scheduler(config, self._requests(f"scheduler-{number}"), self.api.store, clock, chance, extender)
+            )
+
+    async def run(self) -> None:
+        """Until it is cancelled, or a part of it fails."""
+        async with asyncio.TaskGroup() as group:
+            for controller in self.controllers:
+                group.create_task(controller.run())
+            for scheduler in self.schedulers:
+                group.create_task(scheduler.run())
+
+    def _controller(self, kind: type[Controller]) -> Controller:
+        return kind(self._requests(kind.__name__), self.api.store, self._clock)
+
+    def _requests(self, who: str) -> InProcess:
+        return InProcess(self.api, latency=self._latency, rng=random.Random(f"{self._seed} {who}"))

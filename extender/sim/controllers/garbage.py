@@ -1,0 +1,134 @@
+"""The garbage collectors, played: what an owner leaves behind, pods of nodes that are gone, namespaces that end.
+
+Ownership as Kubernetes has it: an object ends when none of its owners exists; `Foreground` keeps the owner until those
+that block it are gone, `Orphan` cuts the ties.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extender.adapters.kube.connection import MERGE_PATCH
+from extender.sim.controllers.controller import Controller
+from extender.sim.kinds import NAMESPACE, NODE, POD, Json, Kind
+from extender.sim.store import Change
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+QUARANTINE = 40.0
+"""Seconds that the pods of a node stay after it is gone."""
+
+
+class Garbage(Controller):
+    """Follows every kind, from its start on: to be started before there is anything."""
+
+    kinds = None
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._seen: dict[Kind, None] = {}
+        self._alive: set[str] = set()
+        self._owned: dict[str, dict[str, tuple[Kind, Json]]] = {}
+        """By the UID of the owner, then by their own: what it owns."""
+        self._waiting: dict[str, tuple[Kind, Json]] = {}
+        """By UID: owners that stay until those that block them are gone."""
+
+    def hear(self, change: Change) -> None:
+        found, uid = change.object, change.object["metadata"]["uid"]
+        self._seen[change.kind] = None
+        if change.type == "DELETED":
+            self._alive.discard(uid)
+            for owner in _owners(found):
+                self._disown(owner, uid)
+            for kind, each in list(self._owned.pop(uid, {}).values()):
+                self.start(self._collect(kind, each))
+        else:
+            self._alive.add(uid)
+            before = set() if change.before is None else _owners(change.before)
+            for owner in before - _owners(found):
+                self._disown(owner, uid)
+            for owner in _owners(found):
+                self._owned.setdefault(owner, {})[uid] = (change.kind, found)
+            if change.type == "ADDED" and _owners(found):
+                # Its owner may be gone already.
+                self.later(f"orphan {uid}", 1.0, lambda: self._collect(change.kind, found))
+            if found["metadata"].get("deletionTimestamp"):
+                self._heed_finalizers(change.kind, found)
+        if change.kind is NODE and change.type == "DELETED":
+            self.later(f"node {uid}", QUARANTINE, lambda: self._collect_pods(found["metadata"]["name"]))
+        if change.kind is NAMESPACE and change.type != "DELETED" and found["metadata"].get("deletionTimestamp"):
+            self.start(self._empty(found))
+
+    def _disown(self, owner: str, uid: str) -> None:
+        """The owner owns that no more; if it has waited for the last that blocks it, it may go."""
+        self._owned.get(owner, {}).pop(uid, None)
+        self._unblock(owner)
+
+    def _unblock(self, owner: str) -> None:
+        waiting = self._waiting.get(owner)
+        if waiting is not None and not self._blockers(owner):
+            del self._waiting[owner]
+            self.start(self._drop_finalizer(*waiting, FOREGROUND))
+
+    def _blockers(self, owner: str) -> list[tuple[Kind, Json]]:
+        return [
+            (kind, found)
+            for kind, found in self._owned.get(owner, {}).values()
+            if any(
+                each["uid"] == owner and each.get("blockOwnerDeletion")
+                for each in found["metadata"].get("ownerReferences") or ()
+            )
+        ]
+
+    def _heed_finalizers(self, kind: Kind, found: Json) -> None:
+        uid, finalizers = found["metadata"]["uid"], found["metadata"].get("finalizers") or ()
+        if ORPHAN in finalizers:
+            self.start(self._orphan(kind, found))
+        elif FOREGROUND in finalizers and uid not in self._waiting:
+            self._waiting[uid] = (kind, found)
+            for each_kind, each in list(self._owned.get(uid, {}).values()):
+                self.start(self.delete(each_kind, each, propagation="Foreground"))
+            self._unblock(uid)
+
+    async def _orphan(self, kind: Kind, owner: Json) -> None:
+        uid = owner["metadata"]["uid"]
+        for each_kind, each in list(self._owned.get(uid, {}).values()):
+            left = [other for other in each["metadata"]["ownerReferences"] if other["uid"] != uid]
+            await self.patch(each_kind, each, {"metadata": {"ownerReferences": left}}, content_type=MERGE_PATCH)
+        await self._drop_finalizer(kind, owner, ORPHAN)
+
+    async def _drop_finalizer(self, kind: Kind, owner: Json, finalizer: str) -> None:
+        left = [each for each in owner["metadata"].get("finalizers") or () if each != finalizer]
+        await self.patch(kind, owner, {"metadata": {"finalizers": left}}, content_type=MERGE_PATCH)
+
+    async def _collect(self, kind: Kind, found: Json) -> None:
+        """It ends if all its owners have; else it forgets those that have."""
+        owners = found["metadata"].get("ownerReferences") or ()
+        living = [owner for owner in owners if owner["uid"] in self._alive]
+        if owners and not living:
+            await self.delete(kind, found, propagation="Background")
+        elif len(living) < len(owners):
+            await self.patch(kind, found, {"metadata": {"ownerReferences": living}}, content_type=MERGE_PATCH)
+
+    async def _collect_pods(self, node: str) -> None:
+        if self._store.get(NODE, "", node) is not None:
+            return
+        for pod in self._store.list(POD):
+            if pod["spec"].get("nodeName") == node:
+                await self.delete(POD, pod, grace=0)
+
+    async def _empty(self, namespace: Json) -> None:
+        """Everything in the namespace is deleted, and then the namespace."""
+        name = namespace["metadata"]["name"]
+        namespaced = [kind for kind in self._seen if kind.namespaced]
+        for kind in namespaced:
+            for found in self._store.list(kind, name):
+                if not found["metadata"].get("deletionTimestamp"):
+                    await self.delete(kind, found, propagation="Background")
+        if any(self._store.list(kind, name) for kind in namespaced):
+            self.later(f"namespace {name}", 0.05, lambda: self._empty(namespace))
+        else:
+            await self.finalize(namespace)
+
+
+def _owners(found: Json) -> set[str]:
+    return {owner["uid"] for owner in found["metadata"].get("ownerReferences") or ()}

@@ -1,0 +1,256 @@
+"""Store: objects by kind and name, each with the version of its last write, and what has changed since a version.
+
+One counter counts the writes of all kinds. Stored objects are never changed in place, so that whoever has one keeps
+what it was: lists of the past, readers of watches and subscribers share them without copies. Knows versions; must not
+know what an object means or who may write it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from extender.sim.kinds import EVENT, EVENTS, Json, Kind
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+_REMEMBERED = 10_000
+_ENCODED = 8192
+
+_Objects = list[Json]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Exists(Exception):
+    """There is an object of that name already."""
+
+
+class Missing(Exception):
+    """There is no object of that name."""
+
+
+class Compacted(Exception):
+    """What was asked for lies further back than is remembered. `oldest`: what can be asked for."""
+
+    def __init__(self, version: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {version} ({oldest})")
+        self.version, self.oldest = version, oldest
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write. `object` has the version of this write, also where it is the last state of what is DELETED.
+
+    `before` is what it was until then; None where it is ADDED. `lines` is for readers of watches, who share encodings.
+    """
+
+    type: str
+    kind: Kind
+    object: Json
+    version: int
+    before: Json | None = None
+    lines: dict[Hashable, bytes] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        return key_of(self.object)
+
+
+def key_of(obj: Json) -> str:
+    """As etcd orders objects: namespace, a slash, name."""
+    metadata = obj["metadata"]
+    namespace: str = metadata.get("namespace") or ""
+    return f"{namespace}/{metadata['name']}"
+
+
+def version_of(obj: Json) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+class _Table:
+    """The objects of one resource. `log`: its changes, oldest first; `floor`: the last version no longer in it."""
+
+    def __init__(self, remembered: int) -> None:
+        self.objects: dict[str, Json] = {}
+        self.keys: list[str] = []
+        self.log: list[Change] = []
+        self.floor = 0
+        self._remembered = remembered
+
+    def note(self, change: Change) -> None:
+        self.log.append(change)
+        if len(self.log) > self._remembered * 5 // 4:
+            self.forget(len(self.log) - self._remembered)
+
+    def forget(self, count: int) -> None:
+        if count > 0:
+            self.floor = self.log[count - 1].version
+            del self.log[:count]
+
+    def since(self, version: int) -> Sequence[Change]:
+        if version < self.floor:
+            raise Compacted(version, self.floor)
+        if not self.log or self.log[-1].version <= version:
+            return ()
+        return self.log[bisect_right(self.log, version, key=lambda change: change.version) :]
+
+
+class Store:
+    """`remembered`: how many changes of each kind are kept for watches and for lists of the past."""
+
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self.version = 1
+        self._remembered = remembered
+        self._tables: dict[tuple[str, str], _Table] = {}
+        self._listeners: list[Callable[[Change], None]] = []
+        self._encoded: OrderedDict[int, tuple[Json, bytes]] = OrderedDict()
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        return self._table(kind).objects.get(f"{namespace}/{name}")
+
+    def list(self, kind: Kind, namespace: str | None = None) -> _Objects:
+        """As they are now, by namespace and name. None: of all namespaces."""
+        table = self._table(kind)
+        return [table.objects[key] for key in _within(table.keys, namespace)]
+
+    def count(self, kind: Kind) -> int:
+        return len(self._table(kind).objects)
+
+    def list_at(
+        self, kind: Kind, version: int, namespace: str | None = None, after: str = ""
+    ) -> Iterator[tuple[str, Json]]:
+        """Keys and objects as they were at `version`, those behind the key `after`. Raises Compacted at once."""
+        table = self._table(kind)
+        former: dict[str, Json | None] = {}
+        for change in table.since(version):
+            former.setdefault(change.key, change.before)
+        keys: Sequence[str] = _within(table.keys, namespace, after)
+        gone = [key for key, before in former.items() if before is not None and key not in table.objects]
+        gone = _within(sorted(gone), namespace, after) if gone else gone
+        if gone:
+            keys = sorted([*keys, *gone])
+        return self._past(table.objects, keys, former)
+
+    @staticmethod
+    def _past(
+        objects: dict[str, Json], keys: Sequence[str], former: dict[str, Json | None]
+    ) -> Iterator[tuple[str, Json]]:
+        for key in keys:
+            obj = former[key] if key in former else objects[key]
+            if obj is not None:
+                yield key, obj
+
+    def create(self, kind: Kind, obj: Json) -> Json:
+        """The object as it is stored. Raises Exists."""
+        table, key = self._table(kind), key_of(obj)
+        if key in table.objects:
+            raise Exists(key)
+        stored = self._next(obj)
+        insort(table.keys, key)
+        self._put(table, key, stored)
+        self._tell(table, Change(ADDED, kind, stored, self.version))
+        return stored
+
+    def replace(self, kind: Kind, obj: Json) -> Json:
+        """The object as it is stored; the very one that was there where nothing changes. Raises Missing."""
+        table, key = self._table(kind), key_of(obj)
+        before = table.objects.get(key)
+        if before is None:
+            raise Missing(key)
+        same_version = {**obj["metadata"], "resourceVersion": before["metadata"]["resourceVersion"]}
+        if {**obj, "metadata": same_version} == before:
+            return before
+        stored = self._next(obj)
+        self._put(table, key, stored)
+        self._tell(table, Change(MODIFIED, kind, stored, self.version, before))
+        return stored
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> Json:
+        """Its last state, with the version of its removal. Raises Missing."""
+        table, key = self._table(kind), f"{namespace}/{name}"
+        before = table.objects.pop(key, None)
+        if before is None:
+            raise Missing(key)
+        del table.keys[bisect_left(table.keys, key)]
+        last = self._next(before)
+        self._tell(table, Change(DELETED, kind, last, self.version, before))
+        return last
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """`listener` hears of every change, at once and in order, until what is returned is called."""
+        self._listeners = [*self._listeners, listener]
+
+        def unsubscribe() -> None:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+        return unsubscribe
+
+    def changes_since(self, kind: Kind, version: int) -> Sequence[Change]:
+        """What was written after `version`, oldest first. Raises Compacted."""
+        return self._table(kind).since(version)
+
+    def compact(self, before: int) -> None:
+        """Changes up to the version `before` are forgotten: who asks for what followed it gets Compacted below it."""
+        for table in self._tables.values():
+            table.forget(bisect_right(table.log, before, key=lambda change: change.version))
+            table.floor = max(table.floor, min(before, self.version))
+
+    def begin(self, kind: Kind) -> None:
+        """The kind is served from now on: nothing can be asked for from before."""
+        table = self._table(kind)
+        if not table.log:
+            table.floor = max(table.floor, self.version)
+
+    def drop(self, kind: Kind) -> None:
+        """Objects and memory of a kind that is no longer served."""
+        self._tables.pop(_where(kind), None)
+
+    def encoded(self, obj: Json) -> bytes:
+        """Its JSON. The same object is not encoded twice within a short time, for a watch has many readers."""
+        known = self._encoded.get(id(obj))
+        if known is not None and known[0] is obj:
+            return known[1]
+        body = _encode(obj)
+        self._encoded[id(obj)] = (obj, body)
+        if len(self._encoded) > _ENCODED:
+            self._encoded.popitem(last=False)
+        return body
+
+    def _table(self, kind: Kind) -> _Table:
+        where = _where(kind)
+        table = self._tables.get(where)
+        if table is None:
+            table = self._tables[where] = _Table(self._remembered)
+        return table
+
+    def _put(self, table: _Table, key: str, obj: Json) -> None:
+        table.objects[key] = obj
+
+    def _next(self, obj: Json) -> Json:
+        self.version += 1
+        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+
+    def _tell(self, table: _Table, change: Change) -> None:
+        table.note(change)
+        for listener in self._listeners:
+            listener(change)
+
+
+def _where(kind: Kind) -> tuple[str, str]:
+    return (EVENT.group, EVENT.plural) if kind is EVENTS else (kind.group, kind.plural)
+
+
+def _within(keys: list[str], namespace: str | None, after: str = "") -> list[str]:
+    """Of sorted keys those of the namespace, behind `after`."""
+    first, last = 0, len(keys)
+    if namespace is not None:
+        # "0" follows "/" in ASCII.
+        first, last = bisect_left(keys, f"{namespace}/"), bisect_left(keys, f"{namespace}0")
+    if after:
+        first = max(first, bisect_right(keys, after))
+    return keys[first:last]

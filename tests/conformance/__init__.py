@@ -1,0 +1,1 @@
+"""Cases that run on the embedded and on the real control plane, with the same assertions."""

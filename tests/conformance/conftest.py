@@ -1,0 +1,42 @@
+"""Where the cases run: `embedded` by default, `real` with the mark e2e. Each is started once and shared by all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from extender.controlplane.cluster import EmbeddedCluster, RealCluster
+from tests.conformance.place import Place
+from tests.conformance.site import Site
+
+NODES = 6
+CLUSTERS: dict[str, type[EmbeddedCluster] | type[RealCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}
+PLACES = [
+    pytest.param("embedded", id="embedded"),
+    pytest.param("real", id="real", marks=[pytest.mark.e2e, pytest.mark.timeout(300)]),
+]
+
+
+@pytest.fixture(scope="session", params=PLACES)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A control plane with six plain nodes and the service."""
+    where: str = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        # Clusters of the tests are kept apart from those of the user.
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with CLUSTERS[where].start(nodes=NODES) as started, closing(Place(started)) as place:
+            yield place
+
+
+@pytest.fixture
+def site(cluster: Place, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A namespace of the case's own."""
+    word = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:16].strip("-")
+    made = Site(cluster, cluster.fresh_namespace(word), [], [])
+    try:
+        yield made
+    finally:
+        made.clear()

@@ -1,0 +1,39 @@
+"""The suite itself: as many cases as promised, and each of them on both control planes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LEAST = 80
+
+
+def test_there_are_at_least_eighty_cases_and_each_runs_on_both_control_planes() -> None:
+    """As pytest collects them, whatever marks are asked for now."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider"]
+    told = subprocess.run(
+        [*command, str(HERE)], cwd=HERE.parents[1], capture_output=True, text=True, timeout=60, check=True
+    )
+    places: dict[str, set[str]] = defaultdict(set)
+    for line in told.stdout.splitlines():
+        if "::" in line and Path(__file__).name not in line:
+            place = re.search(r"\[(embedded|real)\b", line)
+            assert place, f"{line} does not say where it runs: it must use the fixture `site`"
+            places[line.replace(place[1], "", 1)].add(place[1])
+    on_one = sorted(case for case, found in places.items() if len(found) < 2)
+    assert on_one == []
+    assert len(places) >= LEAST
+
+
+def test_no_case_is_let_off_anywhere() -> None:
+    """Whoever is expected to fail, or is skipped somewhere, proves nothing."""
+    for file in HERE.glob("test_*.py"):
+        if file != Path(__file__):
+            text = file.read_text()
+            assert "xfail" not in text, file
+            assert "pytest.skip" not in text, file
+            assert "skipif" not in text, file
