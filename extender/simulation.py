@@ -1,7 +1,7 @@
 """A whole cluster with the service in it, in one event loop and without a socket: simulation and tests.
 
     async with Simulation(seed=7, nodes=100) as simulation:
-        await simulation.create(pod)
+        await simulation.create(pod, POD)
         await asyncio.sleep(86_400)
 
 On `sim.virtual_time` a day takes seconds, and the same seed gives the same day: API server, schedulers, kubelets,
@@ -56,8 +56,6 @@ class Simulation:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        # One generator for each part, so that what one draws does not depend on how often another does.
-        chances = [random.Random(f"{self._seed} {part}") for part in ("cluster", "service", "network", "outside")]
         self.clock = Clock()
         self.cluster = Cluster(
             self.clock,
@@ -69,12 +67,10 @@ class Simulation:
             extender=CallableExtender(self._call),
             latency=self._latency,
         )
-        self.requests = InProcess(self.cluster.api, latency=self._latency, rng=chances[3])
-        drawn = chances[1]
+        self.requests = self._connection("outside")
+        drawn = self._drawn("service")
         world = World(self.clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}")
-        self.application = Application(
-            InProcess(self.cluster.api, latency=self._latency, rng=chances[2]), self._settings, world
-        )
+        self.application = Application(self._connection("network"), self._settings, world)
         self._calls = self.application.asgi(self._settings).calls
         try:
             await self._start()
@@ -82,6 +78,13 @@ class Simulation:
             await self._stack.aclose()
             raise
         return self
+
+    def _drawn(self, part: str) -> random.Random:
+        # One for each part, so that what one draws does not depend on how often another does.
+        return random.Random(f"{self._seed} {part}")
+
+    def _connection(self, part: str) -> InProcess:
+        return InProcess(self.cluster.api, latency=self._latency, rng=self._drawn(part))
 
     async def _start(self) -> None:
         group = await self._stack.enter_async_context(asyncio.TaskGroup())

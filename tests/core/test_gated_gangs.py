@@ -250,10 +250,11 @@ class TestWhileAnOrdinaryPodIsBeingPlaced:
         assert at_gate(world) == []
 
     def test_or_for_a_moment_for_it_may_go_nowhere(self, world: GangWorld) -> None:
-        self.walker(world)
-        self.waits(world)
+        self.walker(world, sent=("n0",))
+        fill(world, "n1", "n2")
+        self.waits(world, size=1)
         world.pass_time(PLACED_WITHIN / 2)
-        assert len(at_gate(world)) == 3
+        assert len(at_gate(world)) == 1
         assert world.keeper.next_deadline() == pytest.approx(world.clock.now() + PLACED_WITHIN / 2)
         world.pass_time(PLACED_WITHIN / 2)
         assert at_gate(world) == []

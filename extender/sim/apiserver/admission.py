@@ -154,7 +154,7 @@ def _parted(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
 def _pod_defaults(pod: Json) -> Json:
     done = {**pod, "spec": pods.completed_spec(pod.get("spec") or {})}
     if done.get("status"):
-        done["status"] = pods.with_times(done["status"], "lastProbeTime", "lastTransitionTime")
+        done["status"] = pods.with_states(pods.with_times(done["status"], "lastProbeTime", "lastTransitionTime"))
     return done
 
 

@@ -18,6 +18,7 @@ from extender.sim.apiserver.wire import JSON, Request
 from extender.sim.kinds import Json, Kind
 
 _NO_KIND = Kind("", "", "", "")
+_GO_TYPE = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 YAML = ("application/yaml", "application/apply-patch+yaml")
 
 
@@ -37,7 +38,8 @@ def read(request: Request, kind: Kind) -> Json:
         why = str(error) if request.body.strip() and "truncated" not in str(error) else "unexpected end of JSON input"
         raise _unrecognized(request, kind, why) from None
     if not isinstance(content, dict):
-        raise _unrecognized(request, kind, "json: cannot unmarshal into Go value of type struct")
+        said = f"json: cannot unmarshal {go_kind(content)} into Go value of type {_GO_TYPE}"
+        raise _unrecognized(request, kind, said)
     return content
 
 
@@ -104,8 +106,8 @@ def other_custom_kind(kind: Kind, obj: Json) -> Failure:
     return invalid(kind, (obj.get("metadata") or {}).get("name") or "", [problem], called=given)
 
 
-def strict_problems(kind: Kind, patched: Json) -> Failure | None:
-    """What is said where a patch that must be strict has made an object with unknown fields."""
+def strict_problems(kind: Kind, patched: Json, shown: str = "") -> Failure | None:
+    """What is said where a patch that must be strict has made an object with unknown fields; `shown` instead of it."""
     unknown: list[str] = []
     if kind.schema is not None:
         unknown = schema.unknown_fields(kind.schema, patched)
@@ -113,7 +115,7 @@ def strict_problems(kind: Kind, patched: Json) -> Failure | None:
         shapes.known(kind, patched, unknown)
     if not unknown:
         return None
-    text = msgspec.json.encode(patched).decode()
+    text = shown or msgspec.json.encode(patched).decode()
     return invalid(_NO_KIND, "", [wrong("patch", text, f"strict decoding error: {_listed(unknown)}")])
 
 

@@ -276,3 +276,17 @@ def go_kind(value: object) -> str:
         case list():
             return "array"
     return "null"
+
+
+def go_text(value: object) -> str:
+    """The value as Go prints it (`%v`)."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(go_text, value))}]"
+    return str(value)

@@ -37,6 +37,12 @@ _NO_INFO: Json = dict.fromkeys(
     ),
     "",
 )  # fmt: skip
+_CONTAINER_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_NO_CONTAINER: Json = {"ready": False, "restartCount": 0, "image": "", "imageID": ""}
+_NO_STATE: dict[str, Json] = {
+    "running": {"startedAt": None},
+    "terminated": {"exitCode": 0, "startedAt": None, "finishedAt": None},
+}
 _GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
@@ -203,6 +209,23 @@ def with_times(status: Json, *names: str) -> Json:
         return status
     empty = dict.fromkeys(names)
     return {**status, "conditions": [{**empty, **each} for each in conditions]}
+
+
+def with_states(status: Json) -> Json:
+    """The status of a pod with everything that is always told of its containers."""
+    told = {key: [_told(each) for each in status[key]] for key in _CONTAINER_STATUSES if status.get(key)}
+    return {**status, **told} if told else status
+
+
+def _told(container: Json) -> Json:
+    states = {key: _state(container.get(key) or {}) for key in ("state", "lastState")}
+    return {**_NO_CONTAINER, **container, **states}
+
+
+def _state(state: Any) -> Any:
+    if not isinstance(state, dict):
+        return state
+    return {key: {**_NO_STATE.get(key, {}), **value} for key, value in state.items() if isinstance(value, dict)}
 
 
 def qos_class(spec: Json) -> str:

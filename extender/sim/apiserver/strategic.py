@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from extender.sim.apiserver.failures import Failure, bad_request
+from extender.sim.apiserver.metadata import go_text
 from extender.sim.kinds import Json
 
 _PATCH = "$patch"
@@ -178,5 +179,6 @@ def _check_order(elements: list[Any], order: list[Any], key: str) -> None:
     kept = [each for each in elements if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
     wanted = iter([each.get(key) if key else each for each in order])
     if not all((each.get(key) if key else each) in wanted for each in kept):
-        shown = f"The order in patch list:\n{elements}\n doesn't match $setElementOrder list:\n{order}\n"
+        first, second = go_text(elements), go_text(order)
+        shown = f"The order in patch list:\n{first}\n doesn't match $setElementOrder list:\n{second}\n"
         raise Failure(500, "", shown)

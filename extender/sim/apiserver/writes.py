@@ -99,8 +99,11 @@ class Writes:
             if kind.is_custom:
                 raise bodies.other_custom_kind(kind, new)
             raise bad_request("the API version in the data does not match the expected API version")
-        if strict and (failure := bodies.strict_problems(kind, new)) is not None:
-            raise failure
+        if strict:
+            shown = metadata.go_text(patch) if media == patches.STRATEGIC_MERGE_PATCH else ""
+            failure = bodies.strict_problems(kind, new, shown)
+            if failure is not None:
+                raise failure
         new = shapes.known(kind, new, [])
         meta = self._named(target, new)
         return self._put(target, {**new, "metadata": meta}, old, dry_run), False
