@@ -55,10 +55,16 @@ _LOOK_FOR_GROUPS_SECONDS = 60.0
 
 
 class WallClock:
-    """`ports.Clock`: the time of day, for deadlines are compared with what other programs wrote."""
+    """`ports.Clock`: the machine's."""
+
+    def __init__(self) -> None:
+        self._began = time.time() - time.monotonic()
 
     def now(self) -> float:
         return time.time()
+
+    def steady(self) -> float:
+        return self._began + time.monotonic()
 
 
 class Cluster(Requests, Protocol):

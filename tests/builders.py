@@ -34,6 +34,7 @@ def gang_ask(name: str = "train", quorum: int = 2, *, namespace: str = "default"
 def pod(name: str = "pod", asks: Amounts | None = None, *, namespace: str = "default", **facts: Any) -> Pod:
     """A pod that asks for 1 CPU unless told otherwise, and counts as one pod. Its UID is `uid-<name>`."""
     facts.setdefault("uid", PodUid(f"uid-{name}"))
+    facts.setdefault("scheduler", "escher")
     requests = units({"cpu": 1000} if asks is None else asks, pods=1)
     return Pod(namespace=namespace, name=name, requests=requests, **facts)
 

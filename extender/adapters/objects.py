@@ -31,6 +31,7 @@ from extender.adapters.pod_requests import (
     effective_requests,
 )
 from extender.core import cluster
+from extender.core.attempt import read_attempt
 from extender.core.gang_ask import GANG_GATE, read_gang_ask
 from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
 from extender.core.units import InvalidQuantity, Vector, count
@@ -40,6 +41,8 @@ __all__ = ["Node", "Pod", "Quantity", "UnreadableObject", "to_node", "to_pod"]
 _log = structlog.get_logger(__name__)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FINISHED = frozenset({"Succeeded", "Failed"})
+_MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of pods that stand for static ones."""
 
 WAKE = f"{DOMAIN}/wake"
 """Annotation: another value makes kube-scheduler try a pod again that it has set aside."""
@@ -218,6 +221,10 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         gated=bool(gates - {GANG_GATE}),
         at_our_gate=GANG_GATE in gates,
         finished=status is not None and status.phase in _FINISHED,
+        succeeded=status is not None and status.phase == "Succeeded",
+        labels=metadata.labels or _NOTHING,
+        mirror=metadata.annotations is not None and _MIRROR in metadata.annotations,
+        attempt=read_attempt(metadata.annotations, metadata.uid) if metadata.annotations else None,
         woken=metadata.annotations is not None and WAKE in metadata.annotations,
         gang=read_gang_ask(
             metadata.namespace,

@@ -89,7 +89,7 @@ class Inquiries:
             units=units,
             pod=None if pod is None else PodRef.of(pod),
             gang=holding.owner if for_gang else None,
-            until=holding.until,
+            until=self._time_of_day(holding.until),
         )
 
     # -- gangs ---------------------------------------------------------------------------------------------------
@@ -112,9 +112,14 @@ class Inquiries:
             phase=gang.phase,
             quorum=gang.quorum,
             members=[self._member(gang, pod) for pod in members],
-            deadline=gang.deadline,
+            deadline=self._time_of_day(gang.deadline),
             reason=why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver),
         )
+
+    def _time_of_day(self, deadline: float | None) -> float | None:
+        """When a deadline passes, in seconds since the epoch, as the machine's clock stands now."""
+        clock = self._keeper.clock
+        return None if deadline is None else clock.now() + deadline - clock.steady()
 
     def _member(self, gang: Gang, pod: Pod) -> MemberState:
         held = self._keeper.ledger.holding(pod.uid)

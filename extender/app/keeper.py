@@ -182,7 +182,7 @@ class Keeper:
                 self._turned_away[pod.uid] = pod
 
     def _take_pod(self, pod: Pod) -> None:
-        now = self.clock.now()
+        now = self.clock.steady()
         self._groups.remember(pod)
         pod = self._groups.resolved(pod)
         if pod.finished:
@@ -231,7 +231,7 @@ class Keeper:
         self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.pop(uid, None)
-        self.gangs.remove(uid, self.clock.now())
+        self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
     def _remember_gone(self, uid: PodUid) -> None:
@@ -292,7 +292,7 @@ class Keeper:
             self.pods[pod.uid] = pod
         if isinstance(pod.gang, GangAsk):
             self.settle()
-            answer = self.gangs.admit(pod, sent, self.clock.now())
+            answer = self.gangs.admit(pod, sent, self.clock.steady())
             if answer not in sent:
                 self.settle()
                 return Verdict(unresolvable=dict.fromkeys(sent, answer))
@@ -306,7 +306,7 @@ class Keeper:
             if pod.gang is None:
                 if self.rules.reserve_at_filter and self._asks_ephemeral(pod):
                     verdict = self._reserve_one(pod, verdict)
-                self._in_flight.passed(pod, verdict.passed, self.clock.now())
+                self._in_flight.passed(pod, verdict.passed, self.clock.steady())
         self.settle()
         return verdict
 
@@ -338,7 +338,7 @@ class Keeper:
         """The pod holds its units on one of the nodes that passed: the one it held before, else the first with room."""
         before = self.ledger.holding(pod.uid)
         wanted = [before.node] if before is not None and before.node in verdict.passed else verdict.passed
-        until = self.clock.now() + self.rules.assume_seconds
+        until = self.clock.steady() + self.rules.assume_seconds
         for node in wanted:
             if self._assume(pod, node, until):
                 return replace(verdict, passed=[node])
@@ -367,11 +367,11 @@ class Keeper:
         """
         pod = self._groups.resolved(pod)
         if pod.gang is not None:
-            if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.now()) is not None:
+            if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.steady()) is not None:
                 self.gangs.take_for_asleep(pod.uid)
                 self.settle()
             return {}
-        safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.now())
+        safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.steady())
         return {node: chosen for node, chosen in victims.items() if node in safe}
 
     def claim_for_bind(self, uid: PodUid, node: NodeName) -> str | None:
@@ -380,7 +380,7 @@ class Keeper:
         refusal = self._claim(uid, node)
         self._in_flight.ended(uid)
         if refusal is None:
-            self._unseen_room.wait(uid, node, self.clock.now())
+            self._unseen_room.wait(uid, node, self.clock.steady())
         elif refusal:
             self._offered_again(node)
         self._flush()
@@ -429,7 +429,7 @@ class Keeper:
 
     def arrive(self, uid: PodUid, node: NodeName) -> str:
         """The gang's member stands at its barrier, or the answer says why not."""
-        refusal = self.gangs.arrive(uid, node, self.clock.now())
+        refusal = self.gangs.arrive(uid, node, self.clock.steady())
         if refusal:
             self._offered_again(node)
         self.settle()
@@ -441,12 +441,12 @@ class Keeper:
         if pod is not None:
             self.pods[uid] = replace(pod, node=node)
             self.ledger.confirm(uid, on=node, units=pod.requests)
-        self.gangs.written(uid, node, self.clock.now())
+        self.gangs.written(uid, node, self.clock.steady())
         self.settle()
 
     def not_bound(self, uid: PodUid, *, for_good: bool) -> None:
         """The pod's Binding could not be written; `for_good`: the pod is gone."""
-        self.gangs.failed(uid, self.clock.now(), for_good=for_good)
+        self.gangs.failed(uid, self.clock.steady(), for_good=for_good)
         # A gang has the say on what is held for it, and on nothing that the pod held before it was a member.
         held = self.ledger.holding(uid)
         if held is not None and held.kind is not Kind.BOUND and held.owner is None:
@@ -457,7 +457,7 @@ class Keeper:
 
     def tick(self) -> None:
         """What has passed its deadline is released, gang by gang."""
-        now = self.clock.now()
+        now = self.clock.steady()
         for held in self.ledger.expire(now):
             if held.owner is not None:
                 self.gangs.expire(held.owner, now)
@@ -477,7 +477,7 @@ class Keeper:
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
-        now = self.clock.now()
+        now = self.clock.steady()
         while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
             # First: kube-scheduler counts those pods there already.
             self._answer(self._unseen_room.heed_nodes(gains))
@@ -502,7 +502,7 @@ class Keeper:
         if self.gangs.effects:
             self._effects += self.gangs.effects
             self.gangs.effects.clear()
-        now = self.clock.now()
+        now = self.clock.steady()
         effects: list[Effect] = list(self._in_flight.let_go(now))
         for effect in self._effects:
             if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):

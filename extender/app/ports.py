@@ -35,7 +35,11 @@ class PodRef:
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Seconds since the epoch, to compare with what other programs wrote. It may be set forward and back."""
+        ...
+
+    def steady(self) -> float:
+        """Seconds that only ever pass, counted from what `now` said at the start: for deadlines and back-offs."""
         ...
 
 

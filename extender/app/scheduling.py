@@ -303,7 +303,7 @@ class Scheduling:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = deadline
-        wait = max(0.0, deadline - self._keeper.clock.now())
+        wait = max(0.0, deadline - self._keeper.clock.steady())
         self._alarm = asyncio.get_running_loop().call_later(wait, self._ring)
 
     def _ring(self) -> None:

@@ -68,7 +68,7 @@ class Transactions:
 
     async def transact(self, request: Transact) -> Outcome:
         """Conflicts are an answer, not an error. Raises Unavailable, if then nothing is committed."""
-        now = self._keeper.clock.now()
+        now = self._keeper.clock.steady()
         numbered = list(enumerate(request.operations))
         course = _Course(
             {i: replace(each, dry_run=request.dry_run) for i, each in numbered if isinstance(each, SetResource)},

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from extender.core.attempt import Attempt
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
 from extender.core.names import NodeName, PodUid
 from extender.core.units import Vector
@@ -86,6 +87,13 @@ class Pod:
     at_our_gate: bool = False
     """It has our scheduling gate: no scheduler looks at it until we take that off, which is done once."""
     finished: bool = False
+    succeeded: bool = False
+    """It is finished, and all that it ran has ended well."""
+    labels: Mapping[str, str] = field(default_factory=_nothing)
+    mirror: bool = False
+    """It stands for a static pod, which its kubelet runs whatever the API server says."""
+    attempt: Attempt | None = None
+    """With whom we bound it, as its own Binding told."""
     woken: bool = field(default=False, compare=False)
     """It bears the annotation by which we woke it last: that says nothing about the pod itself."""
     gang: GangAsk | GroupAsk | MalformedAsk | None = None

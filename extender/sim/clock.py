@@ -22,6 +22,9 @@ class Clock:
     def now(self) -> float:
         return self._loop.time() + self._offset
 
+    def steady(self) -> float:
+        return self.now()
+
     def stamp(self) -> str:
         """As metav1.Time is written: whole seconds."""
         return datetime.fromtimestamp(int(self.now()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -43,6 +43,9 @@ class LoopClock:
             passed = 0.0
         return NOW + self.ahead + passed
 
+    def steady(self) -> float:
+        return self.now()
+
 
 @dataclass
 class Fault:

@@ -19,7 +19,7 @@ from extender.core.names import NodeName, PodUid
 from extender.core.node_match import accepts
 from tests.app.pod_server import Follower, PodServer
 
-MINE = ""
+MINE = "escher"
 """`schedulerName` of the pods that it cares for."""
 _CYCLE = 0.001
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 1.0, 10.0

@@ -27,8 +27,14 @@ from tests.builders import NOW
 @dataclass
 class FixedClock:
     time: float = NOW
+    """Seconds that pass."""
+    stepped: float = 0.0
+    """By how many seconds somebody has set the time of day forward, or, below 0, back."""
 
     def now(self) -> float:
+        return self.time + self.stepped
+
+    def steady(self) -> float:
         return self.time
 
 

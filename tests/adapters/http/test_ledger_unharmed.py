@@ -26,6 +26,9 @@ class StillClock:
     def now(self) -> float:
         return NOW
 
+    def steady(self) -> float:
+        return NOW
+
 
 class KeepersVerbs:
     """The keeper's decisions, without anything that writes to a cluster."""

@@ -1,0 +1,73 @@
+"""What a pod says about the attempt in which it was bound, and when that is not believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.attempt import ATTEMPT, NAMED, Attempt, attempts_for, read_attempt, to_annotation
+from extender.core.names import PodUid
+
+A, B, C = PodUid("a"), PodUid("b"), PodUid("c")
+
+
+def said(**instead: Any) -> dict[str, str]:
+    whole = {"pod": "a", "attempt": "x1", "needed": 2, "size": 3, "with": ["b", "c"], "at": 12.5}
+    return {ATTEMPT: json.dumps({key: value for key, value in (whole | instead).items() if value is not None})}
+
+
+def test_what_is_written_is_read() -> None:
+    marks = attempts_for("x1", [C, A, B], needed=2, at=12.5)
+    assert read_attempt({ATTEMPT: to_annotation(marks[A], A)}, A) == Attempt("x1", 2, 3, (B, C), 12.5)
+
+
+def test_a_copy_of_a_pod_proves_nothing() -> None:
+    assert read_attempt(said(), A) is not None
+    assert read_attempt(said(), B) is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"pod": None},
+        {"pod": 3},
+        {"attempt": ""},
+        {"attempt": 7},
+        {"needed": 0},
+        {"needed": 4},
+        {"needed": True},
+        {"needed": "2"},
+        {"size": 1.5},
+        {"size": 2},
+        {"with": "b"},
+        {"with": [1]},
+        {"at": "yesterday"},
+        {"at": True},
+        {"at": float("nan")},
+        {"at": 10**400},
+        {"at": -1},
+    ],
+)
+def test_what_a_user_made_of_it_proves_nothing(broken: dict[str, Any]) -> None:
+    assert read_attempt(said(**broken), A) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 4000, "x" * 5000, '{"pod": "a"}'])
+def test_what_is_no_attempt_at_all_proves_nothing(text: str) -> None:
+    assert read_attempt({ATTEMPT: text}, A) is None
+    assert read_attempt({}, A) is None
+
+
+@given(st.integers(1, 60))
+def test_each_is_named_by_all_those_before_it_and_none_names_too_many(size: int) -> None:
+    members = [PodUid(f"{number:03}") for number in range(size)]
+    marks = attempts_for("x", members, needed=1, at=0.0)
+    for uid, mark in marks.items():
+        assert uid not in mark.others
+        assert len(mark.others) == len(set(mark.others)) == min(NAMED, size - 1)
+        assert sum(uid in other.others for other in marks.values()) == min(NAMED, size - 1)
+        assert len(to_annotation(mark, uid)) < 4096
