@@ -95,8 +95,9 @@ class Application:
             reserve_at_filter=settings.reserve_at_filter,
             preempts_for_gangs=settings.preempts_for_gangs,
             patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
+            schedulers=frozenset(settings.scheduler_names),
         )
-        self.keeper = Keeper(clock, self._take, rules)
+        self.keeper = Keeper(clock, self._take, rules, life=world.unique())
         self.write_back = WriteBack(
             self.keeper,
             ApiNodeStatusWriter(connection),

@@ -32,6 +32,10 @@ class Settings(BaseModel):
     scheduler_http_timeout_seconds: float = Field(
         60.0, gt=1.0, le=600.0, description="the extender's httpTimeout in kube-scheduler's configuration"
     )
+    scheduler_names: tuple[str, ...] = Field(
+        ("escher", "escher-ledger"),
+        description="schedulerName of pods that are ours; those of others are never touched, whatever labels they bear",
+    )
     reserve_at_filter: bool = Field(
         True, description="hold ephemeral resources, and a gang's room, from filter on; otherwise claim them at bind"
     )

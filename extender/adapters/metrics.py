@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from extender.app.keeper import Keeper
 from extender.app.write_back import WriteBack
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import CPU, MEMORY, PODS, in_domain
 

@@ -14,8 +14,9 @@ from extender.app.keeper import Keeper
 from extender.app.management import Explanation, NodeGroup, NotFound
 from extender.app.wording import amount, number, why_gang_waits
 from extender.core.cluster import Node, Pod
-from extender.core.gang import Gang, Phase
+from extender.core.gang import Gang
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Holding
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts

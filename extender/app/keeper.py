@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from extender.app.claims import is_claim
 from extender.app.in_flight import InFlight
 from extender.app.ports import Clock
+from extender.app.strangers import Strangers
 from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
@@ -34,6 +35,8 @@ GONE = "the pod is deleted or has finished"
 BOUND = "the pod is bound to another node already"
 GATED = "the pod has scheduling gates"
 _GONE_REMEMBERED = 16_384
+_UNSEEN_SECONDS = 120.0
+"""So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +78,20 @@ class Rules:
     assume_seconds: float = 30.0
     patience: Patience = DEFAULT_PATIENCE
     preempts_for_gangs: bool = True
+    schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
+    """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
 
 
 class Keeper:
+    """`life` names this life of the service: no other has the same."""
+
     def __init__(
         self,
         clock: Clock,
         deliver: Callable[[Sequence[Effect]], None],
         rules: Rules = Rules(),
         filters: Sequence[Filter] = FILTERS,
+        life: str = "0",
     ) -> None:
         self.clock = clock
         self.rules = rules
@@ -91,7 +99,10 @@ class Keeper:
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
-        self.gangs = Gangs(self.ledger, self.nodes, rules.patience, reserve_at_filter=rules.reserve_at_filter)
+        self.gangs = Gangs(
+            self.ledger, self.nodes, rules.patience, reserve_at_filter=rules.reserve_at_filter, life=life
+        )
+        self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
         self._groups = PodGroups()
         self._filters = filters
@@ -104,6 +115,8 @@ class Keeper:
         """Pods that ended lately: a call about one was under way when it went."""
         self._turned_away: dict[PodUid, Pod] = {}
         """Pods of no gang that our filters rejected everywhere, and that nothing has woken since."""
+        self._unseen: dict[PodUid, float] = {}
+        """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -178,13 +191,13 @@ class Keeper:
         for pod in pods:
             if pod.node is None and isinstance(pod.gang, GangAsk):
                 self.gangs.take_for_asleep(pod.uid)
-            elif pod.node is None and self._asks_ephemeral(pod):
+            elif pod.node is None and self.ours(pod) and self._asks_ephemeral(pod):
                 self._turned_away[pod.uid] = pod
 
     def _take_pod(self, pod: Pod) -> None:
         now = self.clock.steady()
-        self._groups.remember(pod)
-        pod = self._groups.resolved(pod)
+        self._unseen.pop(pod.uid, None)
+        pod = self._known_as(pod)
         if pod.finished:
             if self.pods.pop(pod.uid, None) is not None:
                 self._effects.append(PodEnded(pod))
@@ -198,7 +211,7 @@ class Keeper:
         if pod.uid in self._gone:
             # A list older than the pod had left it out, and a call about it may have been rejected for that.
             del self._gone[pod.uid]
-            if pod.node is None and not pod.at_our_gate:
+            if pod.node is None and self.ours(pod) and not pod.at_our_gate:
                 self._effects.append(WakePod(pod))
         known = self.pods.get(pod.uid)
         if known is not None:
@@ -222,9 +235,29 @@ class Keeper:
         if pod.gang is not None or self.gangs.of(pod.uid) is not None:
             self.gangs.observe(pod, now)
 
+    def _known_as(self, pod: Pod) -> Pod:
+        """The pod with its ask as it is to be understood: a stranger's says nothing to us."""
+        self._groups.remember(pod)
+        self._strangers.remember(pod)
+        return replace(pod, gang=None) if self._strangers.asks(pod) else self._groups.resolved(pod)
+
+    def ours(self, pod: Pod) -> bool:
+        """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
+        return self._strangers.are_ours(pod.scheduler)
+
+    def _learn(self, scheduler: str) -> None:
+        """This profile of kube-scheduler has called: its pods are ours to look after."""
+        if not self._strangers.are_ours(scheduler):
+            theirs = self._strangers.learn(scheduler)
+            for pod in theirs:
+                self._take_pod(pod)
+            self._take_for_asleep(self.pods[pod.uid] for pod in theirs if pod.uid in self.pods)
+
     def _drop_pod(self, uid: PodUid) -> None:
         self._remember_gone(uid)
+        self._unseen.pop(uid, None)
         self._groups.forget(uid)
+        self._strangers.forget(uid)
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._effects.append(PodEnded(pod))
@@ -271,6 +304,7 @@ class Keeper:
 
     def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
+        self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
         if isinstance(pod.gang, MalformedAsk):
             self._groups.turned_away(pod)
@@ -288,8 +322,9 @@ class Keeper:
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
         if pod.uid not in self.pods and pod.node is None:
-            # The scheduler's watch was ahead of ours.
+            # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
             self.pods[pod.uid] = pod
+            self._unseen[pod.uid] = self.clock.steady() + _UNSEEN_SECONDS
         if isinstance(pod.gang, GangAsk):
             self.settle()
             answer = self.gangs.admit(pod, sent, self.clock.steady())
@@ -365,6 +400,7 @@ class Keeper:
 
         None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself.
         """
+        self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
         if pod.gang is not None:
             if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.steady()) is not None:
@@ -444,13 +480,19 @@ class Keeper:
         self.gangs.written(uid, node, self.clock.steady())
         self.settle()
 
-    def not_bound(self, uid: PodUid, *, for_good: bool) -> None:
-        """The pod's Binding could not be written; `for_good`: the pod is gone."""
-        self.gangs.failed(uid, self.clock.steady(), for_good=for_good)
+    def not_bound(self, uid: PodUid, *, for_good: bool, surely: bool = False) -> None:
+        """The pod's Binding could not be written; `for_good`: the pod is gone; `surely`: it never was written, either,
+        by a try whose answer is lost."""
+        self.gangs.failed(uid, self.clock.steady(), for_good=for_good, surely=surely)
         # A gang has the say on what is held for it, and on nothing that the pod held before it was a member.
         held = self.ledger.holding(uid)
         if held is not None and held.kind is not Kind.BOUND and held.owner is None:
             self.ledger.forget(uid)
+        self.settle()
+
+    def not_evicted(self, uid: PodUid) -> None:
+        """A member that was to be evicted stays."""
+        self.gangs.not_evicted(uid, self.clock.steady())
         self.settle()
 
     # -- time and change -----------------------------------------------------------------------------------------
@@ -462,13 +504,16 @@ class Keeper:
             if held.owner is not None:
                 self.gangs.expire(held.owner, now)
         self.gangs.heed_time(now)
+        for uid in [uid for uid, until in self._unseen.items() if until <= now]:
+            self._drop_pod(uid)
         self._answer(self._unseen_room.overdue(now))
         self.settle()
 
     def next_deadline(self) -> float | None:
         """The next moment at which `tick` has something to do, in seconds since the epoch; None: nothing waits."""
         keeping_time = (self.ledger, self.gangs, self._unseen_room, self._in_flight)
-        known = (each.next_deadline() for each in keeping_time)
+        known = [each.next_deadline() for each in keeping_time]
+        known.append(next(iter(self._unseen.values()), None))
         return min((when for when in known if when is not None), default=None)
 
     def violations(self) -> list[Violation]:
@@ -481,7 +526,7 @@ class Keeper:
         while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
             # First: kube-scheduler counts those pods there already.
             self._answer(self._unseen_room.heed_nodes(gains))
-            self.gangs.waiting.settle(gains, now)
+            self.gangs.settle(gains, now)
             for uid, pod in list(self._turned_away.items()):
                 if any(self._could_pass(pod, node) for node in gains):
                     del self._turned_away[uid]
@@ -490,9 +535,9 @@ class Keeper:
         self._flush()
 
     def _heed_turn(self, now: float) -> bool:
-        if self.rules.preempts_for_gangs and self.gangs.waiting.preempt(self.pods, now):
+        if self.rules.preempts_for_gangs and self.gangs.preempt(self.pods, now):
             return True
-        return self.gangs.waiting.heed_turn(now)
+        return self.gangs.heed_turn(now)
 
     def _could_pass(self, pod: Pod, node: NodeName) -> bool:
         seen = self.nodes.get(node)

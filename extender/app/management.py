@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from extender.app.ports import NodeChoice, PodOwner, PodRef
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Detection, Kind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
 from extender.core.units import Short, Vector

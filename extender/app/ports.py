@@ -84,8 +84,11 @@ class Occupied(Refused):
 
 
 class Binder(Protocol):
-    async def bind(self, pod: PodRef, node: NodeName) -> None:
-        """The Binding is written. Raises Unavailable, Gone, Occupied, Refused. Does not retry."""
+    async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
+        """The Binding is written, and the pod has these annotations besides. Does not retry.
+
+        Raises Unavailable, Gone, Occupied, Refused.
+        """
         ...
 
     async def node_of(self, pod: PodRef) -> NodeName | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -31,13 +32,17 @@ from extender.app.ports import (
 from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict, Victims
 from extender.app.wording import in_words
+from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
+    DeadlineSet,
     EvictFor,
     EvictMembers,
     GangBound,
+    GangInDoubt,
     GangInPart,
     GangPlanned,
+    GangQuarantined,
     GangTimedOut,
     GangTurnedAway,
     OpenBarrier,
@@ -46,6 +51,7 @@ from extender.core.gang import (
     WakePod,
 )
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.parts import Proof
 
 _log = structlog.get_logger(__name__)
 
@@ -53,6 +59,21 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _EVENTS_REMEMBERED = 4096
 _TELL_WITHIN = 120.0
 _STOPPING = "Escher is shutting down: the pod is tried again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """How a bind has passed: empty, and what its pod is to say of that; or why it has not."""
+
+    refusal: str
+    attempt: Attempt | None = None
+
+
+@dataclass(slots=True)
+class _Tries:
+    """Of one Binding. `lost`: the answer to one never came, or was that the API server cannot say."""
+
+    lost: bool = False
 
 
 class Scheduling:
@@ -86,7 +107,7 @@ class Scheduling:
         self._advertise = advertise
         self._ended = ended
         self._placed = placed
-        self._at_barrier: dict[PodUid, asyncio.Future[str]] = {}
+        self._at_barrier: dict[PodUid, asyncio.Future[_Passage]] = {}
         self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._told: dict[tuple[PodUid, str], None] = {}
@@ -134,27 +155,29 @@ class Scheduling:
         return refusal
 
     async def _pass_and_write(self, pod: PodRef, node: NodeName) -> str:
-        refusal = await self._pass_barrier(pod, node)
-        if refusal:
-            return refusal
+        passage = await self._pass_barrier(pod, node)
+        if passage.refusal:
+            return passage.refusal
+        tries = _Tries()
         try:
-            await self._write(pod, node)
+            await self._write(pod, node, passage.attempt, tries)
         except Refused as error:
-            self._keeper.not_bound(pod.uid, for_good=isinstance(error, Gone))
+            # A try whose answer was lost may have bound the pod, which is gone since.
+            self._keeper.not_bound(pod.uid, for_good=isinstance(error, Gone), surely=not tries.lost)
             self.set_alarm()
             return f"the API server refuses the binding: {error}"
         except Unavailable as error:
-            self._keeper.not_bound(pod.uid, for_good=False)
+            self._keeper.not_bound(pod.uid, for_good=False, surely=not tries.lost)
             self.set_alarm()
             return f"the API server cannot be reached: {error}"
         self._keeper.bound(pod.uid, node)
         return ""
 
-    async def _pass_barrier(self, pod: PodRef, node: NodeName) -> str:
+    async def _pass_barrier(self, pod: PodRef, node: NodeName) -> _Passage:
         if self._closed:
-            return _STOPPING
+            return _Passage(_STOPPING)
         # Before the keeper is asked: its answer may be to let this very one through.
-        gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        gate: asyncio.Future[_Passage] = asyncio.get_running_loop().create_future()
         self._at_barrier[pod.uid] = gate
         if self._keeper.gangs.of(pod.uid) is None:
             answer = self._keeper.claim_for_bind(pod.uid, node)
@@ -162,24 +185,32 @@ class Scheduling:
             answer = self._keeper.arrive(pod.uid, node) or None
         if answer is not None:
             self._at_barrier.pop(pod.uid, None)
-            return answer
+            return _Passage(answer)
         self.set_alarm()
         return await gate
 
-    async def _write(self, pod: PodRef, node: NodeName) -> None:
-        """The Binding is written, whatever becomes of single attempts.
+    async def _write(self, pod: PodRef, node: NodeName, attempt: Attempt | None, tries: _Tries) -> None:
+        """The Binding is written, whatever becomes of single tries.
 
         Raises Refused, and Unavailable after a while.
         """
-        await _insist(lambda: self._try_to_write(pod, node), self._write_within, what="bind", pod=str(pod), node=node)
+        said: dict[str, str] = {}
+        if attempt is not None:
+            said[ATTEMPT] = to_annotation(replace(attempt, at=self._keeper.clock.now()), pod.uid)
+        await _insist(
+            lambda: self._try_to_write(pod, node, said, tries), self._write_within, what="bind", pod=str(pod), node=node
+        )
 
-    async def _try_to_write(self, pod: PodRef, node: NodeName) -> None:
+    async def _try_to_write(self, pod: PodRef, node: NodeName, said: Mapping[str, str], tries: _Tries) -> None:
         try:
-            await self._binder.bind(pod, node)
+            await self._binder.bind(pod, node, said)
         except Occupied:
-            # Written by an attempt that seemed to fail, or by somebody else.
+            # Written by a try that seemed to fail, or by somebody else.
             if await self._binder.node_of(pod) != node:
                 raise
+        except Unavailable:
+            tries.lost = True
+            raise
 
     # -- effects -------------------------------------------------------------------------------------------------
 
@@ -191,9 +222,9 @@ class Scheduling:
             match effect:
                 case AdvertiseCapacity(node):
                     self._advertise(node)
-                case OpenBarrier(_, members):
+                case OpenBarrier(_, members, attempts):
                     for uid in members:
-                        self._let(uid, "")
+                        self._let(uid, "", attempts.get(uid))
                 case TurnBack(_, members, reason):
                     for uid in members:
                         self._let(uid, reason)
@@ -224,14 +255,21 @@ class Scheduling:
                     note = f"gang {key.name}: {bound}; the others have {seconds:g} s to follow"
                     for pod in members:
                         self._tell(pod, EventType.WARNING, "GangInPart", note)
-                case EvictMembers(key, quorum, members):
-                    note = f"gang {key.name}: the rest of {quorum} did not follow in time; this one is evicted"
+                case GangInDoubt(key, quorum, members):
+                    bound = f"{len(members)} of {quorum} members are bound, and whether it ever ran is not known"
+                    note = f"gang {key.name}: {bound}; they are left alone. To start it anew, delete them"
                     for pod in members:
-                        self._tell(pod, EventType.WARNING, "GangEvicted", note)
-                        self._start(self._evict(pod))
+                        self._tell(pod, EventType.WARNING, "GangInDoubt", note)
+                case EvictMembers(key, quorum, members, proof):
+                    self._start(self._evict_part(key, quorum, members, proof))
+                case GangQuarantined(key, members, defect):
+                    _log.error("a gang cannot be handled, and is left as it is", gang=str(key), exc_info=defect)
+                    note = f"gang {key.name}: Escher has met a defect of its own with it; please report its log"
+                    for pod in members:
+                        self._tell(pod, EventType.WARNING, "GangQuarantined", note)
                 case AskRefused(pod, ask):
                     self._tell(pod, EventType.WARNING, "InvalidGang", f"{ask.reason}; {ask.remedy}")
-                case GangPlanned():
+                case GangPlanned() | DeadlineSet():
                     pass
 
     def _preempt(self, key: GangKey, members: Sequence[Pod], victims: Sequence[Pod]) -> None:
@@ -241,20 +279,55 @@ class Scheduling:
         for pod in victims:
             note = f"evicted for gang {key} of higher priority"
             self._tell(pod, EventType.WARNING, "PreemptedByGang", note)
-            self._start(self._evict(pod))
+            self._start(self._evict_victim(pod))
 
-    async def _evict(self, pod: Pod) -> None:
+    async def _evict_victim(self, pod: Pod) -> None:
+        await self._evict(pod)
+
+    async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
+        """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
+        why = await self._disproved(proof)
+        if why:
+            _log.warning("a gang's part is left alone", gang=str(key), why=why)
+            for pod in members:
+                self._keeper.not_evicted(pod.uid)
+            self.set_alarm()
+            return
+        note = f"gang {key.name}: the rest of {quorum} did not follow in time; this one is evicted"
+        for pod in members:
+            self._tell(pod, EventType.WARNING, "GangEvicted", note)
+        await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members))
+
+    async def _disproved(self, proof: Proof) -> str:
+        for pod in proof.unbound:
+            try:
+                if (node := await self._binder.node_of(PodRef.of(pod))) is not None:
+                    return f"{pod} is bound to {node}"
+            except (Unavailable, Refused) as error:
+                return f"{pod}: {error}"
+        return ""
+
+    async def _evict_member(self, pod: Pod, why: str) -> None:
+        if await self._evict(pod):
+            _log.warning("evicted as a part of its gang", pod=str(pod), uid=pod.uid, proof=why)
+        else:
+            self._keeper.not_evicted(pod.uid)
+            self.set_alarm()
+
+    async def _evict(self, pod: Pod) -> bool:
         """Once: what is still there after a while is to be evicted again, or another in its place."""
         ref = PodRef.of(pod)
         try:
             await self._evictor.evict(ref)
         except (Unavailable, Refused) as error:
             _log.warning("a member cannot be evicted", pod=str(ref), why=str(error))
+            return False
+        return True
 
-    def _let(self, uid: PodUid, answer: str) -> None:
+    def _let(self, uid: PodUid, refusal: str, attempt: Attempt | None = None) -> None:
         gate = self._at_barrier.pop(uid, None)
         if gate is not None and not gate.done():
-            gate.set_result(answer)
+            gate.set_result(_Passage(refusal, attempt))
 
     async def _wake(self, pod: Pod, token: str) -> None:
         ref, waker = PodRef.of(pod), self._waker
@@ -308,8 +381,11 @@ class Scheduling:
 
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, float("inf")
-        self._keeper.tick()
-        self.set_alarm()
+        try:
+            self._keeper.tick()
+        finally:
+            # Whatever happened: a clock that has stopped would be the end of every gang.
+            self.set_alarm()
 
     async def close(self) -> None:
         """No bind waits at a barrier any more: those that did are told that the service stops.
@@ -351,13 +427,17 @@ def _subject(effect: Effect) -> Sequence[object]:
     match effect:
         case OpenBarrier(gang, members) | TurnBack(gang, members):
             return (gang, *members)
-        case GangInPart(gang, _, members) | EvictMembers(gang, _, members) | RoomSaved(gang, _, members):
+        case GangInPart(gang, _, members) | GangInDoubt(gang, _, members) | RoomSaved(gang, _, members):
             return (gang, *members)
+        case EvictMembers(gang, _, members, proof):
+            return (gang, str(proof), *members)
+        case GangQuarantined(gang, _, defect):
+            return (gang, repr(defect))
         case EvictFor(gang, _, victims):
             return (gang, *victims)
         case GangTimedOut(gang, _, _, members):
             return (gang, *members)
-        case GangPlanned(gang) | GangBound(gang) | GangTurnedAway(gang):
+        case GangPlanned(gang) | DeadlineSet(gang) | GangBound(gang) | GangTurnedAway(gang):
             return (gang,)
         case AdvertiseCapacity(node):
             return (node,)

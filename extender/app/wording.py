@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from extender.core.gang import Gang, Phase
+from extender.core.gang import Gang
+from extender.core.gang_phases import Phase
 from extender.core.names import CPU, MEMORY, ResourceKey
 from extender.core.planning import Shortfall
 

@@ -28,7 +28,8 @@ _LONGEST = 4096
 class Attempt:
     """`size` members were to be bound together, and the quorum needed `needed` of them.
 
-    `others`: some of them beside the pod that bears this. `at`: when, in seconds since the epoch.
+    `others`: some of them beside the pod that bears this. `at`: when, in seconds since the epoch. `joins`: their gang
+    ran already, and these came in the place of others that had left it.
     """
 
     id: str
@@ -36,9 +37,10 @@ class Attempt:
     size: int
     others: tuple[PodUid, ...] = ()
     at: float = 0.0
+    joins: bool = False
 
 
-def attempts_for(id: str, members: Sequence[PodUid], *, needed: int, at: float) -> dict[PodUid, Attempt]:
+def attempts_for(id: str, members: Sequence[PodUid], *, needed: int, joins: bool = False) -> dict[PodUid, Attempt]:
     """What each of these members, who are bound together, is to say.
 
     Each names those that follow it, the first after the last: whoever is not bound is named by all of the 16 before it.
@@ -47,14 +49,14 @@ def attempts_for(id: str, members: Sequence[PodUid], *, needed: int, at: float) 
     twice = ring + ring
     named = min(NAMED, len(ring) - 1)
     return {
-        uid: Attempt(id, needed, len(ring), tuple(twice[index + 1 : index + 1 + named]), at)
+        uid: Attempt(id, needed, len(ring), tuple(twice[index + 1 : index + 1 + named]), joins=joins)
         for index, uid in enumerate(ring)
     }
 
 
 def to_annotation(attempt: Attempt, uid: PodUid) -> str:
     """The annotation's value on the pod with that UID."""
-    said = {
+    said: dict[str, object] = {
         "pod": uid,
         "attempt": attempt.id,
         "needed": attempt.needed,
@@ -62,6 +64,8 @@ def to_annotation(attempt: Attempt, uid: PodUid) -> str:
         "with": attempt.others,
         "at": round(attempt.at, 3),
     }
+    if attempt.joins:
+        said["joins"] = True
     return json.dumps(said, separators=(",", ":"))
 
 
@@ -83,7 +87,7 @@ def read_attempt(annotations: Mapping[str, str], uid: PodUid) -> Attempt | None:
         return None
     if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < 1e12:
         return None
-    return Attempt(id, needed, size, tuple(map(PodUid, others)), float(at))
+    return Attempt(id, needed, size, tuple(map(PodUid, others)), float(at), said.get("joins") is not None)
 
 
 def _is_count(value: object) -> TypeGuard[int]:

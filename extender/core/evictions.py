@@ -53,5 +53,6 @@ class Evictions:
     def _staying(self, gang: Gang, without: set[PodUid]) -> int:
         """How many count for the quorum when these, those offered before and those being deleted are gone."""
         placed = gang.bound | gang.writing.keys()
-        leaving = {uid for uid in placed if uid in without or uid in self._offered or gang.members[uid].deleting}
-        return len(gang.finished) + len(placed) - len(leaving)
+        going = gang.leaving | self._offered.keys() | without
+        leaving = {uid for uid in placed if uid in going or gang.members[uid].deleting}
+        return len(gang.succeeded) + len(placed) - len(leaving)

@@ -3,42 +3,24 @@
 Knows who its members are, who is placed, who stands at the barrier. Must not know nodes' room: that is the ledger's,
 and deciding between the two is `gangs`'.
 
-                    enough members exist,          the last of the quorum
-     first member   but no room                    stands at the barrier       all Bindings written
-    ---> GATHERING -----------------> WAITING  +---> BINDING --------------------------> BOUND
-           ^   |                       |   ^   |        |                                  |
-           |   |  the quorum is        |   |   |        |  none could be written           |  members leave,
-           |   +--> reserved  <--------+   |   |        |                                  |  fewer than the quorum
-           |          PLANNED -------------|---+        |                                  |
-           |             |  deadline, or a member fits nowhere                             |
-           +-------------+-----------------+------------+----------------------------------+
-
-In GATHERING and WAITING a gang holds nothing, but for the one that room is saved for, see `turns`. In PLANNED it holds
-its whole quorum; or, where nothing is reserved at filter, what those need that stand at its barrier. A gang ends when
-its last member does.
+Its phases, and what leads from one to another, are the tables of `gang_phases`. A gang ends when its last member does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
+from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
 from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
+from extender.core.gang_phases import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.parts import Proof, Trial, proven_part
 from extender.core.planning import Shortfall
 
 Turn = tuple[int, float, float, GangKey]
 """Sorts waiting gangs: priority, then age."""
-
-
-class Phase(Enum):
-    GATHERING = "gathering"
-    WAITING = "waiting"
-    PLANNED = "planned"
-    BINDING = "binding"
-    BOUND = "bound"
 
 
 # What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
@@ -47,6 +29,7 @@ NO_ROOM = "gang does not fit now: it waits its turn"
 NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
+QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
 TOO_LATE = "the gang's quorum was not there before its deadline"
 NOT_ITS_NODE = "the gang's plan has another node for this member"
 
@@ -63,9 +46,9 @@ class Gang:
     bound: set[PodUid] = field(default_factory=set)
     """Members that are seen bound, or whose Binding we have written."""
     leaving: set[PodUid] = field(default_factory=set)
-    """Those of them that are being deleted: they still hold their node, and count as placed no more."""
-    finished: set[PodUid] = field(default_factory=set)
-    """Former members that ran to their end; they count as placed as long as the gang lives."""
+    """Those of them that are being deleted, or are to be evicted: they still hold their node, and count no more."""
+    succeeded: set[PodUid] = field(default_factory=set)
+    """Former members that ran to their end, and ended well; they count as placed as long as the gang lives."""
     arrived: dict[PodUid, NodeName] = field(default_factory=dict)
     """Members at the barrier: their bind waits."""
     writing: dict[PodUid, NodeName] = field(default_factory=dict)
@@ -74,12 +57,11 @@ class Gang:
     """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
     intends: bool = False
     """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
-    opened: bool = False
-    """Whether its barrier has been opened, as far as we know."""
     phase: Phase = Phase.GATHERING
+    standing: Standing = Standing.FRESH
+    trial: Trial | None = None
+    """The Bindings that were tried last, until the quorum is whole."""
     deadline: float | None = None
-    whole: bool = False
-    """Whether its quorum has been bound once: who leaves it later leaves a gang that runs."""
     gathered: bool = False
     """Whether a plan for members that did not exist has run out before: the next one waits for them to exist."""
     shortfall: Shortfall | None = None
@@ -120,7 +102,7 @@ class Gang:
     @property
     def placed(self) -> int:
         """Members that count as placed for the quorum."""
-        return len(self.bound) - len(self.leaving) + len(self.finished)
+        return len(self.bound) - len(self.leaving) + len(self.succeeded)
 
     @property
     def holds_for(self) -> float:
@@ -133,17 +115,28 @@ class Gang:
         """How many more must be placed together."""
         return max(0, self.quorum - self.placed)
 
-    @property
-    def in_part(self) -> bool:
-        """Whether it was being bound as a whole and has come to a halt with a part of its quorum.
+    def step(self, step: Step) -> None:
+        """It is in the phase that follows. Raises Impossible."""
+        self.phase = after(self.phase, step)
 
-        A member that is not bound, and is older than the first Binding, was among those to be bound with it: so it is
-        known after a restart too. A replacement for a member of a gang that ran is younger.
-        """
-        if self.whole or not self.needed or not self.bound or self.writing:
-            return False
-        first = min(self.members[uid].bound_at for uid in self.bound)
-        return self.opened or any(0 < pod.created <= first for pod in self.unplaced())
+    def remember(self, past: Past) -> None:
+        self.standing = STANDINGS[self.standing][past]
+
+    def staying(self) -> list[Pod]:
+        """Members that are bound and are not about to go, by UID."""
+        return [self.members[uid] for uid in sorted(self.bound - self.leaving)]
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether fewer than its quorum are bound, no Binding is being written, and it is not known to have run."""
+        return bool(self.bound and self.needed and not self.writing and self.standing is not Standing.RAN)
+
+    def part(self) -> Proof | None:
+        """What proves that those who are bound are a part of a quorum that was never whole. O(members)."""
+        if not self.unsettled:
+            return None
+        unplaced = {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}
+        return proven_part(self.staying(), unplaced, self.trial)
 
     @property
     def missing(self) -> int:
@@ -166,7 +159,7 @@ class Gang:
 
     @property
     def holds_a_plan(self) -> bool:
-        return self.phase in (Phase.PLANNED, Phase.BINDING, Phase.BOUND)
+        return self.phase in (Phase.PLANNED, Phase.BINDING, Phase.IN_PART, Phase.BOUND)
 
     @property
     def unplaced_count(self) -> int:
@@ -190,10 +183,14 @@ class WakePod:
 
 @dataclass(frozen=True, slots=True)
 class OpenBarrier:
-    """Effect: the Bindings of these pods are to be written, now and all at once."""
+    """Effect: the Bindings of these pods are to be written, now and all at once.
+
+    `attempts`: what each is to say about that; who is not among them is bound already, or is bound without.
+    """
 
     gang: GangKey
     members: tuple[PodUid, ...]
+    attempts: Mapping[PodUid, Attempt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +264,41 @@ class GangInPart:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictMembers:
-    """Effect: the gang could not be completed in time; these, which are bound, are to be evicted: none, not a part."""
+class DeadlineSet:
+    """Event: there may be something to do about the gang at an earlier moment than was known."""
+
+    gang: GangKey
+
+
+@dataclass(frozen=True, slots=True)
+class GangInDoubt:
+    """Event: fewer than the quorum are bound, and nothing proves that it never was whole: `members` are left alone."""
 
     gang: GangKey
     quorum: int
     members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictMembers:
+    """Effect: the gang could not be completed in time; these, which are bound, are to be evicted: none, not a part.
+
+    `proof` says why that harms nothing that runs.
+    """
+
+    gang: GangKey
+    quorum: int
+    members: tuple[Pod, ...]
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class GangQuarantined:
+    """Event: something about this gang could not be handled. It is left as it is until its members are gone."""
+
+    gang: GangKey
+    members: tuple[Pod, ...]
+    defect: Exception
 
 
 GangEffect = (
@@ -286,5 +312,8 @@ GangEffect = (
     | EvictFor
     | GangTimedOut
     | GangInPart
+    | GangInDoubt
+    | DeadlineSet
     | EvictMembers
+    | GangQuarantined
 )

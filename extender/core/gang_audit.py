@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from extender.core.audit import Violation
-from extender.core.gang import Gang, Phase
+from extender.core.gang import Gang
+from extender.core.gang_phases import Phase
 from extender.core.gangs import Gangs
 from extender.core.ledger import Holding, Kind
 from extender.core.names import PodUid
@@ -45,5 +46,11 @@ def _of_gang(gangs: Gangs, gang: Gang) -> Iterator[Violation]:
             yield Violation("gang_barrier", f"{uid} is at the barrier of {gang.key} for {node} and holds {own}")
     if not gang.members:
         yield Violation("gang_members", f"{gang.key} has no members")
-    if gang.in_part and gang.key not in gangs.in_part:
+    if (gang.phase is Phase.BINDING) != bool(gang.writing) and gang.phase is not Phase.QUARANTINED:
+        yield Violation("gang_writing", f"{gang.key} is {gang.phase} and writes {gang.writing}")
+    if not gang.leaving <= gang.bound <= gang.members.keys():
+        yield Violation(
+            "gang_bound", f"{gang.key}: {gang.leaving} leave of {gang.bound} that are bound, of {len(gang.members)}"
+        )
+    if gang.phase is not Phase.QUARANTINED and gang.part() is not None and gang.key not in gangs.in_part:
         yield Violation("gang_in_part", f"{gang.key} is bound in part, and nothing will end that")

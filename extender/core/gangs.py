@@ -16,7 +16,8 @@ run out. So one whose plan ran out holds its next one as a whole, as does one th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
@@ -27,24 +28,29 @@ from extender.core.gang import (
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
     OUTRANKED,
+    QUARANTINE,
     ROOM_TAKEN,
     TOO_LATE,
+    DeadlineSet,
     EvictMembers,
     Gang,
     GangBound,
     GangEffect,
+    GangInDoubt,
     GangInPart,
     GangPlanned,
+    GangQuarantined,
     GangTimedOut,
     GangTurnedAway,
     OpenBarrier,
-    Phase,
     TurnBack,
     WakePod,
 )
 from extender.core.gang_ask import GangAsk
+from extender.core.gang_phases import Past, Phase, Standing, Step
 from extender.core.ledger import Holder, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.parts import Trial, gone_on_with
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -62,7 +68,8 @@ turned back at the barrier wait for one to two seconds, and its room would stand
 class Gangs:
     """The gangs of the cluster, on one ledger.
 
-    `nodes` is the keeper's table of nodes, read here for selectors and taints.
+    `nodes` is the keeper's table of nodes, read here for selectors and taints. `life` names this life of the service:
+    no other has the same.
     """
 
     def __init__(
@@ -72,15 +79,21 @@ class Gangs:
         patience: Patience = DEFAULT_PATIENCE,
         *,
         reserve_at_filter: bool = True,
+        life: str = "0",
     ) -> None:
         self.ledger = ledger
         self.nodes = nodes
         self.by_key: dict[GangKey, Gang] = {}
         self.effects: list[GangEffect] = []
         self.in_part: dict[GangKey, float] = {}
-        """Gangs of which a part is bound, and until when the rest may follow."""
+        """Gangs of which a part is bound, as is proven, and until when the rest may follow."""
+        self.in_doubt: dict[GangKey, float] = {}
+        """Gangs of which fewer than the quorum are bound, and of which nobody can know whether they ran; and when
+        that is to be told."""
         self._untold: dict[GangKey, None] = {}
-        """Those of them that nobody has been told of."""
+        """Gangs in part that nobody has been told of."""
+        self._life = life
+        self._trials = 0
         self._reserve_at_filter = reserve_at_filter
         self._places = Places(ledger, nodes)
         self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way)
@@ -99,10 +112,15 @@ class Gangs:
 
     def observe(self, pod: Pod, now: float) -> Gang | None:
         """The pod is known as its gang's member, as it is now. Its gang, or None if it has none (any more)."""
+        with self._containing(self._key_of(pod), now):
+            return self._observe(pod, now)
+        return self.of(pod.uid)
+
+    def _observe(self, pod: Pod, now: float) -> Gang | None:
         former = self.of(pod.uid)
         ask = pod.gang if isinstance(pod.gang, GangAsk) else None
         if former is not None and (ask is None or ask.key != former.key):
-            self.remove(pod.uid, now)
+            self._remove(pod.uid, now)
             former = None
         if ask is None:
             return None
@@ -126,6 +144,10 @@ class Gangs:
             if known is None or known.gang != ask:
                 gang.heed_members()
             self._stir(gang)
+        if gang.phase is Phase.QUARANTINED:
+            if pod.node is not None:
+                gang.bound.add(pod.uid)
+            return gang
         if pod.node is not None:
             if pod.deleting:
                 gang.leaving.add(pod.uid)
@@ -140,6 +162,10 @@ class Gangs:
 
     def remove(self, uid: PodUid, now: float) -> None:
         """The pod is no member any more: it is deleted. What it held is kept for a successor while the plan lives."""
+        with self._containing(self._of.get(uid), now):
+            self._remove(uid, now)
+
+    def _remove(self, uid: PodUid, now: float) -> None:
         gang = self.of(uid)
         if gang is None:
             return
@@ -157,9 +183,11 @@ class Gangs:
     def _stir(self, gang: Gang) -> None:
         """Its members have changed: if it waits, it is to be settled."""
         gang.changes += 1
-        self.waiting.changed(gang)
+        if gang.phase is not Phase.QUARANTINED:
+            self.waiting.changed(gang)
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
+        """It has ended. One that ended well, and not because somebody deleted it, counts on; any other for nothing."""
         if gang is None and isinstance(pod.gang, GangAsk):
             gang = self.by_key.get(pod.gang.key)
             # An earlier run may have left finished pods under the same name.
@@ -167,11 +195,11 @@ class Gangs:
                 gang = None
         if gang is None:
             return None
-        if pod.node is not None:
-            gang.finished.add(pod.uid)
+        if pod.node is not None and pod.succeeded and not pod.deleting:
+            gang.succeeded.add(pod.uid)
             self._stir(gang)
         if pod.uid in gang.members:
-            self.remove(pod.uid, now)
+            self._remove(pod.uid, now)
         else:
             self._weigh(gang, now)
         return self.by_key.get(gang.key)
@@ -186,60 +214,87 @@ class Gangs:
             return
         if gang.phase is Phase.PLANNED and gang.deadline is not None:
             self._places.hand_over(gang, holding, gang.deadline)
-        elif gang.phase is Phase.BINDING:
+        elif gang.phase in (Phase.BINDING, Phase.IN_PART):
             self._places.hand_over(gang, holding, now + gang.timeout)
         else:
             self.ledger.release(uid)
 
     def _shrink(self, gang: Gang, now: float) -> None:
         if not gang.members:
-            self._dissolve(gang, now)
-            self.waiting.ended(gang)
+            self._places.release(gang)
+            self._turn_back(gang, list(gang.arrived), "the gang has no members any more")
+            self._forget(gang)
             del self.by_key[gang.key]
-            self.in_part.pop(gang.key, None)
-            self._planned.pop(gang.key, None)
         else:
             self._weigh(gang, now)
 
+    def _forget(self, gang: Gang) -> None:
+        """Nothing is to be done about it any more."""
+        self.waiting.ended(gang)
+        self.waiting.stirred.pop(gang.key, None)
+        for known in (self.in_part, self.in_doubt, self._untold, self._planned, self._held_up):
+            known.pop(gang.key, None)
+
     def _weigh(self, gang: Gang, now: float) -> None:
         """Whether the quorum is bound, or exists, after members, or what they ask for, have changed."""
-        if gang.phase in (Phase.GATHERING, Phase.WAITING):
-            self._wait(gang, now)
-        if gang.phase is Phase.BOUND:
-            if gang.needed:
-                # A member of the surplus may be on its way: it is needed for the quorum now, and planned with the rest.
-                self._dissolve(gang, now, "the gang needs more members than before")
-        elif gang.writing:
+        if gang.phase is Phase.QUARANTINED:
             return
-        elif gang.placed and not gang.needed:
-            gang.phase, gang.deadline, gang.whole, gang.timed_out = Phase.BOUND, None, True, 0
-            self._places.release_vacant(gang)
-            self.effects.append(GangBound(gang.key, now - gang.first_seen))
-        elif gang.phase is Phase.BINDING and not gang.placed:
-            self._dissolve(gang, now, "no member of the gang could be bound")
+        if gang.phase is Phase.BOUND and gang.needed:
+            # A member of the surplus may be on its way: it is needed for the quorum now, and planned with the rest.
+            gang.step(Step.QUORUM_LOST)
+            self._let_go(gang, now, "the gang needs more members than before")
+        if gang.writing:
+            return
+        if gang.placed and not gang.needed:
+            self._has_its_quorum(gang, now)
+        elif gang.phase in (Phase.BINDING, Phase.IN_PART):
+            if gang.placed:
+                gang.step(Step.HALTED)
+            else:
+                self._dissolve(gang, now, "no member of the gang could be bound")
+        elif gang.phase in (Phase.GATHERING, Phase.WAITING):
+            self._wait(gang, now)
+        if not gang.placed:
+            gang.remember(Past.NOBODY_LEFT)
+        if not gang.bound:
+            gang.trial = None
         self._heed_part(gang, now)
 
+    def _has_its_quorum(self, gang: Gang, now: float) -> None:
+        if gang.phase is Phase.BOUND:
+            return
+        gang.step(Step.QUORUM_BOUND)
+        gang.remember(Past.QUORUM_BOUND)
+        gang.deadline, gang.trial, gang.timed_out = None, None, 0
+        self._planned.pop(gang.key, None)
+        self.waiting.ended(gang)
+        self._places.release_vacant(gang)
+        self.effects.append(GangBound(gang.key, now - gang.first_seen))
+
     def _wait(self, gang: Gang, now: float) -> None:
-        gang.phase = Phase.GATHERING if gang.missing else Phase.WAITING
+        gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
         self.waiting.has_no_plan(gang, now)
 
     def _heed_part(self, gang: Gang, now: float) -> None:
-        """A gang of which a part is bound has a time to be completed."""
-        if gang.needed and gang.bound and not (gang.whole or gang.opened or gang.writing):
-            # Bound lately, and not by us: an earlier life of ours may have opened its barrier.
-            first = min(gang.members[uid].bound_at for uid in gang.bound)
-            gang.opened = 0 < now - 2 * gang.timeout < first
-        if not gang.in_part:
-            if not gang.writing:
-                self.in_part.pop(gang.key, None)
+        """A gang that is proven to be bound in part has a time to be completed."""
+        proof = gang.part()
+        if proof is None:
+            self.in_part.pop(gang.key, None)
         elif gang.key not in self.in_part:
             self.in_part[gang.key] = now + gang.timeout
             self._untold[gang.key] = None
+        if proof is not None or not gang.unsettled or not gang.staying():
+            self.in_doubt.pop(gang.key, None)
+        elif gang.key not in self.in_doubt:
+            self.in_doubt[gang.key] = now + gang.timeout
+            self.effects.append(DeadlineSet(gang.key))
 
     def take_for_asleep(self, uid: PodUid) -> None:
         """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""
         gang = self.of(uid)
-        if gang is not None and uid not in gang.bound and not gang.members[uid].gated:
+        if gang is None or gang.phase is Phase.QUARANTINED:
+            return
+        if uid not in gang.bound and not gang.members[uid].gated:
             gang.rejected.add(uid)
             self.waiting.changed(gang)
 
@@ -250,9 +305,16 @@ class Gangs:
 
         Repeating the call repeats the answer as long as the node is among those sent; otherwise the plan moves.
         """
-        gang = self.observe(pod, now)
+        with self._containing(self._key_of(pod), now):
+            return self._admit(pod, sent, now)
+        return QUARANTINE
+
+    def _admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | str:
+        gang = self._observe(pod, now)
         if gang is None:
             return NO_ROOM
+        if gang.phase is Phase.QUARANTINED:
+            return QUARANTINE
         self.waiting.asked_by(pod.scheduler)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
@@ -273,12 +335,12 @@ class Gangs:
         return self._places.take(gang, pod, sent, gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout)
 
     def _turn_away(self, gang: Gang, pod: Pod, now: float) -> str:
-        phase, reason = (Phase.GATHERING, INCOMPLETE) if gang.missing else (Phase.WAITING, NO_ROOM)
-        if gang.phase is not phase or all(gang.members[uid].at_our_gate for uid in gang.rejected):
+        before, reason = gang.phase, INCOMPLETE if gang.missing else NO_ROOM
+        gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
+        if gang.phase is not before or all(gang.members[uid].at_our_gate for uid in gang.rejected):
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
-        gang.phase = phase
         gang.rejected.add(pod.uid)
-        if phase is Phase.WAITING:
+        if gang.phase is Phase.WAITING:
             self.waiting.enter(gang, now)
         return reason
 
@@ -317,7 +379,8 @@ class Gangs:
         changes."""
         missing = gang.missing
         if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
-            gang.phase, gang.shortfall = Phase.GATHERING, None
+            gang.step(Step.LACKS_MEMBERS)
+            gang.shortfall = None
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
@@ -332,7 +395,8 @@ class Gangs:
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
-        gang.phase, gang.deadline, gang.shortfall, gang.tried_at = Phase.PLANNED, deadline, None, None
+        gang.step(Step.PLAN_MADE)
+        gang.deadline, gang.shortfall, gang.tried_at = deadline, None, None
         gang.displaced.clear()
         self._planned[gang.key] = now + UNDISTURBED_SECONDS
         unasked = first is None and not gang.rejected
@@ -405,9 +469,16 @@ class Gangs:
 
         Or the reason it may not.
         """
+        with self._containing(self._of.get(uid), now):
+            return self._arrive(uid, node, now)
+        return QUARANTINE
+
+    def _arrive(self, uid: PodUid, node: NodeName, now: float) -> str:
         gang = self.of(uid)
         if gang is None:
             return "the pod is no member of a gang that is known"
+        if gang.phase is Phase.QUARANTINED:
+            return QUARANTINE
         under_way = gang.writing.get(uid) or (gang.members[uid].node if uid in gang.bound else None)
         if under_way is not None or uid in gang.bound:
             if under_way not in (None, node):
@@ -435,11 +506,31 @@ class Gangs:
         if not self._is_complete(gang):
             return
         members = tuple(gang.arrived)
+        joins = gang.standing is Standing.RAN
+        trial = self._try(gang, members, joins=joins)
         gang.writing.update(gang.arrived)
         gang.arrived.clear()
-        gang.phase, gang.opened, gang.intends = Phase.BINDING, True, False
+        gang.step(Step.BARRIER_OPENED)
+        gang.remember(Past.TRIED)
+        gang.intends = False
         self._planned.pop(gang.key, None)
-        self.effects.append(OpenBarrier(gang.key, members))
+        marks = trial.marks(joins)
+        self.effects.append(OpenBarrier(gang.key, members, {uid: marks[uid] for uid in members}))
+
+    def _try(self, gang: Gang, members: Collection[PodUid], *, joins: bool) -> Trial:
+        """The attempt that these are bound in: the one that is not whole yet, also of an earlier life; or a new one."""
+        # Those that are on their way out belong to an attempt that has failed.
+        goes_on = not joins and bool(gang.staying())
+        trial = gang.trial or gone_on_with(gang.staying()) if goes_on else None
+        if trial is None:
+            self._trials += 1
+            lacking = gang.quorum - gang.placed - len(gang.writing)
+            trial = Trial(f"{self._life}.{self._trials}", max(1, lacking))
+        trial.members.update(members)
+        trial.refused.difference_update(members)
+        if not joins:
+            gang.trial = trial
+        return trial
 
     def _is_complete(self, gang: Gang) -> bool:
         there = gang.placed + len(gang.writing) + len(gang.arrived)
@@ -447,15 +538,24 @@ class Gangs:
 
     def written(self, uid: PodUid, node: NodeName, now: float) -> None:
         """The member's Binding is written."""
-        gang = self.of(uid)
-        if gang is not None:
-            self._is_bound(gang, uid, now)
+        with self._containing(self._of.get(uid), now):
+            if (gang := self.of(uid)) is not None:
+                self._is_bound(gang, uid, now)
 
-    def failed(self, uid: PodUid, now: float, *, for_good: bool) -> None:
-        """The member's Binding could not be written.
+    def failed(self, uid: PodUid, now: float, *, for_good: bool, surely: bool = False) -> None:
+        """The member's Binding could not be written. `surely`: nor was it, by an earlier try whose answer is lost.
 
         Its units stay held, for its next try or, `for_good`, a successor's.
         """
+        with self._containing(self._of.get(uid), now):
+            self._failed(uid, now, for_good=for_good, surely=surely)
+
+    def _failed(self, uid: PodUid, now: float, *, for_good: bool, surely: bool) -> None:
+        # Its deletion may have been heard of before.
+        for tried in [each for each in self.by_key.values() if each.trial is not None and uid in each.trial.members]:
+            assert tried.trial is not None
+            tried.trial.failed(uid, for_good=for_good, surely=surely)
+            self._weigh(tried, now)
         gang = self.of(uid)
         if gang is None or gang.writing.pop(uid, None) is None:
             return
@@ -485,8 +585,12 @@ class Gangs:
 
     def expire(self, key: GangKey, now: float) -> None:
         """Something held for the gang has passed its deadline. A plan that is not yet binding ends as a whole."""
+        with self._containing(key, now):
+            self._expire(key, now)
+
+    def _expire(self, key: GangKey, now: float) -> None:
         gang = self.by_key.get(key)
-        if gang is None:
+        if gang is None or gang.phase is Phase.QUARANTINED:
             return
         if gang.phase is not Phase.PLANNED:
             self.waiting.changed(gang)
@@ -502,6 +606,7 @@ class Gangs:
         """The next moment at which `heed_time`, or `waiting`, has something to do, in seconds since the epoch."""
         known = (
             min(self.in_part.values(), default=None),
+            min(self.in_doubt.values(), default=None),
             min(self._held_up.values(), default=None),
             self.waiting.next_deadline(),
         )
@@ -509,20 +614,45 @@ class Gangs:
 
     def heed_time(self, now: float) -> None:
         self._give_up(now)
+        self._tell_of_doubts(now)
         self._try_again(now)
 
     def _give_up(self, now: float) -> None:
-        """Gangs that were not completed in time are to be evicted, so that none of them is bound instead of a part.
-
-        What is not gone after as long again is to be evicted again.
-        """
         for key in [key for key, until in self.in_part.items() if until <= now]:
+            with self._containing(key, now):
+                self._give_up_part(self.by_key[key], now)
+
+    def _give_up_part(self, gang: Gang, now: float) -> None:
+        """It was not completed in time: its part is to be evicted, so that none of it is bound instead of a part.
+
+        Who is evicted counts for nothing from this moment. What is not gone is to be evicted again after as long.
+        """
+        self.in_part[gang.key] = now + gang.timeout
+        proof = gang.part()
+        if proof is None:
+            return
+        self.effects.append(EvictMembers(gang.key, gang.quorum, proof.bound, proof))
+        gang.leaving.update(pod.uid for pod in proof.bound)
+        self._stir(gang)
+        if gang.phase not in (Phase.GATHERING, Phase.WAITING):
+            gang.timed_out += gang.phase is Phase.PLANNED
+            self._dissolve(gang, now, TOO_LATE)
+        self._weigh(gang, now)
+
+    def _tell_of_doubts(self, now: float) -> None:
+        for key in [key for key, until in self.in_doubt.items() if until <= now]:
+            self.in_doubt[key] = float("inf")
             gang = self.by_key[key]
-            self.in_part[key] = now + gang.timeout
-            if not gang.writing:
-                bound = (gang.members[uid] for uid in sorted(gang.bound))
-                self.effects.append(EvictMembers(key, gang.quorum, tuple(pod for pod in bound if not pod.deleting)))
-                self._dissolve(gang, now, TOO_LATE)
+            self.effects.append(GangInDoubt(key, gang.quorum, tuple(gang.staying())))
+
+    def not_evicted(self, uid: PodUid, now: float) -> None:
+        """An eviction of the member that was to be is not: it counts again, unless it is about to go anyway."""
+        with self._containing(self._of.get(uid), now):
+            gang = self.of(uid)
+            if gang is not None and uid in gang.leaving and not gang.members[uid].deleting:
+                gang.leaving.discard(uid)
+                self._stir(gang)
+                self._weigh(gang, now)
 
     def _try_again(self, now: float) -> None:
         for key in [key for key, until in self._held_up.items() if until <= now]:
@@ -534,10 +664,9 @@ class Gangs:
     def announce(self) -> None:
         """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
         for key in self._untold:
-            if key in self.in_part:
-                gang = self.by_key[key]
-                bound = tuple(gang.members[uid] for uid in sorted(gang.bound))
-                self.effects.append(GangInPart(key, gang.quorum, bound, gang.timeout))
+            gang = self.by_key.get(key)
+            if gang is not None and key in self.in_part:
+                self.effects.append(GangInPart(key, gang.quorum, tuple(gang.staying()), gang.timeout))
         self._untold.clear()
 
     def _turn_back(self, gang: Gang, members: Collection[PodUid], reason: str) -> None:
@@ -549,6 +678,10 @@ class Gangs:
 
     def _dissolve(self, gang: Gang, now: float, reason: str = "") -> None:
         """The gang holds nothing but what is bound or being written; whoever stands at its barrier is turned back."""
+        gang.step(Step.GIVEN_UP)
+        self._let_go(gang, now, reason)
+
+    def _let_go(self, gang: Gang, now: float, reason: str) -> None:
         self._places.release(gang)
         self._turn_back(gang, list(gang.arrived), reason)
         gang.deadline = None
@@ -557,9 +690,70 @@ class Gangs:
         self._wait(gang, now)
         self.waiting.changed(gang)
 
+    # -- those that wait -----------------------------------------------------------------------------------------
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        """As `Waiting.settle`."""
+        try:
+            self.waiting.settle(gains, now)
+        except Exception as defect:
+            self.contain(self.waiting.handled, defect)
+            # Whoever was to be looked at after it has not been.
+            self.waiting.look_again()
+
+    def heed_turn(self, now: float) -> bool:
+        """As `Waiting.heed_turn`."""
+        with self._containing_handled():
+            return self.waiting.heed_turn(now)
+        return True
+
+    def preempt(self, pods: Mapping[PodUid, Pod], now: float) -> bool:
+        """As `Waiting.preempt`."""
+        with self._containing_handled():
+            return self.waiting.preempt(pods, now)
+        return True
+
+    @contextmanager
+    def _containing_handled(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as defect:
+            self.contain(self.waiting.handled, defect)
+
+    # -- one gang's trouble stays its own ------------------------------------------------------------------------
+
+    def _key_of(self, pod: Pod) -> GangKey | None:
+        return pod.gang.key if isinstance(pod.gang, GangAsk) else self._of.get(pod.uid)
+
+    @contextmanager
+    def _containing(self, key: GangKey | None, now: float) -> Iterator[None]:
+        """A defect in what is done about this gang ends there: the gang is set aside, and everything else goes on."""
+        try:
+            yield
+        except Exception as defect:
+            self.contain(key, defect)
+
+    def contain(self, key: GangKey | None, defect: Exception) -> None:
+        """The gang could not be handled: it is set aside. Raises the defect where it is nobody's, or met there too."""
+        gang = None if key is None else self.by_key.get(key)
+        if gang is None or gang.phase is Phase.QUARANTINED:
+            raise defect
+        gang.step(Step.DEFECT)
+        for held in self.ledger.held_for(gang.key):
+            if held.kind is not Kind.BOUND and PodUid(held.holder) not in gang.writing:
+                self.ledger.release(held.holder)
+        self._turn_back(gang, list(gang.arrived), QUARANTINE)
+        gang.rejected.clear()
+        gang.deadline = None
+        self._forget(gang)
+        self.effects.append(GangQuarantined(gang.key, tuple(gang.members.values()), defect))
+
 
 def _same_run(finished: Pod, living: Pod) -> bool:
-    """Whether one controller made both, or the living one waited already when the finished one was bound."""
+    """Whether one controller made both, or we bound both together. The same name says nothing."""
     if finished.owner is not None and living.owner is not None and finished.owner.uid == living.owner.uid:
         return True
-    return 0 < living.created <= finished.bound_at
+    ended, lives = finished.attempt, living.attempt
+    if ended is None:
+        return False
+    return living.uid in ended.others or (lives is not None and lives.id == ended.id)

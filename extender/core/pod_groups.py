@@ -52,7 +52,7 @@ class PodGroups:
     def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
         before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
         if before is None:
-            return [pod for members in self._members.values() for pod in members.values()]
+            return [pod for name in self._members for pod in self._of(name)]
         changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
         return [pod for name in sorted(changed) for pod in self._of(name)]
 
@@ -69,16 +69,18 @@ class PodGroups:
         return [] if known is None else self._of(name)
 
     def _of(self, name: Name) -> list[Pod]:
-        return list(self._members.get(name, {}).values())
+        # The living first: who has ended counts only while others of its gang live.
+        return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def remember(self, pod: Pod) -> None:
         """The pod is there, and looks like this."""
         name = (pod.gang.namespace, pod.gang.name) if isinstance(pod.gang, GroupAsk) else None
-        if self._group_of.get(pod.uid, name) != name or pod.finished:
+        if self._group_of.get(pod.uid, name) != name:
             self.forget(pod.uid)
-        if name is not None and not pod.finished:
+        # Those that have ended as well: their group may be told of later, and they count for its quorum.
+        if name is not None:
             self._group_of[pod.uid] = name
             self._members.setdefault(name, {})[pod.uid] = pod
 

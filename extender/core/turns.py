@@ -102,6 +102,10 @@ class Turns:
     def __contains__(self, gang: Gang) -> bool:
         return gang.key in self._entries
 
+    def waiting(self) -> Collection[GangKey]:
+        """All that wait."""
+        return self._entries.keys()
+
     def _take_out(self, key: GangKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, Phase, RoomSaved, WakePod
+from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, RoomSaved, WakePod
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import Places
@@ -52,6 +53,8 @@ class Waiting:
         no node for any of them, for others take each one that comes free."""
         self._schedulers: dict[str, None] = {}
         """kube-scheduler's profiles that have asked us about a gang."""
+        self.handled: GangKey | None = None
+        """The gang that is being looked at: where that fails, it is its defect."""
         self._surplus: dict[GangKey, None] = {}
         """Gangs that hold a plan, and of which members beyond it were turned away."""
 
@@ -102,9 +105,11 @@ class Waiting:
         surplus. What the others leave is saved for the gang whose turn it is."""
         stirred, self.stirred = self.stirred, {}
         for key in stirred:
+            self.handled = key
             if (gang := self._gangs.get(key)) is not None:
                 self._line_up(gang, now)
         for gang in self.turns.candidates(gains, stirred):
+            self.handled = gang.key
             is_saved_for = gang is self.turns.saver
             news = None if gang.key in stirred else gains
             if (not is_saved_for or self.turns.may_fit(gang, news)) and self._plan(gang, None, list(gains), now):
@@ -118,6 +123,10 @@ class Waiting:
                 # kube-scheduler does not ask about it, and says nothing of it either.
                 self._effects.append(GangTurnedAway(gang.key, member, NO_ROOM, gang.shortfall))
         self._heed_surplus(gains, stirred)
+
+    def look_again(self) -> None:
+        """Everybody is to be settled, as if something about each had changed."""
+        self.stirred |= dict.fromkeys([*self.turns.waiting(), *self._surplus])
 
     def _line_up(self, gang: Gang, now: float) -> None:
         """It waits for room, or it does not, after something about it has changed."""
@@ -140,6 +149,7 @@ class Waiting:
             return room[known]
 
         for key in list(self._surplus):
+            self.handled = key
             gang = self._gangs.get(key)
             if gang is None or not gang.rejected or not gang.holds_a_plan:
                 del self._surplus[key]
@@ -164,6 +174,7 @@ class Waiting:
     def heed_turn(self, now: float) -> bool:
         """Room is saved for the gang whose turn has come. Whether anything is to be settled for that."""
         self._line_up_unasked(now)
+        self.handled = None if (first := self.turns.first()) is None else first.key
         gang = self.turns.heed(now)
         if gang is not None:
             self._effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.unplaced())))
@@ -175,6 +186,7 @@ class Waiting:
             key, since = next(iter(self._unasked.items()))
             if now < since + self.turns.patience.seconds:
                 return
+            self.handled = key
             gang = self._gangs[key]
             if any(pod.scheduler in self._schedulers for pod in gang.unplaced()):
                 self.enter(gang, now)
@@ -185,6 +197,7 @@ class Waiting:
         """Room is made for the gang that is first in turn, if pods of lower priority hold it. `pods`: all that are not
         finished. Whether anything is to be settled for that."""
         gang = self.turns.first()
+        self.handled = None if gang is None else gang.key
         if gang is None or now < gang.preempts_after or not gang.preempts:
             return False
         gang.preempts_after = now + PREEMPTS_EVERY

@@ -356,6 +356,8 @@ class PodApi:
         self.latency = latency
         self.faults: list[Fault] = []
         self.bound: dict[PodUid, NodeName] = {}
+        self.said: dict[PodUid, dict[str, str]] = {}
+        """The annotations of each pod's Binding."""
         self.gone: set[PodUid] = set()
         self.calls: list[tuple[float, str]] = []
         """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`; and whom."""
@@ -365,13 +367,14 @@ class PodApi:
         """When such calls began, in seconds of the loop."""
         return [when for when, call in self.calls if call == what]
 
-    async def bind(self, pod: PodRef, node: NodeName) -> None:
+    async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
         fault = await self._begin(f"bind {pod.name}")
         if pod.uid in self.gone:
             raise Gone(404, f"pods {pod.name!r} not found")
         if pod.uid in self.bound:
             raise Occupied(409, f"pod {pod.name} is already assigned to node {self.bound[pod.uid]!r}")
         self.bound[pod.uid] = node
+        self.said[pod.uid] = dict(annotations)
         if fault is not None:
             raise fault.error
 

@@ -7,12 +7,13 @@ it is lost with it. No two calls take equally long, so that Bindings sent at one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from extender.app.ports import Gone, Notice, Occupied, PodRef, Refused, Sink, Unavailable
+from extender.core.attempt import read_attempt
 from extender.core.cluster import Node, Pod
 from extender.core.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, Watch
@@ -69,7 +70,13 @@ class PodServer:
             self._end(uid)
         elif not pod.deleting:
             self._put(replace(pod, deleting=True))
-            asyncio.get_running_loop().call_later(self.grace, self._end, uid)
+            asyncio.get_running_loop().call_later(self.grace, self._stop, uid)
+
+    def _stop(self, uid: PodUid) -> None:
+        """Its containers have ended: its kubelet says so, and then lets it go."""
+        if (pod := self.pods.get(uid)) is not None:
+            self._put(replace(pod, finished=True))
+            self._end(uid)
 
     def _end(self, uid: PodUid) -> None:
         if (pod := self.pods.pop(uid, None)) is None:
@@ -80,9 +87,11 @@ class PodServer:
         for told in self.ended:
             told(pod)
 
-    def place(self, uid: PodUid, node: str) -> None:
-        """The pod is bound, whoever did it."""
-        self._put(replace(self.pods[uid], node=NodeName(node), bound_at=float(int(self.clock.now()))))
+    def place(self, uid: PodUid, node: str, annotations: Mapping[str, str] | None = None) -> None:
+        """The pod is bound, whoever did it, and has the annotations of its Binding."""
+        attempt = read_attempt(annotations or {}, uid)
+        bound_at = float(int(self.clock.now()))
+        self._put(replace(self.pods[uid], node=NodeName(node), bound_at=bound_at, attempt=attempt))
 
     def put_node(self, node: Node) -> None:
         self.nodes[node.name] = node
@@ -129,14 +138,14 @@ class PodServer:
             raise Gone(404, f"pods {ref.name!r} not found")
         return pod
 
-    def bind(self, ref: PodRef, node: NodeName) -> None:
+    def bind(self, ref: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
         """As the real one, it does not ask whether there is such a node."""
         pod = self.known(ref)
         if pod.deleting:
             raise Occupied(409, f"pod {ref.name} is being deleted, cannot be assigned to a host")
         if pod.node is not None:
             raise Occupied(409, f"pod {ref.name} is already assigned to node {pod.node!r}")
-        self.place(ref.uid, node)
+        self.place(ref.uid, node, annotations)
 
     def touch(self, ref: PodRef) -> None:
         self._put(self.known(ref))
@@ -171,8 +180,8 @@ class Line:
         for answer in list(self._waiting):
             answer.cancel()
 
-    async def bind(self, pod: PodRef, node: NodeName) -> None:
-        await self._call(f"bind {pod.name}", lambda: self._server.bind(pod, node))
+    async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
+        await self._call(f"bind {pod.name}", lambda: self._server.bind(pod, node, annotations))
 
     async def node_of(self, pod: PodRef) -> NodeName | None:
         return (await self._call(f"where {pod.name}", lambda: self._server.known(pod))).node

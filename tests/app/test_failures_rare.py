@@ -14,8 +14,8 @@ from tests.builders import node, pod
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_part_that_a_crash_left_is_evicted_though_the_missing_member_is_deleted_meanwhile() -> None:
-    """No unplaced member older than the Bindings is left to tell the part by: it is told by how young they are."""
+async def test_a_part_that_a_crash_left_is_left_alone_when_nobody_is_left_that_proves_it() -> None:
+    """Those who are not there any more may have been bound, and have run."""
     town = Town()
     town.server.create(*town.gang("train", 4))
     await town.until_bound(2)
@@ -23,12 +23,26 @@ async def test_a_part_that_a_crash_left_is_evicted_though_the_missing_member_is_
     for each in [each for each in town.server.pods.values() if each.node is None]:
         town.server.delete(each.uid)
     await town.pass_time(60)
-    assert town.bound() == {}
+    assert len(town.bound()) == 2
+    await town.come_to_rest()
+    assert "GangEvicted" not in town.told()
+
+
+async def test_a_part_that_a_crash_left_is_evicted_while_a_member_that_was_not_bound_is_still_there() -> None:
+    town = Town()
+    town.job("train", 4)
+    await town.until_bound(2)
+    town.crash(losing=True)
+    await town.pass_time(0.05)
+    for name in set(town.server.nodes) - set(town.bound().values()):
+        town.server.drop_node(name)
+    await town.pass_time(60)
+    assert town.told().keys() >= {"GangInPart", "GangEvicted"}
     await town.come_to_rest()
 
 
-async def test_a_part_that_a_crash_left_is_evicted_though_the_missing_member_is_made_again_and_has_no_room() -> None:
-    """The same: the successor is younger than the Bindings, as that of a gang that ran would be."""
+async def test_a_part_that_a_crash_left_is_left_alone_when_the_missing_member_is_made_again_and_has_no_room() -> None:
+    """The successor was never to be bound with them; a gang that ran, and lost a member, looks the same."""
     town = Town()
     town.job("train", 4)
     await town.until_bound(2)
@@ -43,15 +57,18 @@ async def test_a_part_that_a_crash_left_is_evicted_though_the_missing_member_is_
 
 
 async def test_an_eviction_that_a_crash_interrupts_is_gone_on_with() -> None:
-    """The same: one member of the part is evicted, the other one not yet, and there is nobody else."""
+    """One member of the part is evicted, the other one not yet; those that were not bound are still there."""
     town = Town()
     town.server.create(*town.gang("train", 4))
     await town.until_bound(2)
-    for each in [each for each in town.server.pods.values() if each.node is None]:
-        town.server.delete(each.uid)
+    town.crash(losing=True)
+    await town.pass_time(0.05)
+    for name in set(town.server.nodes) - set(town.bound().values()):
+        town.server.drop_node(name)
     await town.until_bound(1, within=60)
     town.crash(losing=True)
     await town.come_to_rest()
+    assert town.bound() == {}
 
 
 async def test_a_member_that_is_about_to_end_does_not_count_for_the_quorum() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.turns import DEFAULT_PATIENCE

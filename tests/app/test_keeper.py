@@ -15,7 +15,8 @@ from extender.app.keeper import BOUND, GONE, AdvertiseCapacity, Effect, Keeper, 
 from extender.app.sinks import Nodes, Pods
 from extender.app.unseen_room import OVERFULL, WAITS, BindAnswered
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import Phase, TurnBack, WakePod
+from extender.core.gang import TurnBack, WakePod
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
 from extender.filters.ephemeral_fit import ABSENT
@@ -135,7 +136,7 @@ class TestAList:
             "owner": Owner("Job", "train", "uid-of-this-run"),
             "node": N1,
         }
-        room.pods.replace([pod("done", finished=True, **facts), pod("living", **facts)])
+        room.pods.replace([pod("done", finished=True, succeeded=True, **facts), pod("living", **facts)])
         assert room.keeper.gangs.by_key[GangKey("default", "train")].needed == 0
         assert room.keeper.ledger.free(N1, CPU) == 7000
 

@@ -13,8 +13,8 @@ import pytest
 
 from extender.app.ports import PodRef
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
 from extender.core.gang_ask import GangAsk
+from extender.core.gang_phases import Phase
 from extender.core.names import GangKey
 from tests.app.town import WHOLE_NODE, Town
 from tests.builders import names_term, node, pod

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from extender.app.wording import amount, in_words, number, why_gang_waits
-from extender.core.gang import Gang, Phase
+from extender.core.gang import Gang
+from extender.core.gang_phases import Phase
 from extender.core.names import CPU, MEMORY, GangKey, ResourceKey
 from extender.core.planning import Shortfall
 from extender.core.units import Short

@@ -236,17 +236,31 @@ class Town:
                 counted[each.gang] += each.node is not None and not each.deleting
         return counted
 
+    def _in_doubt(self, ask: GangAsk) -> bool:
+        """Whether no attempt of its members that are bound can be shown to have been incomplete."""
+        members = [each for each in self.server.pods.values() if each.gang == ask]
+        bound = {each.uid for each in members if each.node is not None and not each.deleting}
+        waiting = {each.uid for each in members if each.node is None}
+        told = {each.pod.uid for each in self.server.notices if each.reason == "GangInDoubt"}
+        for uid in bound:
+            attempt = self.server.pods[uid].attempt
+            if attempt is not None and attempt.size - len(waiting.intersection(attempt.others)) < attempt.needed:
+                return False
+        return bool(told & bound)
+
     async def come_to_rest(self) -> None:
         """Nothing fails any more, and all that was begun has ended: then every promise holds.
 
-        A gang of whose members enough have been bound, and not evicted, has run and may have lost some of them.
+        A gang of whose members enough have been bound, and not evicted, has run and may have lost some of them. Where
+        nothing proves that it has not, it is left alone, and its members are told.
         """
         await self.pass_time(300)
         assert self.service is not None
         assert self.defects == []
         for ask, placed in self._placed().items():
             has_run = len(self._bound_once[ask.key] - self.server.evicted) >= ask.quorum
-            assert not 0 < placed < ask.quorum or has_run, f"{placed} of {ask.quorum} of {ask.key} are bound"
+            in_part = 0 < placed < ask.quorum and not has_run
+            assert not in_part or self._in_doubt(ask), f"{placed} of {ask.quorum} of {ask.key} are bound"
         held = {
             (PodUid(each.holder), each.node, each.kind)
             for each in self.keeper.ledger.holdings()

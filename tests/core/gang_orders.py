@@ -15,8 +15,9 @@ from types import MappingProxyType
 from extender.app.keeper import Effect
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
-from extender.core.gang import EvictMembers, OpenBarrier, Phase, TurnBack
+from extender.core.gang import EvictMembers, OpenBarrier, TurnBack
 from extender.core.gang_ask import GangAsk
+from extender.core.gang_phases import Phase
 from extender.core.holdings import Kind
 from extender.core.names import CPU, NodeName, PodUid
 from extender.core.turns import Patience
@@ -57,20 +58,22 @@ class Rivals(GangWorld):
     """Pods that were deleted, and may be made again."""
     placed: set[PodUid] = field(default_factory=set)
     """Pods that are bound, or were and no watch has told of their end."""
+    ever_placed: set[PodUid] = field(default_factory=set)
+    """Pods that were bound, whatever has become of them."""
     doomed: set[PodUid] = field(default_factory=set)
     """Pods that we wanted evicted."""
     ran: set[str] = field(default_factory=set)
-    """Gangs that were placed as a whole, as far as could be known: who is left of them stays."""
+    """Gangs of which a quorum has been bound, be it one after another: who is left of them stays."""
 
     def _take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case EvictMembers(_, _, members):
+                case EvictMembers(_, _, members, _):
                     # The watch may not have told yet that they are bound.
                     self.evicted += [m.uid for m in members if m.uid in self.pods and m.uid not in self.evicted]
                     self.doomed.update(self.evicted)
                     continue
-                case OpenBarrier(_, members):
+                case OpenBarrier(_, members, _):
                     self.at_barrier.difference_update(members)
                 case TurnBack(_, members, _):
                     self.at_barrier.difference_update(members)
@@ -143,10 +146,11 @@ class Rivals(GangWorld):
                 self.write(uid)
                 if uid in self.pods:
                     self.placed.add(uid)
-                    self.ran |= {gang for gang, quorum in self.quorums.items() if self._placed(gang) >= quorum}
+                    self.ever_placed.add(uid)
+                    self.ran |= {gang for gang, quorum in self.quorums.items() if self._ever_placed(gang) >= quorum}
             case "refuse":
                 del self.opened[uid], self.assumed[uid]
-                self.keeper.not_bound(uid, for_good=uid not in self.pods)
+                self.keeper.not_bound(uid, for_good=uid not in self.pods, surely=True)
             case "lose":
                 del self.assumed[uid]
             case "delete":
@@ -165,8 +169,8 @@ class Rivals(GangWorld):
                 assert deadline is not None
                 self.pass_time(deadline - self.clock.time)
 
-    def _placed(self, gang: str) -> int:
-        return sum(self.cast[uid] == gang for uid in self.placed - self.doomed)
+    def _ever_placed(self, gang: str) -> int:
+        return sum(self.cast[uid] == gang for uid in self.ever_placed - self.doomed)
 
     def _enters(self, pod: Pod) -> None:
         assert isinstance(pod.gang, GangAsk)

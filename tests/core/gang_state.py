@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _BLANK = Gang(GangKey("", ""), 0, 0.0, 0.0)
 _OF_PODS = [name for name in Gang.__slots__ if isinstance(getattr(_BLANK, name), (set, dict))]
 _SPECIAL = {"passes", "timed_out", "tried_at", "tried_on"}
-_SILENT = {"changes", "slots_made", "shortfall"}
+_SILENT = {"changes", "slots_made", "shortfall", "trial"}
 _OF_GANGS = [name for name in Gang.__slots__ if name not in {*_OF_PODS, *_SPECIAL, *_SILENT}]
 
 LONG_AGO = 100.0
@@ -75,6 +75,7 @@ def _outside(world: Rivals, uid: PodUid) -> tuple[Hashable, ...]:
         uid in world.evicted,
         uid in world.at_barrier,
         uid in world.placed - world.doomed,
+        uid in world.ever_placed - world.doomed and world.cast[uid] not in world.ran,
         uid in world.missed and (world.left["recreate"] > 0 or world.left["late"] > 0),
     )
 
@@ -90,6 +91,13 @@ def _inside(world: Rivals, uid: PodUid) -> Iterator[Hashable]:
         among = getattr(gang, name)
         mine = among.get(uid) if isinstance(among, dict) else uid in among
         yield _looks(mine) if isinstance(mine, Pod) else mine
+    if gang is not None:
+        trial, pod = gang.trial, gang.members[uid]
+        yield trial is not None and (uid in trial.members, uid in trial.refused)
+        if pod.attempt is not None:
+            latest = trial is not None and pod.attempt.id == trial.id
+            named = sum(other in gang.members for other in pod.attempt.others)
+            yield (latest, pod.attempt.needed, pod.attempt.size, pod.attempt.joins, named)
 
 
 def _about_gang(world: Rivals, gang: Gang) -> Iterator[Hashable]:
@@ -99,14 +107,16 @@ def _about_gang(world: Rivals, gang: Gang) -> Iterator[Hashable]:
         yield _ahead(value, now) if isinstance(value, float) else value
     yield (min(gang.passes, world.patience.passes), min(gang.timed_out, 8))
     yield _ahead(gangs.in_part.get(gang.key), now)
+    yield _ahead(gangs.in_doubt.get(gang.key), now)
+    yield None if gang.trial is None else (gang.trial.needed, len(gang.trial.members), len(gang.trial.refused))
     tried = gang.tried_at == (gangs.ledger.gain_count, gang.changes)
     yield (tried, tried and gang.tried_on)
     turns = gangs.waiting.turns
     yield (gang in turns, gang is turns.saver)
 
 
-def _looks(pod: Pod | None) -> tuple[NodeName | None, bool, bool] | None:
-    return None if pod is None else (pod.node, pod.deleting, pod.at_our_gate)
+def _looks(pod: Pod | None) -> tuple[NodeName | None, bool, bool, bool] | None:
+    return None if pod is None else (pod.node, pod.deleting, pod.at_our_gate, pod.attempt is not None)
 
 
 def _ahead(when: float | None, now: float) -> float | None:

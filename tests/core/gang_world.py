@@ -15,11 +15,24 @@ from typing import Any
 from extender.app.keeper import AskRefused, Effect, Keeper, Rules
 from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict
+from extender.core.attempt import Attempt
 from extender.core.cluster import Node, Pod
-from extender.core.gang import EvictFor, EvictMembers, GangTurnedAway, OpenBarrier, Phase, RoomSaved, TurnBack, WakePod
+from extender.core.gang import (
+    EvictFor,
+    EvictMembers,
+    GangInDoubt,
+    GangQuarantined,
+    GangTurnedAway,
+    OpenBarrier,
+    RoomSaved,
+    TurnBack,
+    WakePod,
+)
 from extender.core.gang_ask import GangAsk
+from extender.core.gang_phases import Phase
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
+from extender.core.pod_groups import PodGroup
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from tests.builders import NOW
 
@@ -53,6 +66,8 @@ class GangWorld:
     """Pods of no gang whose bind waits, for their node is full as far as we know."""
     opened: dict[PodUid, NodeName] = field(default_factory=dict)
     """Pods whose Binding is to be written."""
+    said: dict[PodUid, Attempt] = field(default_factory=dict)
+    """What their Bindings say."""
     asleep: dict[PodUid, str] = field(default_factory=dict)
     """Pods that our filter rejected, and why; only a wake brings them back."""
     wakes: dict[PodUid, int] = field(default_factory=dict)
@@ -68,8 +83,19 @@ class GangWorld:
     evicted: list[PodUid] = field(default_factory=list)
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
+    lives: int = 0
+    ended: dict[PodUid, Pod] = field(default_factory=dict)
+    """Pods that have finished, and that nobody has deleted."""
+    groups: dict[str, PodGroup] | None = None
+    """PodGroups by name; None: their kind is not installed."""
+    doubted: list[GangInDoubt] = field(default_factory=list)
+
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.clock, self._take, Rules(self.reserve_at_filter, patience=self.patience))
+        self._begin()
+
+    def _begin(self) -> None:
+        rules = Rules(self.reserve_at_filter, patience=self.patience)
+        self.keeper = Keeper(self.clock, self._take, rules, life=str(self.lives))
 
     @property
     def gangs(self) -> dict[str, Phase]:
@@ -88,7 +114,8 @@ class GangWorld:
                         self.assumed.pop(uid, None)
                     else:
                         self.opened[uid] = self.assumed[uid]
-                case OpenBarrier(key, members):
+                case OpenBarrier(key, members, attempts):
+                    self.said |= attempts
                     gang = self.keeper.gangs.by_key[key]
                     seen_bound = all(uid in gang.bound for uid in members)
                     whole = gang.placed + len(gang.writing) >= gang.quorum
@@ -105,7 +132,11 @@ class GangWorld:
                     self.turned_away.append(effect)
                 case AskRefused():
                     self.refused.append(effect)
-                case EvictMembers(_, _, members):
+                case GangInDoubt():
+                    self.doubted.append(effect)
+                case GangQuarantined(_, _, defect):
+                    raise defect
+                case EvictMembers(_, _, members, _):
                     there = [self.pods[pod.uid] for pod in members if pod.uid in self.pods]
                     assert all(pod.node is not None for pod in there)
                     self.evicted += [pod.uid for pod in members]
@@ -128,6 +159,20 @@ class GangWorld:
         self.nodes[node.name] = node
         self.keeper.see_node(node)
 
+    def restart(self) -> None:
+        """A new life of the service, with what the cluster says. Calls to the one before are answered by nobody."""
+        self.lives += 1
+        self.assumed.clear()
+        self.opened.clear()
+        self.counting_on_room.clear()
+        self.events.clear()
+        self.evicted.clear()
+        self._begin()
+        self.keeper.replace_nodes(list(self.nodes.values()))
+        if self.groups is not None:
+            self.keeper.replace_groups(self.groups.values())
+        self.keeper.replace_pods([*self.pods.values(), *self.ended.values()])
+
     def remove_node(self, name: NodeName) -> None:
         del self.nodes[name]
         self.keeper.lose_node(name)
@@ -146,13 +191,20 @@ class GangWorld:
         if seen:
             self.catch_up()
 
+    def end(self, uid: PodUid, *, seen: bool = True) -> None:
+        """The pod is deleted gracefully: its kubelet says how it ended, and then it is gone."""
+        if self.pods[uid].node is not None:
+            for facts in ({"deleting": True}, {"finished": True}):
+                self.change(uid, **facts)
+        self.delete(uid, seen=seen)
+
     def change(self, uid: PodUid, **facts: Any) -> None:
         """Somebody edits the pod."""
         self.pods[uid] = replace(self.pods[uid], **facts)
         self.events.append(self.pods[uid])
 
-    def finish(self, uid: PodUid) -> None:
-        done = replace(self.pods.pop(uid), finished=True)
+    def finish(self, uid: PodUid, *, succeeded: bool = True) -> None:
+        done = self.ended[uid] = replace(self.pods.pop(uid), finished=True, succeeded=succeeded)
         self.events.append(done)
 
     def deliver(self) -> None:
@@ -163,6 +215,14 @@ class GangWorld:
                 self.keeper.see_pod(news)
             else:
                 self.keeper.lose_pod(news)
+
+    def set_group(self, group: PodGroup) -> None:
+        self.groups = {**(self.groups or {}), group.name: group}
+        self.keeper.see_group(group)
+
+    def drop_group(self, name: str) -> None:
+        assert self.groups is not None
+        self.keeper.lose_group(self.groups.pop(name))
 
     def catch_up(self) -> None:
         while self.events:
@@ -249,9 +309,9 @@ class GangWorld:
         self.assumed.pop(uid, None)
         pod = self.pods.get(uid)
         if pod is None:
-            self.keeper.not_bound(uid, for_good=True)
+            self.keeper.not_bound(uid, for_good=True, surely=True)
             return
-        self.pods[uid] = replace(pod, node=node)
+        self.pods[uid] = replace(pod, node=node, attempt=self.said.pop(uid, None))
         self.events.append(self.pods[uid])
         self.keeper.bound(uid, node)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +22,10 @@ def said(**instead: Any) -> dict[str, str]:
 
 
 def test_what_is_written_is_read() -> None:
-    marks = attempts_for("x1", [C, A, B], needed=2, at=12.5)
-    assert read_attempt({ATTEMPT: to_annotation(marks[A], A)}, A) == Attempt("x1", 2, 3, (B, C), 12.5)
+    marks = attempts_for("x1", [C, A, B], needed=2)
+    assert marks[A] == Attempt("x1", 2, 3, (B, C))
+    for mark in (marks[A], replace(marks[A], at=12.5), replace(marks[A], joins=True)):
+        assert read_attempt({ATTEMPT: to_annotation(mark, A)}, A) == mark
 
 
 def test_a_copy_of_a_pod_proves_nothing() -> None:
@@ -65,7 +68,7 @@ def test_what_is_no_attempt_at_all_proves_nothing(text: str) -> None:
 @given(st.integers(1, 60))
 def test_each_is_named_by_all_those_before_it_and_none_names_too_many(size: int) -> None:
     members = [PodUid(f"{number:03}") for number in range(size)]
-    marks = attempts_for("x", members, needed=1, at=0.0)
+    marks = attempts_for("x", members, needed=1)
     for uid, mark in marks.items():
         assert uid not in mark.others
         assert len(mark.others) == len(set(mark.others)) == min(NAMED, size - 1)

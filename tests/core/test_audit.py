@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from extender.core.copies import need_of
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName
 from extender.core.turns import Turns

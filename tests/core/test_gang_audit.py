@@ -6,7 +6,8 @@ import pytest
 
 from extender.app.claims import to_holding
 from extender.app.management import Claim
-from extender.core.gang import Gang, Phase
+from extender.core.gang import Gang
+from extender.core.gang_phases import Phase
 from extender.core.names import GangKey, NodeName
 from tests.builders import gang_pods, node, units
 from tests.core.gang_world import GangWorld
@@ -76,6 +77,7 @@ def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
         world.write(uid)
     del world.opened[members[2]]
     world.keeper.not_bound(members[2], for_good=False)
+    world.catch_up()
     assert found(world) == set()
     world.keeper.gangs.in_part.clear()
     assert found(world) == {"gang_in_part"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder
 from extender.core.names import NodeName
 from extender.core.node_match import accepts
@@ -187,7 +187,7 @@ class GangMachine(RuleBasedStateMachine):
                 continue
             assert gang.needed, f"{gang.key} has its quorum and is not called bound"
             assert gang is turns.saver or not world.keeper.ledger.held_for(gang.key) or gang.bound
-            assert gang.whole or not (gang.opened and gang.bound), f"{gang.key} stays bound in part"
+            assert gang.part() is None, f"{gang.key} stays bound in part"
             members = list(gang.unplaced())
             if len(members) < gang.needed:
                 continue

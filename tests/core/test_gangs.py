@@ -8,17 +8,9 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import (
-    INCOMPLETE,
-    NO_ROOM,
-    NO_ROOM_FOR_MEMBER,
-    NOT_ITS_NODE,
-    ROOM_TAKEN,
-    TOO_LATE,
-    GangTimedOut,
-    Phase,
-)
+from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, NOT_ITS_NODE, ROOM_TAKEN, TOO_LATE, GangTimedOut
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.places import SAMPLE_FLOOR
@@ -226,18 +218,6 @@ def test_who_comes_while_the_quorum_is_being_written_passes_at_once(world: GangW
     assert world.gangs_opened == [("train", 3), ("train", 1)]
     world.schedule()
     assert world.bound("train") == 4
-
-
-@pytest.mark.parametrize(("ago", "is_in_part"), [(1.0, True), (2.5, False)])
-def test_a_gang_found_bound_in_part_is_so_only_if_it_was_bound_lately(
-    world: GangWorld, ago: float, is_in_part: bool
-) -> None:
-    """An earlier life of ours may have opened its barrier; or the rest of a gang that ran has ended."""
-    nodes(world, 1)
-    first, second = gang_pods("train", 2)
-    timeout = gang_ask().timeout
-    world.create(second, replace(first, node=NodeName("n0"), bound_at=world.clock.now() - ago * timeout))
-    assert (GangKey("default", "train") in world.keeper.gangs.in_part) is is_in_part
 
 
 def test_members_that_do_not_exist_yet_are_expected_where_those_that_do_may_be(world: GangWorld) -> None:
@@ -491,9 +471,16 @@ def test_finished_members_of_the_same_job_count_and_those_of_an_earlier_run_do_n
     world.create(pod("m3", gang=gang_ask(quorum=3), owner=run))
     world.schedule()
     assert world.bound("train") == 2
-    old = pod("old", gang=gang_ask(quorum=3), owner=Owner("Job", "train", "before"), node=NodeName("n0"), finished=True)
+    old = pod(
+        "old",
+        gang=gang_ask(quorum=3),
+        owner=Owner("Job", "train", "before"),
+        node=NodeName("n0"),
+        finished=True,
+        succeeded=True,
+    )
     world.keeper.see_pod(old)
-    assert old.uid not in world.keeper.gangs.by_key[GangKey("default", "train")].finished
+    assert old.uid not in world.keeper.gangs.by_key[GangKey("default", "train")].succeeded
 
 
 def test_a_member_beyond_the_quorum_that_is_on_its_way_is_planned_anew_when_the_quorum_grows(world: GangWorld) -> None:
@@ -509,19 +496,6 @@ def test_a_member_beyond_the_quorum_that_is_on_its_way_is_planned_anew_when_the_
     world.schedule()
     assert world.gangs == {"train": Phase.BOUND}
     assert world.bound("train") == 3
-
-
-@pytest.mark.parametrize(("bound_at", "complete"), [(9.0, False), (10.0, True), (12.0, True)])
-def test_without_a_controller_a_finished_pod_is_of_this_run_if_a_member_waited_when_it_was_bound(
-    world: GangWorld, bound_at: float, complete: bool
-) -> None:
-    """A gang that was bound in part when the service died; the part had run to its end when it was back."""
-    nodes(world, 2)
-    living, done = (replace(member, created=10.0) for member in gang_pods("train", 2))
-    world.keeper.replace_pods([living, replace(done, node=NodeName("n0"), bound_at=bound_at, finished=True)])
-    world.create(living)
-    world.schedule()
-    assert (world.gangs == {"train": Phase.BOUND}) == complete
 
 
 def test_members_that_ask_for_different_things_are_planned_together(world: GangWorld) -> None:
@@ -808,15 +782,23 @@ def test_members_beyond_the_quorum_that_are_alike_are_each_woken(world: GangWorl
 def test_a_member_that_waits_while_the_gang_is_bound_in_part_is_turned_back_when_its_time_is_over(
     world: GangWorld,
 ) -> None:
-    names = nodes(world, 3)
-    members = gang_pods("train", 3, EIGHT)
+    nodes(world, 4)
+    members = gang_pods("train", 4, EIGHT)
     world.create(*members)
-    world.create(replace(members[0], node=names[0], bound_at=world.clock.now()))
+    world.bring(members)
+    world.write(members[0].uid)
+    for each in members[1:]:
+        del world.opened[each.uid], world.assumed[each.uid]
+        world.keeper.not_bound(each.uid, for_good=False)
+    world.catch_up()
+    world.delete(members[3].uid)
     world.pass_time(2)
-    world.filter(members[1])
-    assert world.bind(members[1].uid) == ""
+    for each in members[1:3]:
+        world.filter(each)
+        assert world.bind(each.uid) == ""
     world.pass_time(2)
-    assert (world.turned_back, world.turned_back_for) == ([members[1].uid], [TOO_LATE])
+    assert sorted(world.turned_back) == [members[1].uid, members[2].uid]
+    assert set(world.turned_back_for) == {TOO_LATE}
     assert world.evicted == [members[0].uid]
 
 
@@ -1055,7 +1037,7 @@ def test_a_member_that_has_finished_before_it_was_seen_completes_the_quorum(worl
     nodes(world, 1)
     world.create(living)
     assert world.gangs == {"train": Phase.GATHERING}
-    world.keeper.see_pod(replace(done, finished=True))
+    world.keeper.see_pod(replace(done, finished=True, succeeded=True))
     assert world.gangs == {"train": Phase.BOUND}
 
 

@@ -14,8 +14,9 @@ import pytest
 from extender.app.in_flight import PLACED_WITHIN
 from extender.app.keeper import GATED
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM, Phase
+from extender.core.gang import NO_ROOM
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_phases import Phase
 from extender.core.names import GangKey, NodeName, PodUid
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld

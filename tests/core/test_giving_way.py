@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.gangs import UNDISTURBED_SECONDS
 from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.turns import Patience

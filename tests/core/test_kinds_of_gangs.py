@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER, Phase
+from extender.core.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Holding
 from extender.core.names import GangKey, NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, labels_term, names_term, node, pod

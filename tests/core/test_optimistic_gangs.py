@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM, ROOM_TAKEN, Phase
+from extender.core.gang import NO_ROOM, ROOM_TAKEN
+from extender.core.gang_phases import Phase
 from extender.core.names import CPU, GangKey, NodeName, PodUid
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld

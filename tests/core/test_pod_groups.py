@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
 from extender.core.gang_ask import GangAsk, GroupAsk
+from extender.core.gang_phases import Phase
 from extender.core.names import GangKey, NodeName
 from extender.core.pod_groups import PodGroup, PodGroups
 from tests.builders import node, pod

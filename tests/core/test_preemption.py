@@ -9,7 +9,7 @@ import pytest
 
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import NodeName, PodUid
 from extender.core.planning import Slot

@@ -14,7 +14,7 @@ import pytest
 
 from extender.app.keeper import Keeper
 from extender.core.cluster import Pod
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.names import NodeName
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import FixedClock

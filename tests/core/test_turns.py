@@ -9,7 +9,8 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.copies import Copies, need_of
-from extender.core.gang import NO_ROOM, Gang, Phase, RoomSaved
+from extender.core.gang import NO_ROOM, Gang, RoomSaved
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
 from extender.core.places import Places

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import msgspec
 
@@ -22,6 +23,7 @@ from extender.core.names import NodeName, ResourceKey
 
 COMPONENT = "escher"
 
+_NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 _LONGEST_NOTE = 1024
 _LONGEST_NAME = 253
 
@@ -63,12 +65,16 @@ class ApiBinder:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
-    async def bind(self, pod: PodRef, node: NodeName) -> None:
+    async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str] = _NO_ANNOTATIONS) -> None:
         """The Binding is written. Occupied: bound already, or being deleted; `node_of` tells which."""
+        metadata: dict[str, object] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if annotations:
+            # The API server copies them onto the pod, in the same write.
+            metadata["annotations"] = dict(annotations)
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._requests.request("POST", _pod_path(pod, "binding"), _encode(binding))

@@ -22,7 +22,7 @@ from extender.app.management import (
     ResourceState,
 )
 from extender.app.ports import NodeChoice, PodRef
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Detection, Kind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey, NodeName, PodUid, ResourceKey
 from extender.core.units import Short

@@ -1,0 +1,100 @@
+"""Parts: whether a gang is known to have been bound in part by us, and by what.
+
+Only what is known counts. *We* wrote these Bindings together (each pod says so itself, see `attempt`), and so many of
+those who were to be bound with them are not bound, that the quorum cannot have been whole: they still exist unbound, or
+the API server refused them for good before our eyes. Who is not there any more may have been bound, and have ended.
+Times prove nothing, nor does a gang without such marks. Must not know what is done about it: see `gangs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from extender.core.attempt import Attempt, attempts_for
+from extender.core.cluster import Pod
+from extender.core.names import PodUid
+
+
+@dataclass(slots=True)
+class Trial:
+    """Bindings that we write for one quorum, until it is whole. `needed` of the `members` had to be bound for it."""
+
+    id: str
+    needed: int
+    members: set[PodUid] = field(default_factory=set)
+    refused: set[PodUid] = field(default_factory=set)
+    """Those whose Binding the API server refused for good, and that cannot have been bound before."""
+
+    unsure: set[PodUid] = field(default_factory=set)
+    """Those of which a Binding may have been written, for the answer is lost."""
+
+    def failed(self, uid: PodUid, *, for_good: bool, surely: bool) -> None:
+        """A Binding of that member could not be written, as far as we know; `surely`: the API server said so itself."""
+        if not surely:
+            self.unsure.add(uid)
+        elif for_good and uid not in self.unsure:
+            self.refused.add(uid)
+
+    def marks(self, joins: bool) -> dict[PodUid, Attempt]:
+        """What each member is to say. `joins`: the gang runs already."""
+        return attempts_for(self.id, sorted(self.members), needed=min(self.needed, len(self.members)), joins=joins)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """`bound` were bound together, and `needed` of `size` had to be.
+
+    `unbound` exist and are not bound; of `refused` more the Bindings were refused for good.
+    """
+
+    attempt: str
+    needed: int
+    size: int
+    bound: tuple[Pod, ...]
+    unbound: tuple[Pod, ...]
+    refused: int
+
+    def __str__(self) -> str:
+        waiting = ", ".join(str(pod) for pod in self.unbound[:3])
+        more = f" and {len(self.unbound) - 3} more" if len(self.unbound) > 3 else ""
+        why = [f"not bound: {waiting}{more}"] if self.unbound else []
+        why += [f"refused for good: {self.refused}"] if self.refused else []
+        return f"attempt {self.attempt}: {self.needed} of {self.size} were needed; {'; '.join(why)}"
+
+
+def proven_part(placed: Iterable[Pod], unplaced: Mapping[PodUid, Pod], trial: Trial | None) -> Proof | None:
+    """What proves that some of `placed` are a part of a quorum that was never whole; None where nothing does.
+
+    `placed`: members that are bound, live and stay. `unplaced`: members that exist, and of which no Binding is written
+    or being written. `trial`: what this life of ours knows of its latest attempt. O(placed x 16).
+    """
+    of: dict[str, list[tuple[Pod, Attempt]]] = {}
+    for pod in placed:
+        if pod.attempt is not None and not pod.attempt.joins:
+            of.setdefault(pod.attempt.id, []).append((pod, pod.attempt))
+    for id, bearers in of.items():
+        named = {uid for _, attempt in bearers for uid in attempt.others}
+        refused: set[PodUid] = set()
+        if trial is not None and trial.id == id:
+            named |= trial.members
+            refused = trial.refused
+        # Who was bound says what was true then: a later one may have been written with more members than the first.
+        needed = min(attempt.needed for _, attempt in bearers)
+        size = max(attempt.size for _, attempt in bearers)
+        unbound = [unplaced[uid] for uid in sorted(named & unplaced.keys())]
+        lost = refused - {pod.uid for pod in unbound} - {pod.uid for pod, _ in bearers}
+        if size - len(unbound) - len(lost) < needed:
+            return Proof(id, needed, size, tuple(pod for pod, _ in bearers), tuple(unbound), len(lost))
+    return None
+
+
+def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
+    """The latest attempt of those that are bound, as far as they tell: after a restart it is gone on with."""
+    attempts = [(pod.uid, pod.attempt) for pod in placed if pod.attempt is not None and not pod.attempt.joins]
+    if not attempts:
+        return None
+    latest = max((attempt for _, attempt in attempts), key=lambda attempt: (attempt.at, attempt.id))
+    of_it = [(uid, attempt) for uid, attempt in attempts if attempt.id == latest.id]
+    members = {uid for uid, _ in of_it} | {other for _, attempt in of_it for other in attempt.others}
+    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members)
