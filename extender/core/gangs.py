@@ -520,14 +520,13 @@ class Gangs:
     def _try(self, gang: Gang, members: Collection[PodUid], *, joins: bool) -> Trial:
         """The attempt that these are bound in: the one that is not whole yet, also of an earlier life; or a new one."""
         # Those that are on their way out belong to an attempt that has failed.
-        goes_on = not joins and bool(gang.staying())
+        goes_on = not joins and bool(gang.writing or gang.staying())
         trial = gang.trial or gone_on_with(gang.staying()) if goes_on else None
         if trial is None:
             self._trials += 1
             lacking = gang.quorum - gang.placed - len(gang.writing)
             trial = Trial(f"{self._life}.{self._trials}", max(1, lacking))
         trial.members.update(members)
-        trial.refused.difference_update(members)
         if not joins:
             gang.trial = trial
         return trial
