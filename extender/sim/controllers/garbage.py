@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from extender.adapters.kube.connection import MERGE_PATCH
+from extender.sim.controllers import pod_ends
 from extender.sim.controllers.controller import Controller
 from extender.sim.kinds import NAMESPACE, NODE, POD, Json, Kind
 from extender.sim.store import Change
@@ -114,7 +115,15 @@ class Garbage(Controller):
             return
         for pod in self._store.list(POD):
             if pod["spec"].get("nodeName") == node:
+                if not pod_ends.is_finished(pod):
+                    await self.patch(POD, pod, {"status": self._lost()}, subresource="status")
                 await self.delete(POD, pod, grace=0)
+
+    def _lost(self) -> Json:
+        """What the status of a pod says whose node is gone: there is no kubelet to write its end."""
+        why = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+        said = {**why, "message": "PodGC: node no longer exists", "lastTransitionTime": self._clock.stamp()}
+        return {"phase": "Failed", "conditions": [said]}
 
     async def _empty(self, namespace: Json) -> None:
         """Everything in the namespace is deleted, and then the namespace."""
