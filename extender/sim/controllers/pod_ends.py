@@ -18,15 +18,13 @@ import re
 from collections.abc import Mapping
 
 from extender.core.names import DOMAIN
+from extender.sim.apiserver.pod_rules import MIRROR
 from extender.sim.kinds import Json
 
 STOP_SECONDS = f"{DOMAIN}/stop-seconds"
 """Annotation: how long the containers of a deleted pod go on before they end, if they are not killed before."""
 STOP_EXIT_CODE = f"{DOMAIN}/stop-exit-code"
 """Annotation: with which code they end then, unless they are killed."""
-MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of the API object that stands for a static pod."""
-
 USUAL_STOP = 0.1
 SIGTERM, SIGKILL = 143, 137
 FINISHED = ("Succeeded", "Failed")

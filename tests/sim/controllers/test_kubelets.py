@@ -12,9 +12,10 @@ from extender.adapters.kube.connection import MERGE_PATCH
 from extender.app.ports import Gone
 from extender.controlplane import nodes
 from extender.controlplane.nodes import NodeShape
+from extender.sim.apiserver.pod_rules import MIRROR
 from extender.sim.controllers.following import Following
 from extender.sim.controllers.garbage import QUARANTINE
-from extender.sim.controllers.pod_ends import MIRROR, STOP_EXIT_CODE, STOP_SECONDS, USUAL_STOP
+from extender.sim.controllers.pod_ends import STOP_EXIT_CODE, STOP_SECONDS, USUAL_STOP
 from extender.sim.kinds import NODE, POD, Json
 from extender.sim.store import Change
 from extender.simulation import Simulation
