@@ -173,8 +173,8 @@ def test_label_annotate_taint_and_cordon(site: Site, kubectl: Kubectl) -> None:
 def test_drain_evicts_what_it_may_and_waits_until_it_is_gone(site: Site, kubectl: Kubectl) -> None:
     node = site.node()
     for name in ("a", "b"):
-        body = site.pod(name, NOBODY)
-        body["spec"] |= {"nodeName": node, "terminationGracePeriodSeconds": 30}
+        body = site.pod(name, NOBODY, grace=30)
+        body["spec"]["nodeName"] = node
         site.create(body)
     static = site.pod("static", NOBODY)
     static["metadata"]["annotations"] |= {"kubernetes.io/config.mirror": "0f3a"}

@@ -21,9 +21,8 @@ GONE = ("gone", True)
 
 def running(site: Site, name: str = "a", *, run_seconds: float | None = None, grace: int = 30, **keys: str) -> Json:
     """A pod that runs, whose containers end as `keys` say."""
-    body = site.pod(name, NOBODY, run_seconds=run_seconds)
+    body = site.pod(name, NOBODY, run_seconds=run_seconds, grace=grace)
     body["metadata"]["annotations"] |= {f"escher.dev/{key.replace('_', '-')}": value for key, value in keys.items()}
-    body["spec"]["terminationGracePeriodSeconds"] = grace
     site.create(body)
     site.bind(name, "node-0")
     return site.until_phase(name, "Running")
@@ -148,9 +147,7 @@ def test_a_pod_held_by_a_finalizer_has_ended_and_stays(site: Site) -> None:
 
 def test_a_pod_that_never_began_has_failed(site: Site) -> None:
     name = f"{site.namespace}-n0"
-    body = site.pod("a", NOBODY)
-    body["spec"] |= {"terminationGracePeriodSeconds": 30, "nodeSelector": {}}
-    site.create(body)
+    site.create(site.pod("a", NOBODY, grace=30))
     site.bind("a", name)
     begun = site.read("a")
     site.api.delete(site.pods_at("a"))
@@ -162,11 +159,11 @@ def test_a_pod_that_never_began_has_failed(site: Site) -> None:
 
 def mirror(site: Site, **annotations: str) -> Json:
     node = site.api.get(site.node_at("node-0"))
-    body = site.pod("a", NOBODY)
+    body = site.pod("a", NOBODY, grace=30)
     body["metadata"]["annotations"] |= {MIRROR: "0f3a", "kubernetes.io/config.source": "file", **annotations}
     owner = {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": node["metadata"]["uid"], "controller": True}
     body["metadata"]["ownerReferences"] = [owner]
-    body["spec"] |= {"nodeName": "node-0", "terminationGracePeriodSeconds": 30}
+    body["spec"]["nodeName"] = "node-0"
     return body
 
 
