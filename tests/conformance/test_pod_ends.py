@@ -38,7 +38,8 @@ def step(event: Json) -> tuple[str, bool]:
 
 def end_of(site: Site, begun: Json, act: Callable[[], object]) -> list[Json]:
     """`act` is done; what a watch tells of the pod until it is gone, without what repeats the step before."""
-    version, told = begun["metadata"]["resourceVersion"], []
+    version = begun["metadata"]["resourceVersion"]
+    told: list[Json] = []
     act()
     with site.watch(site.pods_at(), resourceVersion=version) as events:
         for event in events:
