@@ -1,7 +1,8 @@
-"""The played API server that other tests rely on: what comes to its pods with a Binding."""
+"""The played API server that other tests rely on: how its pods end, and what comes to them with a Binding."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -43,6 +44,51 @@ class Place:
 @pytest.fixture
 async def place() -> Place:
     return Place()
+
+
+async def test_a_bound_pod_that_is_deleted_has_failed_before_it_is_gone(place: Place) -> None:
+    place.bind()
+    place.server.delete(UID)
+    assert place.steps == [RUNS, LEAVES]
+    await asyncio.sleep(1)
+    assert place.steps == [RUNS, LEAVES, FAILED, None]
+    assert not any(each.succeeded for each in place.told if each)
+
+
+async def test_an_evicted_one_takes_as_long_as_it_is_given(place: Place) -> None:
+    place.bind()
+    place.server.grace = 20
+    place.server.evict(REF)
+    await asyncio.sleep(19)
+    place.server.evict(REF)
+    assert place.steps == [RUNS, LEAVES]
+    await asyncio.sleep(2)
+    assert place.steps == [RUNS, LEAVES, FAILED, None]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_one_on_no_node_and_one_deleted_by_force_are_gone_at_once(place: Place, bound: bool) -> None:
+    if bound:
+        place.bind()
+    place.server.delete(UID, by_force=bound)
+    assert place.steps == [RUNS, None][not bound :]
+
+
+async def test_one_that_had_succeeded_stays_so_until_it_is_removed(place: Place) -> None:
+    place.bind()
+    place.server.finish(UID, succeeded=True)
+    place.server.delete(UID)
+    assert place.steps == [RUNS, SUCCEEDED, None]
+
+
+async def test_one_whose_node_is_gone_ends_when_the_garbage_collector_comes(place: Place) -> None:
+    place.bind()
+    place.server.drop_node("n0")
+    place.server.delete(UID)
+    await asyncio.sleep(39)
+    assert place.steps == [RUNS, LEAVES]
+    await asyncio.sleep(2)
+    assert place.steps == [RUNS, LEAVES, FAILED, None]
 
 
 async def test_a_binding_brings_its_annotations_in_the_same_moment(place: Place) -> None:
