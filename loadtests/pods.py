@@ -21,10 +21,11 @@ def pod(
     selector: Mapping[str, str] | None = None,
     priority_class: str | None = None,
     gated: bool = False,
+    grace: int = 0,
     **asks: str | int,
 ) -> Json:
-    """A pod of one container. `gated`: with Escher's scheduling gate. `asks`: cpu (default 1), memory ...; other
-    resources by `**{"a.b/c": 1}`."""
+    """A pod of one container. `gated`: with Escher's scheduling gate. `grace`: seconds that it may take to end; with
+    none, nobody learns how it ended. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
     annotations = {
         "escher.dev/gang-min-member": quorum,
         "escher.dev/run-seconds": run_seconds,
@@ -34,7 +35,7 @@ def pod(
     extended = {key: units for key, units in resources.items() if "/" in key}
     spec: Json = {
         "schedulerName": scheduler,
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": grace,
         "nodeSelector": dict(selector or {}),
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "none", "resources": {"requests": resources, "limits": extended}}],

@@ -21,6 +21,9 @@ from tests.app.fakes import Fault, LoopClock, Watch
 T = TypeVar("T")
 
 _GARBAGE_STAYS = 40.0
+_USUAL_STOP = 0.1
+_REMOVAL = 0.01
+"""Seconds from the moment at which a kubelet has written that a pod has ended to that at which it is gone."""
 
 
 @dataclass
@@ -31,7 +34,11 @@ class Late(Fault):
 
 
 class PodServer:
-    """What is there. `grace`: seconds that a bound pod takes to end; `faults` as `PodApi` has them."""
+    """What is there. `grace`: seconds that the containers of a bound pod take to end; `faults` as `PodApi` has them.
+
+    Kubelets are as real ones are since 1.27: a bound pod that is deleted is first being deleted, then has failed, and
+    then is gone. On a node that is gone nothing happens until the garbage collector comes.
+    """
 
     def __init__(self, clock: LoopClock, *, latency: float = 0.01) -> None:
         self.clock = clock
@@ -43,7 +50,7 @@ class PodServer:
         """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`; and whom."""
         self.faults: list[Fault] = []
         self.away = False
-        self.grace = 0.0
+        self.grace = _USUAL_STOP
         self.followers: list[Follower] = []
         self.ended: list[Callable[[Pod], None]] = []
         """Told of each pod that is gone."""
@@ -64,19 +71,26 @@ class PodServer:
         for pod in pods:
             self._put(replace(pod, created=float(int(self.clock.now()))))
 
-    def delete(self, uid: PodUid) -> None:
+    def delete(self, uid: PodUid, *, by_force: bool = False) -> None:
         pod = self.pods[uid]
-        if pod.node is None or not self.grace:
+        if pod.node is None or pod.finished or by_force:
             self._end(uid)
         elif not pod.deleting:
             self._put(replace(pod, deleting=True))
-            asyncio.get_running_loop().call_later(self.grace, self._stop, uid)
+            asyncio.get_running_loop().call_later(self.grace, self._stopped, uid)
 
-    def _stop(self, uid: PodUid) -> None:
-        """Its containers have ended: its kubelet says so, and then lets it go."""
-        if (pod := self.pods.get(uid)) is not None:
-            self._put(replace(pod, finished=True))
-            self._end(uid)
+    def _stopped(self, uid: PodUid) -> None:
+        """Its containers have ended, one of them at least as SIGTERM makes it end."""
+        pod = self.pods.get(uid)
+        if pod is not None and pod.node in self.nodes:
+            self.finish(uid, succeeded=False)
+            asyncio.get_running_loop().call_later(_REMOVAL, self._end, uid)
+
+    def finish(self, uid: PodUid, *, succeeded: bool) -> None:
+        """Its phase is Succeeded or Failed from now on."""
+        pod = self.pods[uid]
+        if not pod.finished:
+            self._put(replace(pod, finished=True, succeeded=succeeded))
 
     def _end(self, uid: PodUid) -> None:
         if (pod := self.pods.pop(uid, None)) is None:
@@ -108,6 +122,7 @@ class PodServer:
     def _collect(self) -> None:
         for pod in list(self.pods.values()):
             if pod.node is not None and pod.node not in self.nodes:
+                self.finish(pod.uid, succeeded=False)
                 self._end(pod.uid)
 
     def _put(self, pod: Pod) -> None:

@@ -233,7 +233,8 @@ class Town:
         counted: dict[GangAsk, int] = defaultdict(int)
         for each in self.server.pods.values():
             if isinstance(each.gang, GangAsk):
-                counted[each.gang] += each.node is not None and not each.deleting
+                gone = each.deleting or (each.finished and not each.succeeded)
+                counted[each.gang] += each.node is not None and not gone
         return counted
 
     def _in_doubt(self, ask: GangAsk) -> bool:
@@ -266,7 +267,8 @@ class Town:
             for each in self.keeper.ledger.holdings()
             if each.kind is not Kind.SAVING
         }
-        facts = {(each.uid, each.node, Kind.BOUND) for each in self.server.pods.values() if each.node is not None}
+        living = [each for each in self.server.pods.values() if not each.finished]
+        facts = {(each.uid, each.node, Kind.BOUND) for each in living if each.node is not None}
         assert held == facts, "the ledger is not the cluster's, or something is reserved"
         assert self.at_barrier == 0
         assert self.keeper.violations() == []

@@ -213,6 +213,12 @@ def test_what_belongs_to_nobody_who_exists_is_collected(site: Site) -> None:
     eventually(lambda: not is_there(site, site.maps_at("orphan")), what="its collection")
 
 
+def test_nobody_judges_an_owner_of_a_kind_that_is_not_served(site: Site) -> None:
+    unknown = {"apiVersion": "conformance.test/v1", "kind": "Robot", "name": "r", "uid": "3a5d8a4e-8d2b-4f6c-9d0a-1"}
+    site.config_map("owned", ownerReferences=[unknown])
+    assert site.settles(lambda: is_there(site, site.maps_at("owned")), during=1.5)
+
+
 def test_what_has_another_owner_stays(site: Site) -> None:
     first, second = site.config_map("first"), site.config_map("second")
     site.config_map("owned", ownerReferences=[*owned_by(first), *owned_by(second)])

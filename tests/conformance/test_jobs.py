@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.conformance.site import EXTENDER, NOBODY, Json, Site, condition
 from tests.controlplane.deadline import eventually
 
@@ -14,11 +16,12 @@ def job(
     *,
     scheduler: str = EXTENDER,
     run_seconds: float | None = None,
+    grace: int = 0,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
     **spec: Any,
 ) -> Json:
-    pod = site.pod("unused", scheduler, run_seconds=run_seconds)
+    pod = site.pod("unused", scheduler, run_seconds=run_seconds, grace=grace)
     metadata = {
         "labels": {**pod["metadata"]["labels"], **(labels or {})},
         "annotations": {**pod["metadata"]["annotations"], **(annotations or {})},
@@ -126,6 +129,53 @@ def test_a_pod_that_is_lost_is_made_anew(site: Site) -> None:
         return [each["metadata"]["uid"] for each in site.pods().values()] not in ([], [first["metadata"]["uid"]])
 
     eventually(anew, what="another pod", within=40)
+
+
+def evict_its_pod(site: Site, **annotations: str) -> None:
+    """A Job that bears no failure has one pod, which runs and is evicted."""
+    given = {f"escher.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    job(site, scheduler=NOBODY, backoffLimit=0, annotations=given, grace=30)
+    [pod] = until_pods(site, 1)
+    name = pod["metadata"]["name"]
+    site.bind(name, "node-0")
+    site.until_phase(name, "Running")
+    evicted = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    site.api.post(site.pods_at(name, "eviction"), evicted)
+
+
+@pytest.mark.parametrize("annotations", [{}, {"stop_seconds": "4", "stop_exit_code": "0"}], ids=["at once", "slowly"])
+def test_a_pod_that_is_evicted_uses_the_limit_of_failures_up(site: Site, annotations: dict[str, str]) -> None:
+    """However well it ends, if it takes its time: it counts as failed because it is being deleted."""
+    evict_its_pod(site, **annotations)
+
+    def failed() -> bool:
+        return condition(site.api.get(site.jobs_at("work")), "Failed").get("status") == "True"
+
+    eventually(failed, what="the Job's failure", within=40)
+    done = site.api.get(site.jobs_at("work"))
+    assert condition(done, "Failed")["reason"] == "BackoffLimitExceeded"
+    assert done["status"]["failed"] == 1
+    until_pods(site, 0)
+
+
+def test_a_pod_that_is_evicted_and_ends_well_at_once_has_done_its_work(site: Site) -> None:
+    evict_its_pod(site, stop_exit_code="0")
+    assert until_complete(site)["status"]["succeeded"] == 1
+    until_pods(site, 0)
+
+
+def test_pods_that_end_for_their_jobs_sake_are_no_failures(site: Site) -> None:
+    job(site, scheduler=NOBODY, backoffLimit=0, parallelism=2, completions=2, grace=30)
+    for each in until_pods(site, 2):
+        site.bind(each["metadata"]["name"], "node-0")
+        site.until_phase(each["metadata"]["name"], "Running")
+    site.api.patch(site.jobs_at("work"), {"spec": {"suspend": True}})
+    until_pods(site, 0)
+    site.api.patch(site.jobs_at("work"), {"spec": {"suspend": False}})
+    until_pods(site, 2)
+    status = site.api.get(site.jobs_at("work"))["status"]
+    assert "failed" not in status
+    assert condition({"status": status}, "Failed") == {}
 
 
 def test_its_pods_go_with_it(site: Site) -> None:

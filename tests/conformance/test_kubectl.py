@@ -170,6 +170,29 @@ def test_label_annotate_taint_and_cordon(site: Site, kubectl: Kubectl) -> None:
     assert kubectl("taint", "node", node, "away-") == f"node/{node} untainted\n"
 
 
+def test_drain_evicts_what_it_may_and_waits_until_it_is_gone(site: Site, kubectl: Kubectl) -> None:
+    node = site.node()
+    for name in ("a", "b"):
+        body = site.pod(name, NOBODY, grace=30)
+        body["spec"]["nodeName"] = node
+        site.create(body)
+    static = site.pod("static", NOBODY)
+    static["metadata"]["annotations"] |= {"kubernetes.io/config.mirror": "0f3a"}
+    static["spec"]["nodeName"] = node
+    site.create(static)
+    ended = site.pod("ended", NOBODY, run_seconds=0.1)
+    ended["spec"]["nodeName"] = node
+    site.create(ended)
+    site.until_phase("ended", "Succeeded")
+    said = kubectl.refused("drain", node)
+    assert "cannot delete Pods that declare no controller" in said
+    said = kubectl("drain", node, "--force", "--timeout=20s")
+    assert {f"pod/{name} evicted" for name in ("a", "b", "ended")} <= set(said.splitlines())
+    assert f"node/{node} drained" in said
+    assert site.pods().keys() == {"static"}
+    assert site.api.get(site.node_at(node))["spec"]["unschedulable"] is True
+
+
 def test_describe_tells_of_a_pod_and_its_events(site: Site, kubectl: Kubectl) -> None:
     site.node()
     site.create(site.pod("a", PURE, cpu=100))

@@ -1,8 +1,9 @@
 """A cluster for `every_order`: two gangs that compete, our keeper, and a kube-scheduler that has its own pace.
 
 Beyond `gang_world`: the watch tells of different pods in any order, of one pod in that of its news; a wake is spent on
-the next try, and does not count for the one after it; a pod that is bound and is deleted ends in two steps. The world
-says what can happen next, what decides about that, and what must hold.
+the next try, and does not count for the one after it; a pod that is bound and is deleted ends in three steps, as
+kubelets have it: it is being deleted, has failed, is gone. The world says what can happen next, what decides about
+that, and what must hold.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Rivals(GangWorld):
     missed: dict[PodUid, Pod] = field(default_factory=dict)
     """Pods that were deleted, and may be made again."""
     placed: set[PodUid] = field(default_factory=set)
-    """Pods that are bound, or were and no watch has told of their end."""
+    """Pods that are bound, or were and no watch has told that they have failed or are gone."""
     ever_placed: set[PodUid] = field(default_factory=set)
     """Pods that were bound, whatever has become of them."""
     doomed: set[PodUid] = field(default_factory=set)
@@ -105,7 +106,7 @@ class Rivals(GangWorld):
             yield self._due("evict", uid)
         for uid, each in self.pods.items():
             if each.deleting:
-                yield self._due("end", uid)
+                yield self._due("removal" if each.finished else "end", uid)
 
     def _due(self, what: str, uid: PodUid) -> Event:
         return Event(what, uid, f"{what} {self.cast[uid] if self.alike else uid}")
@@ -136,7 +137,7 @@ class Rivals(GangWorld):
                 self.events.remove(news)
                 self.events.appendleft(news)
                 self.deliver()
-                if news == uid:
+                if not isinstance(news, Pod) or (news.finished and not news.succeeded):
                     self.placed.discard(uid)
             case "filter":
                 self.filter(self.pods.get(uid) or self.missed[uid])
@@ -159,7 +160,9 @@ class Rivals(GangWorld):
                 self.evicted.remove(uid)
                 self._ends(uid)
             case "end":
-                self.delete(uid, seen=False)
+                self.change(uid, finished=True, succeeded=False)
+            case "removal":
+                self.delete(uid, seen=False, by_force=True)
             case "recreate":
                 gated = self.cast[uid] in self.gated
                 self._enters(replace(self.missed.pop(uid), uid=PodUid(f"{uid}-again"), at_our_gate=gated))
@@ -212,7 +215,8 @@ class Rivals(GangWorld):
         assert self.at_barrier == {uid for gang in gangs.by_key.values() for uid in gang.arrived}, "a bind call hangs"
         for name, there in self.nodes.items():
             assert ledger.free(name, CPU) >= 0, f"more is held on {name} than there is"
-            assert sum(pod.node == name for pod in self.pods.values()) * EACH <= there.allocatable[CPU]
+            running = sum(pod.node == name and not pod.finished for pod in self.pods.values())
+            assert running * EACH <= there.allocatable[CPU]
         in_part: list[str] = []
         for key, gang in gangs.by_key.items():
             unbound = [held for held in ledger.held_for(key) if held.kind is not Kind.BOUND]
@@ -234,7 +238,8 @@ class Rivals(GangWorld):
             for holding in self.keeper.ledger.holdings()
             if holding.kind is not Kind.SAVING or holding not in saved
         }
-        bound = {(uid, pod.node, Kind.BOUND) for uid, pod in self.pods.items() if pod.node is not None}
+        living = {uid: pod for uid, pod in self.pods.items() if not pod.finished}
+        bound = {(uid, pod.node, Kind.BOUND) for uid, pod in living.items() if pod.node is not None}
         assert held == bound, "what is held is not what is bound"
         free = sum(self.free(name, "cpu") // EACH for name in self.nodes)
         for gang, quorum in self.quorums.items():

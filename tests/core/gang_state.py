@@ -115,8 +115,8 @@ def _about_gang(world: Rivals, gang: Gang) -> Iterator[Hashable]:
     yield (gang in turns, gang is turns.saver)
 
 
-def _looks(pod: Pod | None) -> tuple[NodeName | None, bool, bool, bool] | None:
-    return None if pod is None else (pod.node, pod.deleting, pod.at_our_gate, pod.attempt is not None)
+def _looks(pod: Pod | None) -> tuple[NodeName | None, bool, bool, bool, bool] | None:
+    return None if pod is None else (pod.node, pod.deleting, pod.finished, pod.at_our_gate, pod.attempt is not None)
 
 
 def _ahead(when: float | None, now: float) -> float | None:

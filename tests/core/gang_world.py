@@ -184,19 +184,31 @@ class GangWorld:
         if seen:
             self.catch_up()
 
-    def delete(self, uid: PodUid, *, seen: bool = True) -> None:
-        del self.pods[uid]
-        self.asleep.pop(uid, None)
-        self.events.append(uid)
+    def delete(self, uid: PodUid, *, seen: bool = True, by_force: bool = False) -> None:
+        """It is gone. One on a node has had its end before, unless it was deleted by force."""
+        if self.pods[uid].node is None or by_force:
+            self._remove(uid)
+        else:
+            self.kubelet_deletes(uid)
         if seen:
             self.catch_up()
 
     def end(self, uid: PodUid, *, seen: bool = True) -> None:
         """The pod is deleted gracefully: its kubelet says how it ended, and then it is gone."""
-        if self.pods[uid].node is not None:
-            for facts in ({"deleting": True}, {"finished": True}):
-                self.change(uid, **facts)
         self.delete(uid, seen=seen)
+
+    def kubelet_deletes(self, uid: PodUid) -> None:
+        """As kubelets do since 1.27: the pod is being deleted, then its phase is Failed, then it is gone."""
+        if not self.pods[uid].deleting:
+            self.change(uid, deleting=True)
+        if not self.pods[uid].finished:
+            self.change(uid, finished=True, succeeded=False)
+        self._remove(uid)
+
+    def _remove(self, uid: PodUid) -> None:
+        del self.pods[uid]
+        self.asleep.pop(uid, None)
+        self.events.append(uid)
 
     def change(self, uid: PodUid, **facts: Any) -> None:
         """Somebody edits the pod."""
@@ -236,7 +248,8 @@ class GangWorld:
 
     def free(self, name: NodeName, resource: str) -> int:
         """What the scheduler believes is free: it knows bound pods and those it assumed, and no reservation."""
-        there = [pod for uid, pod in self.pods.items() if name in (pod.node, self.assumed.get(uid))]
+        living = {uid: pod for uid, pod in self.pods.items() if not pod.finished}
+        there = [pod for uid, pod in living.items() if name in (pod.node, self.assumed.get(uid))]
         held = sum(pod.requests.get(ResourceKey(resource), 0) for pod in there)
         return self.nodes[name].allocatable.get(ResourceKey(resource), 0) - held
 
@@ -350,7 +363,7 @@ class GangWorld:
 
     def bound(self, gang: str) -> int:
         return sum(
-            pod.node is not None and isinstance(pod.gang, GangAsk) and pod.gang.key.name == gang
+            pod.node is not None and not pod.finished and isinstance(pod.gang, GangAsk) and pod.gang.key.name == gang
             for pod in self.pods.values()
         )
 

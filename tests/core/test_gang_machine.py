@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.core.cluster import Pod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder
-from extender.core.names import NodeName
+from extender.core.names import NodeName, PodUid
 from extender.core.node_match import accepts
 from extender.core.planning import Shortfall, Slot, plan
 from extender.core.turns import Patience
@@ -94,10 +94,26 @@ class GangMachine(RuleBasedStateMachine):
         self.deleted.append(self.world.pods[uid])
         self.world.delete(uid, seen=seen)
 
-    @precondition(lambda self: any(p.node for p in self.world.pods.values()))
+    @precondition(lambda self: self.running())
     @rule(data=st.data())
-    def pod_finishes(self, data: st.DataObject) -> None:
-        self.world.finish(self.pick(data, [uid for uid, p in self.world.pods.items() if p.node]))
+    def pod_is_told_to_end(self, data: st.DataObject) -> None:
+        self.world.change(self.pick(data, self.running()), deleting=True)
+
+    @precondition(lambda self: self.ending())
+    @rule(data=st.data(), succeeded=st.booleans())
+    def kubelet_writes_how_it_ended(self, data: st.DataObject, succeeded: bool) -> None:
+        self.world.change(self.pick(data, self.ending()), finished=True, succeeded=succeeded)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), succeeded=st.booleans())
+    def pod_finishes(self, data: st.DataObject, succeeded: bool) -> None:
+        self.world.finish(self.pick(data, self.running()), succeeded=succeeded)
+
+    def running(self) -> list[PodUid]:
+        return [uid for uid, p in self.world.pods.items() if p.node and not p.deleting]
+
+    def ending(self) -> list[PodUid]:
+        return [uid for uid, p in self.world.pods.items() if p.node and p.deleting and not p.finished]
 
     # -- news and calls come in any order ------------------------------------------------------------------------
 
@@ -170,6 +186,8 @@ class GangMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         world = self.world
+        for uid in [uid for uid, p in world.pods.items() if p.deleting]:
+            world.delete(uid)
         world.catch_up()
         for _ in range(4):
             for uid in list(world.opened):

@@ -187,7 +187,7 @@ def _new_pod(admission: Admission, kind: Kind, pod: Json) -> tuple[Json, list[Pr
     pod = {**pod, "spec": spec, "status": status}
     if spec.get("nodeName"):
         pod = pods.with_labels_of(pod, admission.store.get(kinds.NODE, "", spec["nodeName"]))
-    return pod, pod_rules.problems_of_spec(spec)
+    return pod, [*pod_rules.problems_of_new_annotations(pod), *pod_rules.problems_of_spec(spec)]
 
 
 def _changed_pod(admission: Admission, kind: Kind, pod: Json, old: Json) -> tuple[Json, list[Problem]]:
@@ -205,7 +205,8 @@ def _changed_pod(admission: Admission, kind: Kind, pod: Json, old: Json) -> tupl
         if key not in spec and key in old["spec"]:
             spec = {**spec, key: old["spec"][key]}
     spec = pods.tolerant(spec)
-    return {**pod, "spec": spec}, pod_rules.problems_of_change(spec, old["spec"])
+    problems = pod_rules.problems_of_annotations_change(pod, old)
+    return {**pod, "spec": spec}, [*problems, *pod_rules.problems_of_change(spec, old["spec"])]
 
 
 def _new_definition(admission: Admission, kind: Kind, obj: Json) -> tuple[Json, list[Problem]]:

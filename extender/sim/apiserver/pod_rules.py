@@ -12,6 +12,10 @@ from extender.sim.apiserver.failures import Problem, duplicate, forbidden_field,
 from extender.sim.apiserver.metadata import label_faults, label_problems, qualified_name_faults, subdomain_faults
 from extender.sim.kinds import Json
 
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API object that stands for a static pod."""
+
+_MIRROR_FIELD = f"metadata.annotations[{MIRROR}]"
 _LONGEST = 2**31 - 1
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _UPDATABLE = (
@@ -19,6 +23,23 @@ _UPDATABLE = (
     "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
     "previously negative)"
 )
+
+
+def problems_of_new_annotations(pod: Json) -> list[Problem]:
+    """A pod that stands for a static one is on its node from the beginning."""
+    value = (pod["metadata"].get("annotations") or {}).get(MIRROR)
+    if value is None or pod["spec"].get("nodeName"):
+        return []
+    return [wrong(_MIRROR_FIELD, value, "must set spec.nodeName if mirror pod annotation is set")]
+
+
+def problems_of_annotations_change(pod: Json, old: Json) -> list[Problem]:
+    """Whether a pod stands for a static one never changes."""
+    new, before = ((each["metadata"].get("annotations") or {}).get(MIRROR) for each in (pod, old))
+    if new == before:
+        return []
+    done = "add" if before is None else "remove or update"
+    return [forbidden_field(_MIRROR_FIELD, f"may not {done} mirror pod annotation")]
 
 
 def problems_of_spec(spec: Json, where: str = "spec") -> list[Problem]:

@@ -6,11 +6,13 @@ that block it are gone, `Orphan` cuts the ties.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from extender.adapters.kube.connection import MERGE_PATCH
+from extender.sim.controllers import pod_ends
 from extender.sim.controllers.controller import Controller
-from extender.sim.kinds import NAMESPACE, NODE, POD, Json, Kind
+from extender.sim.kinds import BUILT_IN, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, Json, Kind, custom
 from extender.sim.store import Change
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
@@ -40,7 +42,7 @@ class Garbage(Controller):
             for owner in _owners(found):
                 self._disown(owner, uid)
             for kind, each in list(self._owned.pop(uid, {}).values()):
-                self.start(self._collect(kind, each))
+                self.start(self._collect(kind, each, gone=uid))
         else:
             self._alive.add(uid)
             before = set() if change.before is None else _owners(change.before)
@@ -100,21 +102,41 @@ class Garbage(Controller):
         left = [each for each in owner["metadata"].get("finalizers") or () if each != finalizer]
         await self.patch(kind, owner, {"metadata": {"finalizers": left}}, content_type=MERGE_PATCH)
 
-    async def _collect(self, kind: Kind, found: Json) -> None:
-        """It ends if all its owners have; else it forgets those that have."""
+    async def _collect(self, kind: Kind, found: Json, gone: str = "") -> None:
+        """It ends if all its owners have; else it forgets those that have. `gone`: the owner that was seen to end.
+
+        Of an owner whose kind is not served, such as a DaemonSet here, nobody can say that it does not exist: nothing
+        is done then, as by the real one.
+        """
         owners = found["metadata"].get("ownerReferences") or ()
+        absent = [owner for owner in owners if owner["uid"] not in self._alive and owner["uid"] != gone]
+        if not all(map(self._is_served, absent)):
+            return
         living = [owner for owner in owners if owner["uid"] in self._alive]
         if owners and not living:
             await self.delete(kind, found, propagation="Background")
         elif len(living) < len(owners):
             await self.patch(kind, found, {"metadata": {"ownerReferences": living}}, content_type=MERGE_PATCH)
 
+    def _is_served(self, owner: Json) -> bool:
+        named = (owner["apiVersion"], owner["kind"])
+        defined = (each for definition in self._store.list(CUSTOM_RESOURCE_DEFINITION) for each in custom(definition))
+        return any((kind.api_version, kind.name) == named for kind in chain(BUILT_IN, defined))
+
     async def _collect_pods(self, node: str) -> None:
         if self._store.get(NODE, "", node) is not None:
             return
         for pod in self._store.list(POD):
             if pod["spec"].get("nodeName") == node:
+                if not pod_ends.is_finished(pod):
+                    await self.patch(POD, pod, {"status": self._lost()}, subresource="status")
                 await self.delete(POD, pod, grace=0)
+
+    def _lost(self) -> Json:
+        """What the status of a pod says whose node is gone: there is no kubelet to write its end."""
+        why = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+        said = {**why, "message": "PodGC: node no longer exists", "lastTransitionTime": self._clock.stamp()}
+        return {"phase": "Failed", "conditions": [said]}
 
     async def _empty(self, namespace: Json) -> None:
         """Everything in the namespace is deleted, and then the namespace."""

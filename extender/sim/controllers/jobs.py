@@ -17,6 +17,8 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 _SOON = 0.002
 """News that come together are answered together."""
+_PATIENCE = 1.0
+"""So many seconds the real one gathers news of pods: one that is deleted and ends within them is what it has become."""
 
 
 class Jobs(Controller):
@@ -53,12 +55,25 @@ class Jobs(Controller):
             if pod["metadata"]["uid"] not in pods and self._expected.get(owner["uid"]):
                 self._expected[owner["uid"]] -= 1
             pods[pod["metadata"]["uid"]] = pod
-        if TRACKING in (pod["metadata"].get("finalizers") or ()) and (_is_over(pod) or _is_leaving(pod)):
+        if change.type != "DELETED" and _is_tracked(pod):
+            uid = pod["metadata"]["uid"]
             if _is_over(pod):
-                counted = self._counted.setdefault(owner["uid"], {})
-                counted[pod["metadata"]["uid"]] = pod["status"]["phase"]
-            if change.type != "DELETED":
-                self.start(self._let_go(pod))
+                self._count(owner["uid"], pod, pod["status"]["phase"])
+            elif _is_leaving(pod) and (change.before is None or not _is_leaving(change.before)):
+                self.later(f"lost {uid}", _PATIENCE, lambda: self._give_up(owner, pod))
+        job = self._store.get(JOB, pod["metadata"]["namespace"], owner["name"])
+        if job is not None and job["metadata"]["uid"] == owner["uid"]:
+            self._sync_soon(job)
+
+    def _count(self, job: str, pod: Json, phase: str) -> None:
+        """The pod counts for its Job as one that has ended so, whatever becomes of it, and may go."""
+        self.never(f"lost {pod['metadata']['uid']}")
+        self._counted.setdefault(job, {}).setdefault(pod["metadata"]["uid"], phase)
+        self.start(self._let_go(pod))
+
+    async def _give_up(self, owner: Json, pod: Json) -> None:
+        """It is deleted and still runs: it has failed, however it ends."""
+        self._count(owner["uid"], pod, "Failed")
         job = self._store.get(JOB, pod["metadata"]["namespace"], owner["name"])
         if job is not None and job["metadata"]["uid"] == owner["uid"]:
             self._sync_soon(job)
@@ -82,7 +97,11 @@ class Jobs(Controller):
         counted = self._counted.setdefault(uid, {})
         succeeded = sum(phase == "Succeeded" for phase in counted.values())
         failed = len(counted) - succeeded
-        living = [pod for pod in self._pods.get(uid, {}).values() if not _is_over(pod) and not _is_leaving(pod)]
+        living = [
+            pod
+            for each, pod in self._pods.get(uid, {}).items()
+            if not _is_over(pod) and each not in counted and (_is_tracked(pod) or not _is_leaving(pod))
+        ]
         completions = spec.get("completions")
         wanted = _wanted(spec, succeeded, len(living))
         over = ""
@@ -91,7 +110,8 @@ class Jobs(Controller):
         elif (succeeded >= completions) if completions is not None else (succeeded > 0 and not living):
             over, wanted = "Complete", 0
         for pod in living[wanted:]:
-            self.start(self.delete(POD, pod))
+            if not _is_leaving(pod):
+                self.start(self._dismiss(pod))
         missing = wanted - len(living) - self._expected.get(uid, 0)
         if missing > 0:
             self._expected[uid] = self._expected.get(uid, 0) + missing
@@ -147,6 +167,11 @@ class Jobs(Controller):
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         if ttl is not None:
             self.later(job["metadata"]["uid"], ttl, lambda: self.delete(JOB, job, propagation="Background"))
+
+    async def _dismiss(self, pod: Json) -> None:
+        """It is deleted, and not counted: whoever ends a pod for its Job's sake does not hold it against the Job."""
+        await self._let_go(pod)
+        await self.delete(POD, pod)
 
     async def _let_go(self, pod: Json) -> None:
         left = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}}
@@ -217,6 +242,11 @@ def _controller(pod: Json) -> Json | None:
 
 def _is_over(pod: Json) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def _is_tracked(pod: Json) -> bool:
+    """It has not been counted yet."""
+    return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
 def _is_leaving(pod: Json) -> bool:

@@ -1,14 +1,18 @@
-"""Kubelets, played: bound pods run, succeed after as long as their annotation says, and end when they are deleted.
+"""Kubelets, played: bound pods run, succeed after as long as their annotation says, and end as `pod_ends` says.
 
 As kwok does for the real control plane (controlplane/kwok-stages.yaml): no containers, no probes, no leases. A pod that
-is bound to a node that does not exist is nobody's.
+is bound to a node that does not exist is nobody's; nothing happens to it until there is such a node, or the garbage
+collector comes.
 """
 
 from __future__ import annotations
 
-import re
+import asyncio
+from dataclasses import dataclass
+from typing import Any
 
 from extender.core.names import DOMAIN
+from extender.sim.controllers import pod_ends
 from extender.sim.controllers.controller import Controller
 from extender.sim.kinds import NODE, POD, Json
 from extender.sim.store import Change
@@ -16,7 +20,6 @@ from extender.sim.store import Change
 RUN_SECONDS = f"{DOMAIN}/run-seconds"
 """Annotation: the pod succeeds so many seconds after it has begun to run. Without it runs until it is deleted."""
 
-_NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
@@ -25,18 +28,35 @@ _CONDITIONS = (
 )
 
 
+@dataclass
+class _Stop:
+    """A pod whose containers are on their way out; loop time."""
+
+    ends_at: float
+    killed_at: float
+
+
 class Kubelets(Controller):
     kinds = (NODE, POD)
 
     _addresses = 0
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._stops: dict[str, _Stop] = {}
+        """By the UID of the pod."""
+
     def hear(self, change: Change) -> None:
         if change.kind is NODE:
             self._hear_node(change)
         elif change.type == "DELETED":
-            self.never(change.object["metadata"]["uid"])
+            self._forget(change.object["metadata"]["uid"])
         else:
             self._hear_pod(change.object, change.before)
+
+    def _forget(self, uid: str) -> None:
+        self.never(uid)
+        self._stops.pop(uid, None)
 
     def _hear_node(self, change: Change) -> None:
         node = change.object
@@ -50,20 +70,68 @@ class Kubelets(Controller):
                     self._hear_pod(pod, None)
 
     def _hear_pod(self, pod: Json, before: Json | None) -> None:
-        node = pod["spec"].get("nodeName")
-        if not node or self._store.get(NODE, "", node) is None:
+        if not self._is_ours(pod):
             return
         phase = pod["status"].get("phase")
-        if pod["metadata"].get("deletionTimestamp"):
-            if before is None or not before["metadata"].get("deletionTimestamp"):
-                self.start(self.delete(POD, pod, grace=0))
+        if pod_ends.is_leaving(pod):
+            self._hear_leaving(pod, before)
         elif phase == "Pending":
             if before is None or not before["spec"].get("nodeName"):
                 self.start(self._begin(pod))
         elif phase == "Running" and (before is None or before["status"].get("phase") != "Running"):
-            seconds = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
-            if _NUMBER.fullmatch(seconds):
-                self.later(pod["metadata"]["uid"], float(seconds), lambda: self._succeed(pod))
+            seconds = pod_ends.seconds_of(pod, RUN_SECONDS)
+            if seconds is not None:
+                self.later(pod["metadata"]["uid"], seconds, lambda: self._end(pod, 0))
+
+    def _is_ours(self, pod: Json) -> bool:
+        node = pod["spec"].get("nodeName")
+        return bool(node) and self._store.get(NODE, "", node) is not None
+
+    # -- the end of a pod ----------------------------------------------------------------------------------------
+
+    def _hear_leaving(self, pod: Json, before: Json | None) -> None:
+        uid = pod["metadata"]["uid"]
+        # Without grace it is gone already, or held by a finalizer alone.
+        has_grace = bool(pod["metadata"].get("deletionGracePeriodSeconds"))
+        if pod_ends.is_mirror(pod):
+            if has_grace and (before is None or not pod_ends.is_leaving(before)):
+                self.start(self._renew(pod))
+        elif pod_ends.is_finished(pod):
+            if has_grace and uid not in self._stops:
+                self.start(self.delete(POD, pod, grace=0))
+        else:
+            self._stop(pod)
+
+    def _stop(self, pod: Json) -> None:
+        """Its containers are told to end; or, if they are already, will be killed no later than it says now."""
+        uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()
+        killed_at = now + pod_ends.grace_of(pod)
+        stop = self._stops.setdefault(uid, _Stop(now + pod_ends.stop_seconds(pod), killed_at))
+        stop.killed_at = min(stop.killed_at, killed_at)
+        self.later(uid, max(0.0, min(stop.ends_at, stop.killed_at) - now), lambda: self._stopped(pod, stop))
+
+    async def _stopped(self, pod: Json, stop: _Stop) -> None:
+        self._stops.pop(pod["metadata"]["uid"], None)
+        await self._end(pod, pod_ends.SIGKILL if stop.killed_at < stop.ends_at else pod_ends.stop_code(pod))
+
+    async def _end(self, pod: Json, code: int) -> None:
+        """Its containers have ended. What is finished already is what it is; removed it may be now."""
+        metadata = pod["metadata"]
+        found = self._store.get(POD, metadata["namespace"], metadata["name"])
+        if found is None or found["metadata"]["uid"] != metadata["uid"] or not self._is_ours(found):
+            return
+        if not pod_ends.is_finished(found):
+            status = pod_ends.ended(found, code, self._clock.stamp())
+            await self.patch(POD, found, {"status": status}, subresource="status")
+        elif pod_ends.is_leaving(found):
+            await self.delete(POD, found, grace=0)
+
+    async def _renew(self, mirror: Json) -> None:
+        """There is another mirror pod of the same name. One that was deleted by force stays away, as if somebody had
+        taken its file from the node."""
+        await self.delete(POD, mirror, grace=0)
+        if self._is_ours(mirror):
+            await self.create(POD, pod_ends.made_anew(mirror))
 
     async def _make_ready(self, node: Json) -> None:
         now = self._clock.stamp()
@@ -72,6 +140,8 @@ class Kubelets(Controller):
             for kind, status, reason in _CONDITIONS
         ]
         await self.patch(NODE, node, {"status": {"phase": "Running", "conditions": conditions}}, subresource="status")
+
+    # -- its beginning -------------------------------------------------------------------------------------------
 
     async def _begin(self, pod: Json) -> None:
         now = self._clock.stamp()
@@ -89,38 +159,11 @@ class Kubelets(Controller):
             "podIPs": [{"ip": address}],
             "conditions": ready,
             "containerStatuses": [
-                _container(each, ready=True, state={"running": {"startedAt": now}})
+                pod_ends.container(each, ready=True, state={"running": {"startedAt": now}})
                 for each in pod["spec"]["containers"]
             ],
         }
         await self.patch(POD, pod, {"status": status}, subresource="status")
-
-    async def _succeed(self, pod: Json) -> None:
-        now = self._clock.stamp()
-        over = {"exitCode": 0, "reason": "Completed", "startedAt": pod["status"].get("startTime"), "finishedAt": now}
-        status = {
-            "phase": "Succeeded",
-            "conditions": [
-                {"type": kind, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now}
-                for kind in ("Ready", "ContainersReady")
-            ],
-            "containerStatuses": [
-                _container(each, ready=False, state={"terminated": over}) for each in pod["spec"]["containers"]
-            ],
-        }
-        await self.patch(POD, pod, {"status": status}, subresource="status")
-
-
-def _container(container: Json, *, ready: bool, state: Json) -> Json:
-    return {
-        "name": container["name"],
-        "image": container.get("image", ""),
-        "imageID": "",
-        "ready": ready,
-        "started": ready,
-        "restartCount": 0,
-        "state": state,
-    }
 
 
 def _is_ready(node: Json) -> bool:
