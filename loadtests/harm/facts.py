@@ -56,7 +56,6 @@ class Facts(NamedTuple):
     scheduler: str
     priority: int
     preempts: bool
-    created: float
     owner: Owner | None
     mirror: bool
     labels: tuple[tuple[str, str], ...]
@@ -102,7 +101,6 @@ def read(pod: Json) -> Facts:
         scheduler=spec.get("schedulerName") or "default-scheduler",
         priority=spec.get("priority") or 0,
         preempts=spec.get("preemptionPolicy") != "Never",
-        created=seconds(metadata.get("creationTimestamp")),
         owner=owner,
         mirror=MIRROR in annotations,
         labels=tuple(sorted(labels.items())),

@@ -17,6 +17,8 @@ class Seen:
     """A pod, from its first sighting until some time after its last."""
 
     facts: Facts
+    seen_at: float
+    """When it was seen first."""
     bound_at: float | None = None
     marked_by_binding: bool = False
     """Its attempt came with its node, in one write, or it was bound before anybody looked."""
@@ -25,6 +27,8 @@ class Seen:
     leaving_at: float | None = None
     """When it began to go: it is deleted, or was told to."""
     gone_at: float | None = None
+    had_ended: bool = False
+    """Whether it had succeeded or failed before it began to go."""
     healthy: bool = False
     """Whether it was Running and Ready when it began to go, or is."""
     left_by: str = ""
@@ -118,7 +122,7 @@ class History:
         seen = self.pods.get(facts.uid)
         before = None if seen is None else seen.facts
         if seen is None:
-            seen = self.pods[facts.uid] = Seen(facts)
+            seen = self.pods[facts.uid] = Seen(facts, at)
             self.latest[facts.key] = seen
         self._take(seen, before, facts, at)
         return seen, before
@@ -152,9 +156,9 @@ class History:
             if seen.leaving_at is None:
                 seen.leaving_at = at
                 if before is not None:
-                    seen.healthy = before.healthy
-        else:
-            seen.healthy = facts.healthy
+                    seen.healthy, seen.had_ended = before.healthy, before.finished
+        elif seen.leaving_at is None:
+            seen.healthy, seen.had_ended = facts.healthy, facts.finished
         seen.facts = facts
         if facts.gang is not None and facts.scheduler in self.schedulers:
             self._join(facts.gang.key, seen, at)

@@ -144,7 +144,7 @@ class Preemptions:
     def broken_up(self, pod: Seen, at: float, *, by: str) -> None:
         """A pod was taken; if it is a gang's member, the others must go as well, or be enough without it."""
         facts = pod.facts
-        if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or facts.finished:
+        if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or pod.had_ended:
             return
         key = facts.gang.key
         breakup = self._breakups.get(key)
@@ -218,6 +218,8 @@ class Preemptions:
 
     def _heed_course(self, pod: Seen, gang: GangSeen, at: float) -> None:
         bounds, facts = self._bounds, pod.facts
+        if gang.quorum is not None and gang.placed >= gang.quorum:
+            return
         course = self._courses.get(gang.key)
         if course is None:
             course = self._courses[gang.key] = _Course(began=at, first=facts.key)
@@ -225,8 +227,7 @@ class Preemptions:
             self._call_at(due, lambda: self._look_for_success(gang.key, course, due))
         identity = facts.identity
         before = course.taken.get(identity)
-        # The API server tells creation in whole seconds.
-        anew = before is not None and pod.facts.created > before - 1.0
+        anew = before is not None and pod.seen_at > before
         if not course.rounds or at - course.last > bounds.round_gap:
             if course.rounds and anew and not course.changed:
                 self._harm(
@@ -251,7 +252,7 @@ class Preemptions:
     def _heed_place(self, pod: Seen, course: _Course, gang: GangSeen, at: float) -> None:
         """A pod made anew in the same place is left alone, each time for longer."""
         bounds, times = self._bounds, course.places[pod.facts.identity, pod.facts.node]
-        if times and pod.facts.created <= times[-1] - 1.0:
+        if times and pod.seen_at <= times[-1]:
             # It was there beside the other.
             return
         if times and at - times[-1] > _HOUR:

@@ -103,6 +103,8 @@ class HarmWitness:
         """Collections of pods that were deleted: when, the namespace, by whom."""
         self._ended_namespaces: set[str] = set()
         self._interruptions: list[float] = []
+        self._in_part: dict[str, float] = {}
+        """By gang: since when it has been in part, where that is looked at later."""
         self._said_in_part: dict[str, float] = {}
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -252,7 +254,7 @@ class HarmWitness:
         facts = pod.facts
         pod.left_by = user
         self._leaving.pop(facts.uid, None)
-        if facts.finished:
+        if pod.had_ended:
             return
         if user in self._services:
             self._service_ended(pod, at, evicted=evicted)
@@ -354,11 +356,14 @@ class HarmWitness:
 
     def _heed_part(self, pod: Seen, at: float) -> None:
         gang = self.history.gang_of(pod)
-        if gang is None or gang.partly_since != at or not gang.bound:
+        if gang is None or gang.partly_since != at or self._in_part.get(gang.key) == at:
             return
         key, since = gang.key, at
+        self._in_part[key] = since
 
         def look() -> None:
+            if self._in_part.get(key) == since:
+                del self._in_part[key]
             now = self.history.gangs.get(key)
             if now is None or now.partly_since != since or self._said_in_part.get(key, 0.0) >= since:
                 return
