@@ -10,7 +10,12 @@ from typing import Any, Protocol
 
 from loadtests.harm.witness import HarmWitness
 
-_KINDS = {"pods": "Pod", "nodes": "Node", "podgroups": "PodGroup", "namespaces": "Namespace"}
+_KINDS = {
+    ("", "pods"): "Pod",
+    ("", "nodes"): "Node",
+    ("", "namespaces"): "Namespace",
+    ("scheduling.x-k8s.io", "podgroups"): "PodGroup",
+}
 
 
 class Stage(Protocol):
@@ -30,20 +35,16 @@ def attach(simulation: Stage, **about: Any) -> HarmWitness:
     """
     witness = HarmWitness(**about)
     api, clock = simulation.cluster.api, simulation.clock
-    listening: set[str] = set()
 
     def hear(change: Any) -> None:
-        kind = _KINDS.get(change.kind.plural)
+        kind = _KINDS.get((change.kind.group, change.kind.plural))
         if kind is not None:
             # Stored objects need not say what they are.
             witness.watched({"type": change.type, "object": {**change.object, "kind": kind}}, clock.now())
 
     for served in api.served.all():
-        kind = _KINDS.get(served.plural)
-        if kind is None or served.plural in listening:
-            continue
-        listening.add(served.plural)
-        for found in api.store.list(served):
+        kind = _KINDS.get((served.group, served.plural))
+        for found in api.store.list(served) if kind is not None else ():
             witness.watched({"type": "ADDED", "object": {**found, "kind": kind}}, clock.now())
     api.store.subscribe(hear)
     api.audit.subscribe(witness.audited)
