@@ -99,6 +99,8 @@ class HarmWitness:
         """By UID: pods that began to go, and nobody knows yet by whom."""
         self._unanswered: dict[str, tuple[Seen, str, bool]] = {}
         """By audit ID: requests for the end of a pod, by whom, and whether by eviction, whose outcome is not known."""
+        self._early: dict[str, tuple[float, str, bool]] = {}
+        """By namespace and name: ends of pods that no watch has told of yet: when, by whom, and whether by eviction."""
         self._mass: list[tuple[float, str, str]] = []
         """Collections of pods that were deleted: when, the namespace, by whom."""
         self._ended_namespaces: set[str] = set()
@@ -197,6 +199,9 @@ class HarmWitness:
             return
         uid = pod.facts.uid
         self._leaving[uid] = pod
+        early = self._early.pop(pod.facts.key, None)
+        if early is not None and at - early[0] < _ATTRIBUTED_WITHIN:
+            self._attribute(pod, early[1], at, evicted=early[2])
         self._attribute_masses(at)
         if uid in self._leaving:
             self._call_at(at + _ATTRIBUTED_WITHIN, lambda: self._has_vanished(pod, at))
@@ -233,6 +238,8 @@ class HarmWitness:
     def _ended(self, event: Json, about: Json, user: str, at: float, *, evicted: bool) -> None:
         pod = self._pod_of(event, about)
         if pod is None:
+            # The watch is behind: it will tell of the pod's whole life at once.
+            self._early[f"{about.get('namespace') or ''}/{about.get('name') or ''}"] = (at, user, evicted)
             return
         late = pod.leaving_at is not None and at - pod.leaving_at > _ATTRIBUTED_WITHIN
         if not pod.left_by and not late:

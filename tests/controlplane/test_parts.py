@@ -122,7 +122,21 @@ class TestCredentials:
         config = yaml.safe_load(kubeconfig.read_text())
         assert config["current-context"] == "escher-mine"
         assert config["users"][0]["user"]["token"] == made.token
-        assert made.token_file.read_text() == f'{made.token},admin,admin,"system:masters"\n'
+
+    def test_everybody_has_a_token_and_a_name_of_his_own(self, tmp_path: Path) -> None:
+        made = credentials.make(tmp_path)
+        lines = made.token_file.read_text().splitlines()
+        assert lines[0] == f'{made.token},admin,admin,"system:masters"'
+        assert [line.split(",")[1] for line in lines] == ["admin", *credentials.COMPONENTS]
+        assert len({line.split(",")[0] for line in lines}) == len(lines)
+        own = credentials.write_component_kubeconfigs(
+            tmp_path, context="c", server="https://127.0.0.1:1", credentials=made
+        )
+        for user, path in own.items():
+            assert path == credentials.kubeconfig_of(tmp_path, user)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            config = yaml.safe_load(path.read_text())
+            assert config["users"][0]["user"]["token"] == made.tokens[user]
 
     def test_the_server_certificate_is_accepted_by_a_strict_client(self, tmp_path: Path) -> None:
         made = credentials.make(tmp_path)
@@ -277,7 +291,8 @@ class TestPlan:
         spec = ClusterSpec(name="mine", folder=str(folder), binaries="/bin/dir", **wishes)  # type: ignore[arg-type]
         chosen = {name: 20_000 + number for number, name in enumerate(components.port_names(spec))}
         made = credentials.make(folder / "pki")
-        planned = components.plan(spec, ports=chosen, credentials=made, kubeconfig=folder / "kubeconfig")
+        own = {user: credentials.kubeconfig_of(folder / "pki", user) for user in credentials.COMPONENTS}
+        planned = components.plan(spec, ports=chosen, credentials=made, kubeconfigs=own)
         return {each.name: each for each in planned}
 
     def test_native_gangs_are_on_in_the_api_server_and_the_scheduler_without_extender_only(
