@@ -31,6 +31,7 @@ PATHS = {
     "/api/v1/pods": "Pod",
     "/api/v1/nodes": "Node",
     "/api/v1/namespaces": "Namespace",
+    "/apis/policy/v1/poddisruptionbudgets": "PodDisruptionBudget",
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": "PodGroup",
 }
 _LAG = 3.0

@@ -25,13 +25,14 @@ SYSTEM_CRITICAL = 2_000_000_000
 class Attempt(NamedTuple):
     """What a Binding says of the attempt that it was written in: `needed` of `size` members had to be bound at least.
 
-    `named`: UIDs of members of the attempt, the pod's own first.
+    `named`: UIDs of members of the attempt, the pod's own first. `joins`: its gang ran already.
     """
 
     id: str
     needed: int
     size: int
     named: tuple[str, ...]
+    joins: bool = False
 
 
 class Owner(NamedTuple):
@@ -153,7 +154,7 @@ def attempt_of(uid: str, text: str) -> Attempt | None:
         return None
     if not 1 <= needed <= size or not all(isinstance(each, str) for each in others):
         return None
-    return Attempt(name, needed, size, (uid, *others))
+    return Attempt(name, needed, size, (uid, *others), bool(said.get("joins")))
 
 
 def seconds(stamp: str | None) -> float:

@@ -18,8 +18,10 @@ VANISHED = "a healthy pod left without a cause"
 IN_PART = "a gang in part without a word"
 INTERRUPTED = "evicted shortly before the service was killed, and not stated"
 
+HALF_LEFT = "half a gang taken, and the service hindered from taking the rest"
+
 RULES = (PART, FOREIGN, VICTIM, HALF, IN_VAIN, TOO_OFTEN, SAME_AGAIN, DELETED, UNSTATED, VANISHED)
-WARNINGS = (IN_PART, INTERRUPTED)
+WARNINGS = (IN_PART, INTERRUPTED, HALF_LEFT)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,11 @@ class GangSeen:
 class AttemptSeen:
     """An attempt to bind members of a gang together, as the marks on those that were bound tell it."""
 
-    said: Attempt
+    gang: str
+    began: float
+    """When the first that bears its mark was bound."""
+    needed: int
+    size: int
     named: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
     """UIDs of its members that exist."""
@@ -163,7 +167,7 @@ class History:
         if facts.gang is not None and facts.scheduler in self.schedulers:
             self._join(facts.gang.key, seen, at)
         if facts.attempt is not None:
-            self._note_attempt(seen, facts.attempt)
+            self._note_attempt(seen, facts.attempt, at)
 
     def gang_of(self, seen: Seen) -> GangSeen | None:
         """The gang of a pod that is the service's to place."""
@@ -232,9 +236,15 @@ class History:
         said = seen.facts.attempt
         return None if said is None else self.attempts.get((seen.facts.namespace, said.id))
 
-    def _note_attempt(self, seen: Seen, said: Attempt) -> None:
-        attempt = self.attempts.setdefault((seen.facts.namespace, said.id), AttemptSeen(said))
-        uid = seen.facts.uid
+    def _note_attempt(self, seen: Seen, said: Attempt, at: float) -> None:
+        uid, key = seen.facts.uid, (seen.facts.namespace, said.id)
+        attempt = self.attempts.get(key)
+        if attempt is None:
+            gang = seen.facts.gang
+            attempt = AttemptSeen("" if gang is None else gang.key, at, said.needed, said.size)
+            self.attempts[key] = attempt
+        # A mark that was written later may tell of more members.
+        attempt.needed, attempt.size = min(attempt.needed, said.needed), max(attempt.size, said.size)
         attempt.there.add(uid)
         attempt.named.update(said.named)
         if seen.lives:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from loadtests.harm.history import History, Seen
+from loadtests.harm.history import AttemptSeen, History, Seen
+
+_ALL_NAMED = 17
+"""In attempts of up to so many members each mark names all."""
 
 
 def fault(pod: Seen, history: History, refused: Container[str], bound_by_others: Container[str]) -> str:
@@ -27,19 +30,29 @@ def fault(pod: Seen, history: History, refused: Container[str], bound_by_others:
         return "its mark was not written with its node"
     if facts.uid in bound_by_others:
         return "its Binding was not the service's"
+    if facts.attempt.joins:
+        return "its gang ran already when it was bound"
     attempt = history.attempt_of(pod)
     if attempt is None:
         return "nothing is known of its attempt"
-    needed, size = attempt.said.needed, attempt.said.size
+    needed, size = attempt.needed, attempt.size
     if attempt.peak >= needed:
         return f"{attempt.peak} of its attempt were bound together, and {needed} had to be"
-    proof = [uid for uid in attempt.named if _known_unbound(uid, history, refused)]
+    proof = [uid for uid in _members(attempt, history) if _known_unbound(uid, history, refused)]
     if size - len(proof) >= needed:
         return (
             f"of its attempt's {size} members {needed} had to be bound, and only {len(proof)} are known not to have "
             f"been; {len(attempt.named)} are named, {attempt.peak} were seen bound together"
         )
     return ""
+
+
+def _members(attempt: AttemptSeen, history: History) -> set[str]:
+    """Those that are known to belong to it: named by a mark; where marks name but a few, also who was there before."""
+    gang = history.gangs.get(attempt.gang)
+    if gang is None or attempt.size <= _ALL_NAMED:
+        return attempt.named
+    return attempt.named | {uid for uid, each in gang.members.items() if each.seen_at < attempt.began}
 
 
 def _known_unbound(uid: str, history: History, refused: Container[str]) -> bool:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from loadtests.harm import harms
+from loadtests.harm.budgets import Budgets
 from loadtests.harm.facts import SYSTEM_CRITICAL, Facts
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import GangSeen, History, Seen
 
-_FOR = re.compile(r"\b(gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.-]*[A-Za-z0-9])")
+_FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.-]*[A-Za-z0-9])")
 _HOUR = 3600.0
 
 
@@ -36,7 +37,7 @@ class Bounds:
     round_gap: float = 20.0
     back_off: float = 10.0
     longest_back_off: float = 600.0
-    whole_within: float = 120.0
+    whole_within: float = 180.0
     placed_within: float = 600.0
 
 
@@ -73,12 +74,18 @@ class _Breakup:
     began: float
     first: str
     by: str
+    objection: str = ""
+    """Why budgets did not let all of them go from the beginning."""
     together: dict[str, Seen] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
 
 class Preemptions:
-    """Told of each victim, and of all that changes. `call_at` has something done at a time."""
+    """Told of each victim, and of all that changes.
+
+    `call_at` has something done at a time. `hindered` tells what, since a time, has kept the service from taking these
+    pods as well; empty if nothing did.
+    """
 
     def __init__(
         self,
@@ -86,11 +93,14 @@ class Preemptions:
         bounds: Bounds,
         find: Callable[[Harm], None],
         call_at: Callable[[float, Callable[[], None]], None],
+        hindered: Callable[[float, Sequence[Seen]], str],
     ) -> None:
         self._history = history
         self._bounds = bounds
         self._find = find
         self._call_at = call_at
+        self._hindered = hindered
+        self.budgets = Budgets()
         self._courses: dict[str, _Course] = {}
         self._breakups: dict[str, _Breakup] = {}
 
@@ -120,14 +130,19 @@ class Preemptions:
             ):
                 course.changed = course.ever_changed = True
 
-    def evicted(self, pod: Seen, note: str, at: float) -> None:
-        """The service has had the pod evicted, and says so in the note: for which gang, or for which pod."""
+    def evicted(self, pod: Seen, note: str, at: float, *, followed: bool) -> None:
+        """The service has had the pod evicted, and says so in the note: for which gang, or for which pod.
+
+        `followed`: others of its gang had been taken before, so that it had to go as well.
+        """
         self.broken_up(pod, at, by="the service")
         said = _FOR.search(note)
+        if said is None and not followed:
+            self._harm(harms.UNSTATED, pod, at, f"the service evicted it and does not say for whom: {note!r}")
         whom = f"{said[1]} {said[2]}" if said else ""
         for why in self._wrong_victim(pod):
             self._harm(harms.VICTIM, pod, at, f"{why}; {note!r}")
-        if said and said[1] == "gang" and (pod.facts.gang is None or said[2] != pod.facts.gang.key):
+        if said and said[1] == "gang":
             gang = self._history.gangs.get(said[2])
             if gang is None:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
@@ -156,6 +171,8 @@ class Preemptions:
                 breakup.together.update(gang.bound)
             self._breakups[key] = breakup
             self._call_at(at + self._bounds.whole_within, lambda: self._weigh(breakup))
+            together = {**breakup.together, facts.uid: pod}.values()
+            breakup.objection = self.budgets.objection([each.facts for each in together], at)
         breakup.together[facts.uid] = pod
         breakup.taken.add(facts.uid)
 
@@ -176,6 +193,12 @@ class Preemptions:
             f"{breakup.by} took {len(breakup.taken)} of {len(breakup.together)} members that ran, {breakup.first} "
             f"first; {self._bounds.whole_within:g} s later {len(left)} of quorum {breakup.quorum} still run: {names}"
         )
+        hindered = self._hindered(breakup.began, left)
+        if breakup.objection:
+            why = f"{why}; {breakup.objection} from the beginning"
+        elif hindered:
+            self._find(Harm(harms.HALF_LEFT, f"gang {breakup.key}", breakup.began, f"{why}; {hindered}"))
+            return
         self._find(Harm(harms.HALF, f"gang {breakup.key}", breakup.began, why))
 
     def _look_for_success(self, key: str, course: _Course, now: float) -> None:

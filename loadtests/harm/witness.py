@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from loadtests.harm import harms, parts
@@ -32,7 +32,8 @@ from loadtests.harm.preemptions import USUAL, Bounds, Preemptions
 SERVICE, SCHEDULER = "escher", "system:kube-scheduler"
 KUBELETS = ("system:nodes", "kwok")
 OURS = ("escher", "escher-ledger")
-PART_REASON, VICTIM_REASON, IN_PART_REASON = "GangEvicted", "Preempted", "GangInPart"
+PART_REASON, VICTIM_REASON, IN_PART_REASONS = "GangEvicted", "Preempted", ("GangInPart", "GangInDoubt")
+"""Reasons of the service's Events: for a part that is evicted; in the reason for a victim; for a gang in part."""
 
 _ATTRIBUTED_WITHIN = 10.0
 """Seconds by which what a watch tells and what the audit log tells may be apart."""
@@ -89,11 +90,13 @@ class HarmWitness:
         self._kubelets = frozenset(kubelets)
         self._bounds, self._is_audited, self._part_seconds = bounds, audited, part_seconds
         self._found: list[Harm] = []
-        self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at)
+        self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at, self._hindered)
         self._statements: dict[str, list[Statement]] = {}
         self._waiting: dict[str, list[_Eviction]] = {}
         """By UID: evictions whose reason is not known yet."""
         self._refused: dict[str, None] = {}
+        self._not_let_go: dict[str, float] = {}
+        """By UID: when the eviction of a pod was last refused to the service."""
         self._bound_by_others: dict[str, None] = {}
         self._leaving: dict[str, Seen] = {}
         """By UID: pods that began to go, and nobody knows yet by whom."""
@@ -149,6 +152,8 @@ class HarmWitness:
             case "Node":
                 if self.history.see_node(obj, at, gone=gone):
                     self._preemptions.node_changed()
+            case "PodDisruptionBudget":
+                self._preemptions.budgets.see(obj, at, gone=gone)
             case "PodGroup":
                 self.history.see_group(obj, at, gone=gone)
             case "Namespace" if gone or obj["metadata"].get("deletionTimestamp"):
@@ -173,6 +178,8 @@ class HarmWitness:
         match what:
             case ("create", "pods", "binding"):
                 self._bound(event, user, code)
+            case ("create", "pods", "eviction") if not done and user in self._services:
+                self._not_evicted(event, about, at)
             case ("create", "pods", "eviction") if done and not _is_dry(event):
                 self._ended(event, about, user, at, evicted=True)
             case ("delete", "pods", "") if done and not _is_dry(event):
@@ -291,11 +298,24 @@ class HarmWitness:
         self._call_at(at + _CLOSE, lambda: self._judge_by_older(eviction))
         self._call_at(at + _STATED_WITHIN, lambda: self._judge_unstated(eviction))
 
+    def _not_evicted(self, event: Json, about: Json, at: float) -> None:
+        pod = self._pod_of(event, about)
+        if pod is not None and not _is_dry(event):
+            self._not_let_go[pod.facts.uid] = at
+
+    def _hindered(self, since: float, rest: Sequence[Seen]) -> str:
+        """What has kept the service from evicting the rest, from then on; empty if nothing did."""
+        if any(since - _SHORTLY < each for each in self._interruptions):
+            return "the service was killed meanwhile"
+        if any(self._not_let_go.get(pod.facts.uid, 0.0) >= since for pod in rest):
+            return "the API server refused the others, which it would have let go at the beginning"
+        return ""
+
     def _stated(self, event: Json, at: float) -> None:
         regarding = event.get("regarding") or event.get("involvedObject") or {}
         uid, reason = regarding.get("uid") or "", event.get("reason") or ""
         statement = Statement(at, reason, event.get("note") or event.get("message") or "")
-        if reason == IN_PART_REASON:
+        if reason in IN_PART_REASONS:
             self._has_said_in_part(uid, at)
         if not _is_about_an_end(reason):
             return
@@ -321,7 +341,7 @@ class HarmWitness:
             if eviction.not_a_part and pod.facts.scheduler in self.history.schedulers:
                 self._found.append(Harm(harms.PART, pod.facts.key, at, eviction.not_a_part))
         else:
-            self._preemptions.evicted(pod, statement.note, at)
+            self._preemptions.evicted(pod, statement.note, at, followed=eviction.followed)
 
     def _judge_unstated(self, eviction: _Eviction) -> None:
         if eviction.judged:
@@ -333,7 +353,7 @@ class HarmWitness:
             # It was allowed, whatever was said.
             return
         if eviction.followed:
-            self._preemptions.evicted(pod, "", at)
+            self._preemptions.evicted(pod, "", at, followed=True)
             return
         why = "the service evicted it and wrote no Event that says why"
         if any(-_SHORTLY < each - at < _STATED_WITHIN for each in self._interruptions):
@@ -376,7 +396,7 @@ class HarmWitness:
                 return
             why = (
                 f"{len(now.bound)} of quorum {now.quorum} are bound since {self._part_seconds:g} s, "
-                f"and no Event {IN_PART_REASON} says so"
+                f"and no Event {IN_PART_REASONS[0]} says so"
             )
             self._found.append(Harm(harms.IN_PART, f"gang {key}", since, why))
 
@@ -400,7 +420,7 @@ class HarmWitness:
 
 
 def _is_about_an_end(reason: str) -> bool:
-    return reason == PART_REASON or reason.startswith(VICTIM_REASON)
+    return reason == PART_REASON or VICTIM_REASON in reason
 
 
 def _is_dry(event: Json) -> bool:

@@ -96,6 +96,11 @@ class Chronicle:
         metadata = {"name": name, "namespace": "default"}
         self.tell(kind, {"kind": "PodGroup", "metadata": metadata, "spec": {"minMember": members}})
 
+    def budget(self, name: str, allowed: int, labels: Mapping[str, str]) -> None:
+        metadata = {"name": name, "namespace": "default"}
+        spec, status = {"selector": {"matchLabels": dict(labels)}}, {"disruptionsAllowed": allowed}
+        self.tell("MODIFIED", {"kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec, "status": status})
+
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def create(

@@ -138,6 +138,25 @@ def test_of_a_large_attempt_a_few_are_named_and_those_must_suffice() -> None:
         assert chronicle.found() == ([] if allowed else [harms.PART])
 
 
+def test_of_a_large_attempt_those_that_were_there_before_it_count_as_well() -> None:
+    chronicle = Chronicle()
+    uid, *others = [chronicle.create(f"m{number}", gang="g", quorum=20) for number in range(30)]
+    chronicle.wait(1)
+    chronicle.bind("m0", mark=attempt(uid, *others[:16], needed=14, size=30))
+    chronicle.evict_part("m0")
+    assert chronicle.found() == []
+
+
+def test_whoever_joined_a_gang_that_ran_is_no_part() -> None:
+    chronicle = Chronicle()
+    gang(chronicle, bound=0)
+    mark = attempt("uid-m0", "uid-m1", "uid-m2", "uid-m3", needed=4)
+    chronicle.bind("m0", mark=mark[:-1] + ', "joins": true}')
+    chronicle.evict_part("m0")
+    [harm] = chronicle.harms()
+    assert "ran already" in harm.evidence
+
+
 def test_members_of_an_attempt_that_were_bound_together_make_it_whole_though_the_quorum_was_raised() -> None:
     chronicle = Chronicle()
     names = [f"m{number}" for number in range(4)]

@@ -151,17 +151,41 @@ def test_a_gang_is_taken_as_a_whole() -> None:
     assert chronicle.found() == []
 
 
-def test_half_a_gang_taken_is_harm_though_a_budget_protected_the_rest() -> None:
+@pytest.mark.parametrize("allowed", [1, 4])
+def test_half_a_gang_taken_is_harm_unless_a_budget_that_allowed_all_was_spent_meanwhile(allowed: int) -> None:
     chronicle = with_top()
     names = low(chronicle)
+    chronicle.budget("low", allowed, {"escher.dev/gang": "low"})
+    chronicle.wait(60)
+    chronicle.budget("low", allowed - 1, {"escher.dev/gang": "low"})
     chronicle.preempt(names[0])
     for name in names[1:]:
         chronicle.state(name, "PreemptedByGang", "evicted for gang default/top of higher priority")
         chronicle.evict(name, code=429)
     top_is_bound(chronicle)
-    [harm] = chronicle.harms()
-    assert harm.rule == harms.HALF
-    assert "3 of quorum 4" in harm.evidence
+    found = chronicle.harms() + chronicle.witness.warnings()
+    assert [each.rule for each in found] == [harms.HALF if allowed == 1 else harms.HALF_LEFT]
+    assert "3 of quorum 4" in found[0].evidence
+
+
+def test_half_a_gang_under_two_budgets_is_harm() -> None:
+    chronicle = with_top()
+    names = low(chronicle)
+    for name in ("one", "two"):
+        chronicle.budget(name, 9, {})
+    chronicle.preempt(names[0])
+    chronicle.evict(names[1], code=500)
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.HALF]
+
+
+def test_a_service_that_is_killed_may_leave_half_a_gang() -> None:
+    chronicle = with_top()
+    chronicle.preempt(low(chronicle)[0])
+    chronicle.witness.interrupted(chronicle.now + 0.01)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+    assert [each.rule for each in chronicle.witness.warnings()] == [harms.HALF_LEFT]
 
 
 def test_the_surplus_of_an_elastic_gang_may_be_taken_alone() -> None:
@@ -208,6 +232,26 @@ def test_the_rest_of_a_gang_may_follow_without_a_word_of_its_own() -> None:
     for name in names[1:]:
         chronicle.evict(name)
     assert chronicle.found() == []
+
+
+def test_the_rest_of_a_gang_names_the_pod_for_which_it_goes() -> None:
+    chronicle = Chronicle()
+    names = low(chronicle)
+    chronicle.create("urgent", priority=100)
+    chronicle.preempt_by_scheduler(names[0])
+    for name in names[1:]:
+        note = "evicted with its gang default/low, for pod default/urgent of higher priority"
+        chronicle.state(name, "GangPreempted", note)
+        chronicle.evict(name)
+    assert chronicle.found() == []
+
+
+def test_a_gang_of_which_nobody_was_taken_does_not_go_for_its_own_sake() -> None:
+    chronicle = Chronicle()
+    for name in low(chronicle):
+        chronicle.state(name, "GangPreempted", "evicted with its gang default/low")
+        chronicle.evict(name)
+    assert harms.UNSTATED in chronicle.found()
 
 
 def test_a_pod_of_no_higher_priority_takes_nobody() -> None:
