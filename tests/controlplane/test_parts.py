@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -307,6 +308,38 @@ class TestPlan:
         assert gates["kube-apiserver"] == gates["kube-scheduler-resources"] == native
         assert gates["kube-scheduler"] == gates["kube-controller-manager"] == ["--feature-gates=Other=false"]
         assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in planned["kube-apiserver"].argv
+
+    def test_each_component_goes_by_a_name_of_its_own(self, tmp_path: Path) -> None:
+        planned = self.planned(tmp_path)
+
+        def uses(component: str) -> set[str]:
+            return {
+                user
+                for user in credentials.COMPONENTS
+                if any(
+                    str(credentials.kubeconfig_of(tmp_path / "pki", user)) in each for each in planned[component].argv
+                )
+            }
+
+        assert uses("service") == {credentials.SERVICE}
+        assert uses("kwok") == {credentials.KUBELETS}
+        assert uses("kube-controller-manager") == {credentials.CONTROLLERS}
+        config = json.loads((tmp_path / "kube-scheduler.json").read_text())
+        own = credentials.kubeconfig_of(tmp_path / "pki", credentials.SCHEDULER)
+        assert config["clientConnection"]["kubeconfig"] == str(own)
+
+    def test_an_audit_log_is_written_only_where_it_is_asked_for(self, tmp_path: Path) -> None:
+        def told(**wishes: object) -> list[str]:
+            name = "embedded-cluster" if wishes.get("kind") == "embedded" else "kube-apiserver"
+            return [each for each in self.planned(tmp_path, **wishes)[name].argv if each.startswith("--audit")]
+
+        assert told() == told(kind="embedded") == []
+        log = f"--audit-log-path={tmp_path / 'logs' / 'audit.log'}"
+        assert told(kind="embedded", audit=True) == [log]
+        policy = tmp_path / "audit-policy.json"
+        assert {f"--audit-policy-file={policy}", log} <= set(told(audit=True))
+        rules = json.loads(policy.read_text())["rules"]
+        assert [each["level"] for each in rules[:3]] == ["None", "None", "RequestResponse"]
 
     def test_nothing_listens_beyond_loopback(self, tmp_path: Path) -> None:
         for each in self.planned(tmp_path).values():
