@@ -41,9 +41,12 @@ _STATED_WITHIN = 150.0
 """The service tries to write an Event for two minutes, for the API server may be away."""
 _CLOSE = 5.0
 _REMEMBERED = 600.0
+_MASS_END = ("deletecollection", "pods", "")
 _ENDS = (("delete", "pods", ""), ("create", "pods", "eviction"))
 _REFUSED_FOR_GOOD = (404, 409, 422)
 _SHORTLY = 3.0
+_SAME = 0.001
+"""Seconds: closer than that is at the same time."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,12 @@ class HarmWitness:
         """By UID: pods that began to go, and nobody knows yet by whom."""
         self._unanswered: dict[str, tuple[Seen, str, bool]] = {}
         """By audit ID: requests for the end of a pod, by whom, and whether by eviction, whose outcome is not known."""
+        self._finished_by: dict[str, str] = {}
+        """By UID: which kubelet took away what is leaving."""
         self._early: dict[str, tuple[float, str, bool]] = {}
         """By namespace and name: ends of pods that no watch has told of yet: when, by whom, and whether by eviction."""
+        self._open_masses: dict[str, tuple[str, str]] = {}
+        """By audit ID: collections of pods that are being deleted: the namespace, and by whom."""
         self._mass: list[tuple[float, str, str]] = []
         """Collections of pods that were deleted: when, the namespace, by whom."""
         self._ended_namespaces: set[str] = set()
@@ -173,7 +180,10 @@ class HarmWitness:
         if event.get("stage") == "RequestReceived":
             if what in _ENDS:
                 self._asked(event, about, user)
+            elif what == _MASS_END:
+                self._open_masses[event.get("auditID") or ""] = (about.get("namespace") or "", user)
             return
+        self._open_masses.pop(event.get("auditID") or "", None)
         self._unanswered.pop(event.get("auditID") or "", None)
         match what:
             case ("create", "pods", "binding"):
@@ -222,11 +232,18 @@ class HarmWitness:
             if asked is pod:
                 self._attribute(pod, user, at, evicted=evicted)
                 return
+        for namespace, user in self._open_masses.values():
+            if namespace == facts.namespace:
+                self._attribute(pod, user, at, evicted=False)
+                return
         if not pod.healthy or facts.namespace in self._ended_namespaces:
             return
         if facts.node not in self.history.nodes and facts.node in self.history.lost_nodes:
             return
+        by = self._finished_by.pop(facts.uid, "")
         why = f"it was Running and Ready on {facts.node}, and nobody is known to have asked for its end"
+        if by:
+            why = f"{why} but {by}"
         self._found.append(Harm(harms.VANISHED, facts.key, at, why))
 
     def _attribute_masses(self, at: float) -> None:
@@ -248,8 +265,14 @@ class HarmWitness:
             # The watch is behind: it will tell of the pod's whole life at once.
             self._early[f"{about.get('namespace') or ''}/{about.get('name') or ''}"] = (at, user, evicted)
             return
-        late = pod.leaving_at is not None and at - pod.leaving_at > _ATTRIBUTED_WITHIN
-        if not pod.left_by and not late:
+        # What was asked for when it was on its way already has not begun it. (A collection is told of at its end.)
+        late = pod.leaving_at is not None and _received(event) > pod.leaving_at + _SAME
+        if pod.left_by or late:
+            return
+        if user in self._kubelets:
+            # It finishes what others have begun, of which may be told later.
+            self._finished_by[pod.facts.uid] = user
+        else:
             self._attribute(pod, user, at, evicted=evicted)
 
     def _pod_of(self, event: Json, about: Json) -> Seen | None:
@@ -268,15 +291,13 @@ class HarmWitness:
         facts = pod.facts
         pod.left_by = user
         self._leaving.pop(facts.uid, None)
+        self._finished_by.pop(facts.uid, None)
         if pod.had_ended:
             return
         if user in self._services:
             self._service_ended(pod, at, evicted=evicted)
         elif user in self._schedulers:
             self._preemptions.broken_up(pod, at, by="kube-scheduler")
-        elif user in self._kubelets and pod.healthy and facts.node in self.history.nodes:
-            why = f"{user} took it away from {facts.node}, and nobody had asked for that"
-            self._found.append(Harm(harms.VANISHED, facts.key, at, why))
 
     # -- what the service did ------------------------------------------------------------------------------------
 
@@ -421,6 +442,10 @@ class HarmWitness:
 
 def _is_about_an_end(reason: str) -> bool:
     return reason == PART_REASON or VICTIM_REASON in reason
+
+
+def _received(event: Json) -> float:
+    return seconds(event.get("requestReceivedTimestamp") or event.get("stageTimestamp"))
 
 
 def _is_dry(event: Json) -> bool:

@@ -69,6 +69,7 @@ class Chronicle:
         resource: str = "pods",
         stage: str = "ResponseComplete",
         number: int | None = None,
+        received: float | None = None,
     ) -> None:
         self._asked += 1
         event: Json = {
@@ -78,7 +79,7 @@ class Chronicle:
             "user": {"username": user},
             "objectRef": {"resource": resource, "namespace": "default", "name": name, "subresource": subresource},
             "responseStatus": {"code": code},
-            "requestReceivedTimestamp": stamp(self.now, micro=True),
+            "requestReceivedTimestamp": stamp(self.now if received is None else received, micro=True),
             "stageTimestamp": stamp(self.now, micro=True),
         }
         if sent is not None:

@@ -45,6 +45,20 @@ def test_a_kubelet_ends_only_what_others_began_or_what_its_node_took_along() -> 
     assert (harm.rule, harm.pod) == (harms.VANISHED, "default/alone")
 
 
+def test_a_kubelet_may_be_told_of_before_the_collection_that_it_finishes() -> None:
+    """Deleting a collection takes long; it is told of when all of it is deleted."""
+    chronicle = Chronicle()
+    chronicle.running("a", "b")
+    asked = chronicle.now
+    chronicle.wait(0.1)
+    chronicle.goes("a")
+    chronicle.audit("delete", "a", KUBELET)
+    chronicle.wait(3)
+    chronicle.goes("b")
+    chronicle.audit("deletecollection", "", USER, received=asked)
+    assert chronicle.found() == []
+
+
 def test_pods_of_a_node_that_is_lost_go() -> None:
     chronicle = Chronicle()
     chronicle.running("a", on="n1")
@@ -78,6 +92,19 @@ def test_pods_that_are_deleted_as_a_collection_are_deleted_by_whoever_asked() ->
     chronicle.vanish("a")
     chronicle.audit("deletecollection", "", "escher")
     assert harms.DELETED in chronicle.found()
+
+
+def test_a_collection_that_takes_long_to_delete_explains_what_goes_meanwhile() -> None:
+    chronicle = Chronicle()
+    chronicle.running("a", "b")
+    chronicle.audit("deletecollection", "", USER, stage="RequestReceived", number=5)
+    chronicle.vanish("a")
+    chronicle.wait(60)
+    chronicle.audit("deletecollection", "", USER, number=5)
+    chronicle.wait(60)
+    chronicle.vanish("b")
+    [harm] = chronicle.harms()
+    assert harm.pod == "default/b"
 
 
 def test_a_request_whose_answer_was_lost_with_the_api_server_explains_what_followed() -> None:
@@ -125,9 +152,10 @@ def test_the_watch_may_tell_of_it_before_the_audit_and_the_audit_before_the_watc
     chronicle.audit("delete", "a", USER)
     chronicle.wait(3)
     chronicle.vanish("a")
+    asked = chronicle.now
     chronicle.vanish("b")
     chronicle.wait(3)
-    chronicle.audit("delete", "b", USER)
+    chronicle.audit("delete", "b", USER, received=asked)
     assert chronicle.found() == []
 
 
