@@ -34,6 +34,9 @@ from extender.sim.scheduler.extender_client import CallableExtender, ExtenderFai
 NOWHERE = "http://escher.invalid"
 """Where the schedulers' configuration says that the extender is; nobody asks there."""
 
+ADMIN, SERVICE = "admin", "escher"
+"""As whom the user of a simulation asks the API server, and the service in it: the audit tells them apart."""
+
 
 class Simulation:
     """`latency`: seconds of each request. Enter it; after that the service is ready and the nodes exist."""
@@ -67,10 +70,10 @@ class Simulation:
             extender=CallableExtender(self._call),
             latency=self._latency,
         )
-        self.requests = self._connection("outside")
+        self.requests = self._connection("outside", ADMIN)
         drawn = self._drawn("service")
         world = World(self.clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}")
-        self.application = Application(self._connection("network"), self._settings, world)
+        self.application = Application(self._connection("network", SERVICE), self._settings, world)
         self._calls = self.application.asgi(self._settings).calls
         try:
             await self._start()
@@ -83,8 +86,8 @@ class Simulation:
         # One for each part, so that what one draws does not depend on how often another does.
         return random.Random(f"{self._seed} {part}")
 
-    def _connection(self, part: str) -> InProcess:
-        return InProcess(self.cluster.api, latency=self._latency, rng=self._drawn(part))
+    def _connection(self, part: str, user: str) -> InProcess:
+        return InProcess(self.cluster.api, latency=self._latency, rng=self._drawn(part), user=user)
 
     async def _start(self) -> None:
         group = await self._stack.enter_async_context(asyncio.TaskGroup())

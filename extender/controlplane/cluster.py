@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from extender.controlplane import binaries, folders, nodes, places, state, trace
+from extender.controlplane import audit, binaries, credentials, folders, nodes, places, state, trace
 from extender.controlplane.api import Access, Api, ApiError
 from extender.controlplane.components import ClusterSpec
 from extender.controlplane.errors import ClusterError, PortTaken, WrongUse
@@ -73,6 +73,8 @@ class Wishes:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
+    audit: bool = False
+    """Whether the API server writes an audit log (`LocalCluster.audit_log`)."""
 
     def node_objects(self) -> list[dict[str, Any]]:
         if self.node_trace is None:
@@ -166,6 +168,15 @@ class LocalCluster:
         """Everything that the component wrote so far."""
         return (self._folder / "logs" / f"{name}.log").read_text(errors="replace")
 
+    @property
+    def audit_log(self) -> Path:
+        """One JSON object a line, of those clusters that were started with `audit`."""
+        return audit.log_of(self._folder)
+
+    def kubeconfig_of(self, component: str) -> Path:
+        """With the name by which the API server knows a component: see `credentials.COMPONENTS`."""
+        return credentials.kubeconfig_of(self._folder / "pki", component)
+
     # -- nodes
 
     def create_nodes(self, objects: list[dict[str, Any]]) -> None:
@@ -213,6 +224,7 @@ class RealCluster(LocalCluster):
         feature_gates: Mapping[str, bool] | None = None,
         scheduler_binaries: Mapping[str, Path] | None = None,
         scheduler_configs: Mapping[str, Path] | None = None,
+        audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
         """A usable cluster: API server, schedulers, controllers, kwok and nodes, and the service unless told not to.
@@ -231,6 +243,7 @@ class RealCluster(LocalCluster):
             feature_gates=feature_gates or {},
             scheduler_binaries=scheduler_binaries or {},
             scheduler_configs=scheduler_configs or {},
+            audit=audit,
         )
         return cls._start(wishes, name, progress)
 
@@ -250,6 +263,7 @@ class EmbeddedCluster(LocalCluster):
         node_trace: Path | None = None,
         name: str | None = None,
         kubeconfig: Path | None = None,
+        audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
         """A usable cluster, as of `RealCluster.start`."""
@@ -261,6 +275,7 @@ class EmbeddedCluster(LocalCluster):
             service=service,
             service_arguments=service_arguments,
             kubeconfig=kubeconfig,
+            audit=audit,
         )
         return cls._start(wishes, name, progress)
 
@@ -283,6 +298,7 @@ def _launch(
         scheduler_binaries={key: str(path.resolve()) for key, path in wishes.scheduler_binaries.items()},
         scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
         kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
+        audit=wishes.audit,
         owned=owned,
     )
     for attempt in range(1, _ATTEMPTS + 1):

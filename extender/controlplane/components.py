@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from extender.controlplane import places, schedulers
-from extender.controlplane.credentials import Credentials
+from extender.controlplane import audit, places, schedulers
+from extender.controlplane.credentials import CONTROLLERS as CONTROLLER_MANAGER
+from extender.controlplane.credentials import KUBELETS, SCHEDULER, Credentials
+from extender.controlplane.credentials import SERVICE as SERVICE_USER
 
 ADMISSION_OFF = "ServiceAccount,TaintNodesByCondition"
 # StatefulSet, ReplicaSet and PodDisruptionBudget besides what Jobs and vanishing nodes need: gangs come from any
@@ -56,6 +58,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_binaries: dict[str, str] = msgspec.field(default_factory=dict)
     scheduler_configs: dict[str, str] = msgspec.field(default_factory=dict)
     kubeconfig_copy: str | None = None
+    audit: bool = False
+    """Whether the API server writes an audit log."""
     owned: bool = True
     """True: the supervisor ends with the process that started it. False: it stays until `down`."""
 
@@ -98,17 +102,26 @@ def lease_seconds(nodes: int) -> int:
     return max(40, nodes * 4 // 50)
 
 
-def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, kubeconfig: Path) -> list[Component]:
-    """The components in the order of their start; writes the schedulers' configuration into the cluster's folder."""
+def plan(
+    spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, kubeconfigs: Mapping[str, Path]
+) -> list[Component]:
+    """The components in the order of their start; writes their configuration into the cluster's folder.
+
+    `kubeconfigs`: of each component, by the name that it goes by.
+    """
     folder, binaries = Path(spec.folder), Path(spec.binaries)
     service_url = f"http://127.0.0.1:{ports[SERVICE]}"
+    kubeconfig = kubeconfigs[SCHEDULER]
     configs = {
         EXTENDER_SCHEDULER: schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url),
         RESOURCES_SCHEDULER: schedulers.resources_scheduler(kubeconfig=kubeconfig),
     }
     if spec.kind == "embedded":
         files = [_written(folder, name, config) for name, config in configs.items()]
-        return [_embedded(ports, credentials, files), _service(ports, kubeconfig, spec.service_arguments)]
+        return [
+            _embedded(ports, credentials, files, audit.log_of(folder) if spec.audit else None),
+            _service(ports, kubeconfigs[SERVICE_USER], spec.service_arguments),
+        ]
     programs = {EXTENDER_SCHEDULER: binaries / "kube-scheduler", RESOURCES_SCHEDULER: binaries / "kube-scheduler"}
     for name, program in spec.scheduler_binaries.items():
         file = spec.scheduler_configs.get(name)
@@ -127,7 +140,7 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
     )
     planned = [
         _etcd(binaries, folder, ports),
-        _apiserver(binaries, folder, ports, credentials, serving, gates["kube-apiserver"], spec.native_gangs),
+        _apiserver(binaries, folder, ports, credentials, serving, gates["kube-apiserver"], spec),
     ]
     for name, config in configs.items():
         arguments = (
@@ -144,7 +157,7 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
             "kube-controller-manager",
             (
                 str(binaries / "kube-controller-manager"),
-                f"--kubeconfig={kubeconfig}",
+                f"--kubeconfig={kubeconfigs[CONTROLLER_MANAGER]}",
                 f"--controllers={','.join(CONTROLLERS)}",
                 "--leader-elect=false",
                 "--kube-api-qps=1000",
@@ -158,8 +171,8 @@ def plan(spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, 
             ports["kube-controller-manager"],
             ready_path="/healthz",
         ),
-        _kwok(binaries, folder, ports, kubeconfig, lease),
-        _service(ports, kubeconfig, spec.service_arguments),
+        _kwok(binaries, folder, ports, kubeconfigs[KUBELETS], lease),
+        _service(ports, kubeconfigs[SERVICE_USER], spec.service_arguments),
     ]
     return planned
 
@@ -171,7 +184,9 @@ def _written(folder: Path, name: str, config: dict[str, Any]) -> Path:
     return file
 
 
-def _embedded(ports: dict[str, int], credentials: Credentials, scheduler_configs: Sequence[Path]) -> Component:
+def _embedded(
+    ports: dict[str, int], credentials: Credentials, scheduler_configs: Sequence[Path], audit_log: Path | None
+) -> Component:
     """API server, schedulers, kubelets and controllers in one process."""
     argv = (
         *(sys.executable, "-m", "extender.sim"),
@@ -180,6 +195,7 @@ def _embedded(ports: dict[str, int], credentials: Credentials, scheduler_configs
         f"--tls-private-key-file={credentials.server_key}",
         f"--token-auth-file={credentials.token_file}",
         *(f"--scheduler-config={file}" for file in scheduler_configs),
+        *((f"--audit-log-path={audit_log}",) if audit_log is not None else ()),
     )
     url = f"https://127.0.0.1:{ports['kube-apiserver']}/readyz"
     return Component(EMBEDDED, "api", argv, url, ready_within=30, stop_within=5, environment=import_path())
@@ -211,7 +227,7 @@ def _apiserver(
     credentials: Credentials,
     serving: tuple[str, ...],
     gates: dict[str, bool],
-    native_gangs: bool,
+    spec: ClusterSpec,
 ) -> Component:
     argv = (
         str(binaries / "kube-apiserver"),
@@ -230,7 +246,8 @@ def _apiserver(
         # Its own address is in the loopback range, which an Endpoints object may not name.
         "--endpoint-reconciler-type=none",
         *_gates(gates),
-        *((f"--runtime-config={NATIVE_GANGS_API}",) if native_gangs else ()),
+        *((f"--runtime-config={NATIVE_GANGS_API}",) if spec.native_gangs else ()),
+        *(audit.arguments(folder) if spec.audit else ()),
     )
     url = f"https://127.0.0.1:{ports['kube-apiserver']}/readyz"
     # SIGTERM is slow while watches are open, and there is nothing to save: etcd has it all.

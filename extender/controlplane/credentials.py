@@ -1,4 +1,7 @@
-"""Keys, certificates, the admin's token and the kubeconfig of one cluster, made anew for every start.
+"""Keys, certificates, tokens and kubeconfigs of one cluster, made anew for every start.
+
+Each component goes by a name of its own, so that the API server can tell in its audit log who asked for what; all may
+do everything.
 
 Everything lands in files readable by this user alone; nothing here outlives the cluster.
 """
@@ -10,7 +13,8 @@ import datetime
 import ipaddress
 import os
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -19,10 +23,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+ADMIN = "admin"
+SERVICE, SCHEDULER, CONTROLLERS, KUBELETS = "escher", "system:kube-scheduler", "system:kube-controller-manager", "kwok"
+COMPONENTS = (SERVICE, SCHEDULER, CONTROLLERS, KUBELETS)
+
 
 @dataclass(frozen=True)
 class Credentials:
-    """Paths of what kube-apiserver reads, and the two values a client needs."""
+    """Paths of what kube-apiserver reads, and what a client needs; `tokens`: of the components, by their names."""
 
     ca_certificate: Path
     server_certificate: Path
@@ -30,10 +38,11 @@ class Credentials:
     service_account_key: Path
     token_file: Path
     token: str
+    tokens: Mapping[str, str]
 
 
 def make(folder: Path) -> Credentials:
-    """A certificate authority, a certificate for 127.0.0.1 and localhost, a signing key, and a token for the admin."""
+    """A certificate authority, a certificate for 127.0.0.1 and localhost, a signing key, and a token for everybody."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "escher-cluster-ca")])
@@ -49,17 +58,36 @@ def make(folder: Path) -> Credentials:
         service_account_key=folder / "service-account.key",
         token_file=folder / "tokens.csv",
         token=token,
+        tokens={user: secrets.token_urlsafe(32) for user in COMPONENTS},
     )
     _write(credentials.ca_certificate, authority)
     _write(credentials.server_certificate, server)
     _write(credentials.server_key, _pem(server_key))
     _write(credentials.service_account_key, _pem(ec.generate_private_key(ec.SECP256R1())))
-    _write(credentials.token_file, f'{token},admin,admin,"system:masters"\n'.encode())
+    lines = [f'{of},{user},{user},"system:masters"\n' for user, of in {ADMIN: token, **credentials.tokens}.items()]
+    _write(credentials.token_file, "".join(lines).encode())
     return credentials
 
 
+def write_component_kubeconfigs(
+    folder: Path, *, context: str, server: str, credentials: Credentials
+) -> dict[str, Path]:
+    """A kubeconfig for each component, by its name."""
+    written = {}
+    for user, token in credentials.tokens.items():
+        written[user] = kubeconfig_of(folder, user)
+        own = replace(credentials, token=token)
+        write_kubeconfig(written[user], context=context, server=server, credentials=own)
+    return written
+
+
+def kubeconfig_of(folder: Path, component: str) -> Path:
+    """Where `write_component_kubeconfigs` puts a component's."""
+    return folder / f"{component.rpartition(':')[2]}.kubeconfig"
+
+
 def write_kubeconfig(path: Path, *, context: str, server: str, credentials: Credentials) -> None:
-    """A kubeconfig for kubectl and every client library: https with CA data, and the admin's token."""
+    """A kubeconfig for kubectl and every client library: https with CA data, and the token of these credentials."""
     authority = base64.b64encode(credentials.ca_certificate.read_bytes()).decode()
     config = {
         "apiVersion": "v1",

@@ -97,9 +97,12 @@ class Supervisor:
             )
             self._save()
         made = credentials.make(self._folder / "pki")
-        kubeconfig = Path(self._state.kubeconfig)
-        folders.write_kubeconfig(kubeconfig, self._spec, server=self._state.api_url, made=made)
-        self._planned = components.plan(self._spec, ports=chosen, credentials=made, kubeconfig=kubeconfig)
+        server = self._state.api_url
+        folders.write_kubeconfig(Path(self._state.kubeconfig), self._spec, server=server, made=made)
+        own = credentials.write_component_kubeconfigs(
+            self._folder / "pki", context=f"escher-{self._spec.name}", server=server, credentials=made
+        )
+        self._planned = components.plan(self._spec, ports=chosen, credentials=made, kubeconfigs=own)
         self._trust = ssl.create_default_context(cafile=str(made.ca_certificate))
         self._token = made.token
 

@@ -11,14 +11,18 @@ import asyncio
 import csv
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import uvicorn
 import uvloop
 
+from extender.sim.apiserver.api import ADMIN
 from extender.sim.apiserver.server import application
 from extender.sim.clock import Clock
 from extender.sim.cluster import Cluster
+from extender.sim.kinds import Json
 
 
 def main() -> None:
@@ -26,22 +30,29 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1 that the API server listens on")
     parser.add_argument("--tls-cert-file", required=True, help="its certificate (PEM)")
     parser.add_argument("--tls-private-key-file", required=True, help="and key (PEM)")
-    parser.add_argument("--token-auth-file", type=Path, required=True, help="the first field of its first line lets in")
+    parser.add_argument(
+        "--token-auth-file", type=Path, required=True, help="whose first field lets in, and the second who it is"
+    )
     parser.add_argument(
         "--scheduler-config", type=Path, action="append", default=[], help="a KubeSchedulerConfiguration; repeatable"
     )
+    parser.add_argument("--audit-log-path", type=Path, help="who changed what, a JSON object a line")
     parser.add_argument("--seed", type=int, default=1, help="draws names, UIDs and ties")
     uvloop.run(serve(parser.parse_args()))
 
 
 async def serve(given: argparse.Namespace) -> None:
     """Until SIGINT or SIGTERM, which uvicorn takes; raises what a part of the cluster died of."""
+    users = {line[0]: line[1] for line in csv.reader(given.token_auth_file.read_text().splitlines())}
     cluster = Cluster(
         Clock(time.time()),
         seed=given.seed,
         scheduler_configs=[json.loads(file.read_text()) for file in given.scheduler_config],
-        token=next(csv.reader(given.token_auth_file.read_text().splitlines()))[0],
+        token=next(token for token, user in users.items() if user == ADMIN),
+        tokens=users,
     )
+    if given.audit_log_path is not None:
+        cluster.api.audit.subscribe(_written_to(given.audit_log_path))
     server = uvicorn.Server(
         uvicorn.Config(
             application(cluster.api),
@@ -69,6 +80,16 @@ async def serve(given: argparse.Namespace) -> None:
     [outcome] = await asyncio.gather(running, return_exceptions=True)
     if isinstance(outcome, Exception):
         raise outcome
+
+
+def _written_to(log: Path) -> Callable[[Json], None]:
+    """Appends an event to the log, at once."""
+    file = log.open("ab", buffering=0)
+
+    def write(event: Json) -> None:
+        file.write(msgspec.json.encode(event) + b"\n")
+
+    return write
 
 
 if __name__ == "__main__":

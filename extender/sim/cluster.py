@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from extender.sim.apiserver.api import ApiServer
 from extender.sim.apiserver.in_process import InProcess
@@ -23,6 +23,18 @@ from extender.sim.scheduler.config import SchedulerConfig
 from extender.sim.scheduler.extender_client import ExtenderClient
 from extender.sim.scheduler.scheduler import Scheduler
 
+_ACCOUNT = "system:serviceaccount:kube-system:"
+_CONTROLLERS: Mapping[type[Controller], str] = {
+    # The garbage collector first: it knows of what is made after it has begun.
+    Garbage: f"{_ACCOUNT}generic-garbage-collector",
+    NodeLifecycle: f"{_ACCOUNT}node-controller",
+    Kubelets: "system:nodes",
+    Jobs: f"{_ACCOUNT}job-controller",
+    Disruption: f"{_ACCOUNT}disruption-controller",
+}
+"""And as whom they ask, which the audit tells."""
+SCHEDULER = "system:kube-scheduler"
+
 
 class Cluster:
     """`run` it. `scheduler_configs`: a KubeSchedulerConfiguration for each scheduler. `extender` answers instead of
@@ -37,20 +49,21 @@ class Cluster:
         extender: ExtenderClient | None = None,
         latency: float = 0.0,
         token: str | None = None,
+        tokens: Mapping[str, str] | None = None,
     ) -> None:
-        self.api = ApiServer(clock, random.Random(f"{seed} api"), token=token)
-        self._clock = clock
+        self.api = ApiServer(clock, random.Random(f"{seed} api"), token=token, tokens=tokens)
         self._seed, self._latency = seed, latency
-        # The garbage collector first: it knows of what is made after it has begun.
         self.controllers: list[Controller] = [
-            self._controller(kind) for kind in (Garbage, NodeLifecycle, Kubelets, Jobs, Disruption)
+            kind(self._requests(kind.__name__, user), self.api.store, clock) for kind, user in _CONTROLLERS.items()
         ]
         self.schedulers: list[Scheduler] = []
         for number, each in enumerate(scheduler_configs):
             config = SchedulerConfig.read(each)
             chance = random.Random(f"{seed} scheduler {number}")
             self.schedulers.append(
-                Scheduler(config, self._requests(f"scheduler-{number}"), self.api.store, clock, chance, extender)
+                Scheduler(
+                    config, self._requests(f"scheduler-{number}", SCHEDULER), self.api.store, clock, chance, extender
+                )
             )
 
     async def run(self) -> None:
@@ -61,8 +74,5 @@ class Cluster:
             for scheduler in self.schedulers:
                 group.create_task(scheduler.run())
 
-    def _controller(self, kind: type[Controller]) -> Controller:
-        return kind(self._requests(kind.__name__), self.api.store, self._clock)
-
-    def _requests(self, who: str) -> InProcess:
-        return InProcess(self.api, latency=self._latency, rng=random.Random(f"{self._seed} {who}"))
+    def _requests(self, who: str, user: str) -> InProcess:
+        return InProcess(self.api, latency=self._latency, rng=random.Random(f"{self._seed} {who}"), user=user)

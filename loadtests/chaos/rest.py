@@ -34,9 +34,10 @@ OWNERLESS = "resources that no one owns"
 RESOURCES_LOST = "resources lost"
 OVER = "nodes over-allocated"
 INVARIANTS = "invariants violated"
+HARM = "harm done by the service"
 LOG = "errors in the service's log"
 OTHERS = "other trouble"
-CHECKS = (IN_PART, RESERVED, LOST, FORGOTTEN, DIFFERS, OWNERLESS, RESOURCES_LOST, OVER, INVARIANTS, LOG, OTHERS)
+CHECKS = (IN_PART, RESERVED, LOST, FORGOTTEN, DIFFERS, OWNERLESS, RESOURCES_LOST, OVER, INVARIANTS, HARM, LOG, OTHERS)
 
 _LOOK_EVERY = 1.0
 _ERROR = re.compile(r"level='(?:error|critical)'| (?:ERROR|CRITICAL) \S+: |^Traceback ")

@@ -18,6 +18,7 @@ from loadtests.chaos.load import CPU_OF_NODE, PODS, Load
 from loadtests.chaos.offers import Offers
 from loadtests.chaos.rest import CHECKS, Findings, Rest
 from loadtests.chaos.strikes import Strike, Striker, Struck, Target, drawn
+from loadtests.harm.control_plane import following
 from loadtests.ledger import Service
 from loadtests.observer import Observer
 
@@ -82,7 +83,7 @@ def run(
     began = time.monotonic()
     say(f"starting a control plane of {nodes} nodes")
     shape = NodeShape(cpu=str(CPU_OF_NODE))
-    cluster = RealCluster.start(nodes=nodes, node_shape=shape, service_arguments=service_arguments)
+    cluster = RealCluster.start(nodes=nodes, node_shape=shape, service_arguments=service_arguments, audit=True)
     completed = False
     try:
         with ExitStack() as stack:
@@ -110,6 +111,7 @@ def _run(
 ) -> None:
     service = stack.enter_context(closing(Service(cluster.service_url)))
     observer = stack.enter_context(Observer(cluster.kubeconfig))
+    witness = stack.enter_context(following(cluster.admin, cluster.audit_log))
     crowd = Crowd(cluster.admin, PODS)
     stack.callback(crowd.end)
     crowd.start()
@@ -131,6 +133,8 @@ def _run(
         if number == len(strikes):
             load.fill()
         striker.strike(strike)
+        if strike.target == "service":
+            witness.interrupted()
         say(f"{result.what}: {number} of {len(strikes)} done, {_in_words(load)}")
         if load.failures:
             break
@@ -152,6 +156,8 @@ def _run(
             result.find(each, [f"when empty: {one}" for one in found])
     result.evidence = rest.evidence(result.findings)
     result.find(at_rest.LOG, rest.log_errors())
+    witness.finish()
+    result.find(at_rest.HARM, [str(each) for each in witness.violations()])
     report = observer.report()
     result.find(at_rest.OVER, [str(each) for each in report.over_allocated()])
     result.longest_burst = report.longest_burst

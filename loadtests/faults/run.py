@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx
 
 from extender.controlplane import credentials
-from extender.controlplane.api import ApiError
+from extender.controlplane.api import Access, ApiError
 from extender.controlplane.cluster import RealCluster
 from extender.controlplane.errors import ClusterError
 from extender.controlplane.nodes import NodeShape
@@ -33,6 +33,7 @@ from loadtests.chaos.rest import CHECKS, Findings, Rest, errors_in
 from loadtests.faults.draw import Faults, Kind, rates_of_run
 from loadtests.faults.proxy import Proxy
 from loadtests.faults.work import Worker, work_of
+from loadtests.harm.control_plane import following
 from loadtests.ledger import Service
 from loadtests.observer import Observer
 
@@ -102,19 +103,22 @@ class Stage:
                 service=False,
                 # The last one counts.
                 service_arguments=("--kubeconfig", str(kubeconfig)),
+                audit=True,
             )
             stack.callback(lambda: self.cluster.stop(keep_logs=self.keep_logs))
             identity = credentials.make(folder / "pki")
             self.proxy = stack.enter_context(
                 Proxy(self.cluster.access, certificate=identity.server_certificate, key=identity.server_key)
             )
-            said = dataclasses.replace(identity, token=self.cluster.access.token)
+            own = Access(self.cluster.kubeconfig_of(credentials.SERVICE))
+            said = dataclasses.replace(identity, token=own.token)
             credentials.write_kubeconfig(kubeconfig, context="escher-faults", server=self.proxy.url, credentials=said)
             self.cluster.start_component("service")
             # The proxy must outlive the service: its end would be one more fault.
             stack.callback(lambda: self.cluster.stop_component("service"))
             self.service = stack.enter_context(closing(Service(self.cluster.service_url)))
             self.observer = stack.enter_context(Observer(self.cluster.kubeconfig))
+            self.witness = stack.enter_context(following(self.cluster.admin, self.cluster.audit_log))
             self.crowd = Crowd(self.cluster.admin, PODS)
             stack.callback(self.crowd.end)
             self.crowd.start()
@@ -149,6 +153,7 @@ class Stage:
         report = self.observer.report()
         over = report.over_allocated(write_back_within=_WRITTEN_BACK_WITHIN)
         result.find(at_rest.OVER, [str(each) for each in over])
+        result.find(at_rest.HARM, [str(each) for each in self.witness.new_violations()])
         result.find(at_rest.LOG, self._new_errors())
         result.faults, result.pods_bound = faults.drawn, report.bound
         result.pods_created, result.gangs_created = workload.pods_created, workload.gangs_created

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -122,7 +123,21 @@ class TestCredentials:
         config = yaml.safe_load(kubeconfig.read_text())
         assert config["current-context"] == "escher-mine"
         assert config["users"][0]["user"]["token"] == made.token
-        assert made.token_file.read_text() == f'{made.token},admin,admin,"system:masters"\n'
+
+    def test_everybody_has_a_token_and_a_name_of_his_own(self, tmp_path: Path) -> None:
+        made = credentials.make(tmp_path)
+        lines = made.token_file.read_text().splitlines()
+        assert lines[0] == f'{made.token},admin,admin,"system:masters"'
+        assert [line.split(",")[1] for line in lines] == ["admin", *credentials.COMPONENTS]
+        assert len({line.split(",")[0] for line in lines}) == len(lines)
+        own = credentials.write_component_kubeconfigs(
+            tmp_path, context="c", server="https://127.0.0.1:1", credentials=made
+        )
+        for user, path in own.items():
+            assert path == credentials.kubeconfig_of(tmp_path, user)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            config = yaml.safe_load(path.read_text())
+            assert config["users"][0]["user"]["token"] == made.tokens[user]
 
     def test_the_server_certificate_is_accepted_by_a_strict_client(self, tmp_path: Path) -> None:
         made = credentials.make(tmp_path)
@@ -277,7 +292,8 @@ class TestPlan:
         spec = ClusterSpec(name="mine", folder=str(folder), binaries="/bin/dir", **wishes)  # type: ignore[arg-type]
         chosen = {name: 20_000 + number for number, name in enumerate(components.port_names(spec))}
         made = credentials.make(folder / "pki")
-        planned = components.plan(spec, ports=chosen, credentials=made, kubeconfig=folder / "kubeconfig")
+        own = {user: credentials.kubeconfig_of(folder / "pki", user) for user in credentials.COMPONENTS}
+        planned = components.plan(spec, ports=chosen, credentials=made, kubeconfigs=own)
         return {each.name: each for each in planned}
 
     def test_native_gangs_are_on_in_the_api_server_and_the_scheduler_without_extender_only(
@@ -292,6 +308,38 @@ class TestPlan:
         assert gates["kube-apiserver"] == gates["kube-scheduler-resources"] == native
         assert gates["kube-scheduler"] == gates["kube-controller-manager"] == ["--feature-gates=Other=false"]
         assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in planned["kube-apiserver"].argv
+
+    def test_each_component_goes_by_a_name_of_its_own(self, tmp_path: Path) -> None:
+        planned = self.planned(tmp_path)
+
+        def uses(component: str) -> set[str]:
+            return {
+                user
+                for user in credentials.COMPONENTS
+                if any(
+                    str(credentials.kubeconfig_of(tmp_path / "pki", user)) in each for each in planned[component].argv
+                )
+            }
+
+        assert uses("service") == {credentials.SERVICE}
+        assert uses("kwok") == {credentials.KUBELETS}
+        assert uses("kube-controller-manager") == {credentials.CONTROLLERS}
+        config = json.loads((tmp_path / "kube-scheduler.json").read_text())
+        own = credentials.kubeconfig_of(tmp_path / "pki", credentials.SCHEDULER)
+        assert config["clientConnection"]["kubeconfig"] == str(own)
+
+    def test_an_audit_log_is_written_only_where_it_is_asked_for(self, tmp_path: Path) -> None:
+        def told(**wishes: object) -> list[str]:
+            name = "embedded-cluster" if wishes.get("kind") == "embedded" else "kube-apiserver"
+            return [each for each in self.planned(tmp_path, **wishes)[name].argv if each.startswith("--audit")]
+
+        assert told() == told(kind="embedded") == []
+        log = f"--audit-log-path={tmp_path / 'logs' / 'audit.log'}"
+        assert told(kind="embedded", audit=True) == [log]
+        policy = tmp_path / "audit-policy.json"
+        assert {f"--audit-policy-file={policy}", log} <= set(told(audit=True))
+        rules = json.loads(policy.read_text())["rules"]
+        assert [each["level"] for each in rules[:3]] == ["None", "None", "RequestResponse"]
 
     def test_nothing_listens_beyond_loopback(self, tmp_path: Path) -> None:
         for each in self.planned(tmp_path).values():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from extender.controlplane.cluster import EmbeddedCluster, RealCluster
+from loadtests.harm.control_plane import Follower, following
 from tests.e2e.workload import Arena, Field
 
 CLUSTERS: dict[str, type[RealCluster] | type[EmbeddedCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}
@@ -72,6 +73,14 @@ def fresh_arena(field: Field, test: str) -> Iterator[Arena]:
         field.assert_sound()
     finally:
         made.clear()
+
+
+def unharmed(field: Field) -> Iterator[Follower]:
+    """While the test ran, nothing was destroyed that must not be; the cluster is one that was started with `audit`."""
+    with following(field.api, field.cluster.audit_log) as follower:
+        yield follower
+        follower.finish()
+        assert not follower.violations(), "\n".join(map(str, follower.violations()))
 
 
 @pytest.hookimpl(wrapper=True)

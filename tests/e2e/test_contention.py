@@ -17,10 +17,11 @@ import httpx
 import pytest
 
 from extender.controlplane.api import Api, ApiError
+from loadtests.harm.control_plane import Follower
 from loadtests.observer import gang_of
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
+from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field, unharmed
 from tests.e2e.workload import Arena, Field
 
 pytestmark = [pytest.mark.e2e, REAL_ONLY, pytest.mark.timeout(400)]
@@ -39,11 +40,16 @@ UNDER_WAY = 8
 
 @pytest.fixture(scope="module")
 def narrow_field(state_folder: Path, where: str) -> Iterator[Field]:
-    yield from shared_field(where, nodes=NODES)
+    yield from shared_field(where, nodes=NODES, audit=True)
 
 
 @pytest.fixture
-def arena(narrow_field: Field, request: pytest.FixtureRequest) -> Iterator[Arena]:
+def witness(narrow_field: Field) -> Iterator[Follower]:
+    yield from unharmed(narrow_field)
+
+
+@pytest.fixture
+def arena(narrow_field: Field, witness: Follower, request: pytest.FixtureRequest) -> Iterator[Arena]:
     yield from fresh_arena(narrow_field, request.node.name)
 
 

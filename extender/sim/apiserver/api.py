@@ -6,13 +6,14 @@ Knows paths, verbs and who is let in. What a list, a write, a watch or a kind is
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from extender.sim.apiserver import binding, bodies, deletion, discovery, openapi, patches, reads, simple
 from extender.sim.apiserver.admission import Admission
+from extender.sim.apiserver.audit import Audit
 from extender.sim.apiserver.counts import Counts
 from extender.sim.apiserver.definitions import Definitions
 from extender.sim.apiserver.failures import (
@@ -37,6 +38,7 @@ from extender.sim.store import Store
 
 __all__ = ["Answer", "ApiServer", "Request", "Watch"]
 
+ADMIN, ANYBODY = "admin", "system:anonymous"
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
@@ -46,14 +48,26 @@ _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status"
 
 
 class ApiServer:
-    """`token`: the bearer token that every request must bring; None lets everybody in."""
+    """`token`: the bearer token of the admin; None lets everybody in. `tokens`: others that do, and whose they are.
+
+    Who asks is told to `audit`, and makes no difference else.
+    """
 
     def __init__(
-        self, clock: Clock, rng: random.Random, *, kinds: Iterable[Kind] = BUILT_IN, token: str | None = None
+        self,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        kinds: Iterable[Kind] = BUILT_IN,
+        token: str | None = None,
+        tokens: Mapping[str, str] | None = None,
     ) -> None:
         self.store = Store()
         self.served = Served(kinds)
-        self.token = token
+        self.audit = Audit(clock)
+        self._users = None if token is None else {f"Bearer {key}": of for key, of in (tokens or {}).items()}
+        if self._users is not None:
+            self._users[f"Bearer {token}"] = ADMIN
         self._clock = clock
         self._rng = rng
         self._admission = Admission(self.store, clock, rng)
@@ -66,21 +80,34 @@ class ApiServer:
     def handle(self, request: Request) -> Answer | Watch:
         """The answer; all that the request changes is changed when this returns."""
         target: Target | None = None
+        user = ANYBODY
         try:
-            if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
-                raise unauthorized()
+            user = self._user(request)
             _check_dry_run(request)
             target = self.served.target(request.path)
             answer = self._general(request) if target is None else self._resource(request, target)
         except Failure as failure:
             answer = _failed(failure)
         watching = isinstance(answer, Watch)
-        self._counts.note(request, target, 200 if isinstance(answer, Watch) else answer.status, watch=watching)
+        status = 200 if isinstance(answer, Watch) else answer.status
+        self._counts.note(request, target, status, watch=watching)
+        self.audit.note(request, target, user, status)
         return answer
 
     @property
     def open_watches(self) -> int:
         return self._watches.count()
+
+    def _user(self, request: Request) -> str:
+        """Who asks. Raises Failure (401)."""
+        if request.user:
+            return request.user
+        if self._users is None:
+            return ANYBODY
+        known = self._users.get(request.headers.get("authorization", ""))
+        if known is None:
+            raise unauthorized()
+        return known
 
     def _begin(self) -> None:
         """What a kube-apiserver makes itself is there."""

@@ -17,7 +17,10 @@ from extender.sim.apiserver.wire import Answer, Request
 
 
 class InProcess:
-    """`latency`: seconds that each request takes, with `rng` between half and one and a half times as long."""
+    """`latency`: seconds that each request takes, with `rng` between half and one and a half times as long.
+
+    `user`: as whom; nothing has to be shown for it.
+    """
 
     def __init__(
         self,
@@ -30,9 +33,8 @@ class InProcess:
         self._server = server
         self._latency = latency
         self._rng = rng
+        self._user = user
         self._headers = {"user-agent": user}
-        if server.token is not None:
-            self._headers["authorization"] = f"Bearer {server.token}"
 
     async def keep_warm(self, connections: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """There is nothing to keep open: waits until it is cancelled."""
@@ -90,4 +92,5 @@ class InProcess:
         headers = {**self._headers, "accept": accept}
         if body is not None:
             headers["content-type"] = content_type
-        return Request(method, unquote(where), dict(parse_qsl(query, keep_blank_values=True)), headers, body or b"")
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        return Request(method, unquote(where), asked, headers, body or b"", self._user)

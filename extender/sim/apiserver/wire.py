@@ -11,13 +11,17 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Request:
-    """`path` is decoded and without the query; the names of `headers` are in lower case."""
+    """`path` is decoded and without the query; the names of `headers` are in lower case.
+
+    `user`: who asks, where the way in vouches for it; empty where the headers must tell.
+    """
 
     method: str
     path: str
     query: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    user: str = ""
 
     def asks(self, name: str) -> bool:
         """Whether a parameter of the query is set to true."""

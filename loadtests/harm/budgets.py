@@ -1,0 +1,87 @@
+"""Budgets: how many pods PodDisruptionBudgets allowed to go, now and a moment ago.
+
+A moment ago counts, for an eviction spends its budget before anybody hears of it. Knows selectors as the documentation
+of labels has them; judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from loadtests.harm.facts import Facts, Json
+
+_MOMENT = 3.0
+
+
+@dataclass(slots=True)
+class _Budget:
+    selector: Json
+    allowed: list[tuple[float, int]] = field(default_factory=list)
+    """Since when so many were allowed, the latest last; older ones are forgotten."""
+
+    def lately(self, at: float) -> int:
+        """The most that was allowed within the last seconds."""
+        # The last one before the moment was in force at its beginning.
+        while len(self.allowed) > 1 and self.allowed[1][0] <= at - _MOMENT:
+            del self.allowed[0]
+        return max((count for _, count in self.allowed), default=0)
+
+    def see(self, allowed: int, at: float) -> None:
+        self.lately(at)
+        self.allowed.append((at, allowed))
+
+
+class Budgets:
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, _Budget]] = {}
+        """By namespace, then by name."""
+
+    def see(self, obj: Json, at: float, *, gone: bool) -> None:
+        metadata = obj["metadata"]
+        named = self._of.setdefault(metadata.get("namespace") or "", {})
+        if gone:
+            named.pop(metadata["name"], None)
+            return
+        selector = (obj.get("spec") or {}).get("selector") or {}
+        budget = named.setdefault(metadata["name"], _Budget(selector))
+        budget.selector = selector
+        budget.see(int((obj.get("status") or {}).get("disruptionsAllowed") or 0), at)
+
+    def objection(self, pods: Iterable[Facts], at: float) -> str:
+        """Why these could not all have gone, as far as budgets say; empty if they could."""
+        asked: dict[tuple[str, str], int] = {}
+        for pod in pods:
+            labels = dict(pod.labels)
+            over = [name for name, each in self._of.get(pod.namespace, {}).items() if selects(each.selector, labels)]
+            if len(over) > 1:
+                return f"{pod.key} is under {len(over)} budgets, which no eviction can heed"
+            for name in over:
+                asked[pod.namespace, name] = asked.get((pod.namespace, name), 0) + 1
+        for (namespace, name), count in asked.items():
+            allowed = self._of[namespace][name].lately(at)
+            if count > allowed:
+                return f"budget {namespace}/{name} allowed {allowed} of them to go, and they were {count}"
+        return ""
+
+
+def selects(selector: Mapping[str, object], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector (matchLabels and matchExpressions) takes what bears these labels; an empty one does."""
+    wanted, lines = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
+    assert isinstance(wanted, dict)
+    assert isinstance(lines, list | tuple)
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _holds(line, labels) for line in lines
+    )
+
+
+def _holds(line: Json, labels: Mapping[str, str]) -> bool:
+    key, values = line["key"], line.get("values") or ()
+    match line["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+    return key not in labels

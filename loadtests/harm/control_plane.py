@@ -1,0 +1,262 @@
+"""The witness of a control plane that runs: follows its watches through restarts, and reads its audit log as it grows.
+
+    with following(cluster.admin, cluster.audit_log) as follower:
+        ...
+        follower.interrupted()                  # the service was killed
+        ...
+        follower.finish()
+        follower.violations()
+
+The cluster is one started with `audit=True`. Watches and log are put in one order by time: the log says when a request
+was answered, and a watch's event has the time at which it came, on the same machine. Both are waited for a little
+before anything is judged.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from loadtests.harm.facts import Json, seconds
+from loadtests.harm.harms import Harm
+from loadtests.harm.witness import HarmWitness
+
+PATHS = {
+    "/api/v1/pods": "Pod",
+    "/api/v1/nodes": "Node",
+    "/api/v1/namespaces": "Namespace",
+    "/apis/policy/v1/poddisruptionbudgets": "PodDisruptionBudget",
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": "PodGroup",
+}
+_LAG = 3.0
+"""So many seconds are what is told by several compared, before it is put in order."""
+_EVERY = 0.5
+_PAUSE = 0.2
+_NOT_INSTALLED = 5.0
+
+
+class Api(Protocol):
+    """A client of the API server, such as `extender.controlplane.api.Api`. Errors may have a `status`."""
+
+    def get(self, path: str, **query: Any) -> Json: ...
+
+    def watch(self, path: str, **query: Any) -> Iterator[Json]: ...
+
+
+class Watching:
+    """One collection: `tell` hears of what happens, also of what a gap in the watch has hidden."""
+
+    def __init__(self, api: Api, path: str, kind: str, tell: Callable[[Json], None]) -> None:
+        self.gaps = 0
+        self._api, self._path, self._kind, self._tell = api, path, kind, tell
+        self._known: dict[str, Json] = {}
+        self._version = ""
+        self._ending = threading.Event()
+        self.begun = threading.Event()
+        """What was there at the beginning is known, or the kind is not installed."""
+
+    def end(self) -> None:
+        self._ending.set()
+
+    def run(self) -> None:
+        """Until `end`, and the next word or the end of the API server."""
+        while not self._ending.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                self._follow()
+            except Exception as error:
+                # The API server is killed and started, and in the end the client is closed.
+                self._heed(getattr(error, "status", None))
+
+    def _heed(self, status: int | None) -> None:
+        if status == 410:
+            self._version = ""
+            self.gaps += 1
+        elif status == 404:
+            self.begun.set()
+            self._ending.wait(_NOT_INSTALLED)
+        self._ending.wait(_PAUSE)
+
+    def _list(self) -> None:
+        answer = self._api.get(self._path)
+        present = {each["metadata"]["uid"]: each for each in answer["items"]}
+        for uid in [uid for uid in self._known if uid not in present]:
+            self._take("DELETED", self._known[uid])
+        for each in present.values():
+            self._take("ADDED", each)
+        self._version = answer["metadata"]["resourceVersion"]
+        self.begun.set()
+
+    def _follow(self) -> None:
+        for event in self._api.watch(self._path, resourceVersion=self._version, allowWatchBookmarks=True):
+            if self._ending.is_set():
+                return
+            if event["type"] == "ERROR":
+                self._heed(event["object"].get("code"))
+                return
+            self._version = event["object"]["metadata"]["resourceVersion"]
+            if event["type"] != "BOOKMARK":
+                self._take(event["type"], event["object"])
+
+    def _take(self, what: str, obj: Json) -> None:
+        uid = obj["metadata"]["uid"]
+        if what == "DELETED":
+            self._known.pop(uid, None)
+        else:
+            self._known[uid] = obj
+        # Items of a list do not say what they are.
+        self._tell({"type": what, "object": {**obj, "kind": self._kind}})
+
+
+class AuditLog:
+    """Reads on from where it was; a line that is not written to its end is left for the next time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+        self._rest = b""
+
+    def more(self) -> list[Json]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                said = self._rest + file.read()
+                self._position = file.tell()
+        except FileNotFoundError:
+            return []
+        *lines, self._rest = said.split(b"\n")
+        return [event for line in lines if (event := _read(line)) is not None]
+
+
+def _read(line: bytes) -> Json | None:
+    try:
+        found: Any = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        # The API server was killed while it wrote this.
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class Follower:
+    """Start it, and `finish` it. The witness is fed by one thread, some seconds after the events."""
+
+    def __init__(
+        self,
+        api: Api,
+        audit_log: Path,
+        *,
+        paths: Mapping[str, str] = PATHS,
+        now: Callable[[], float] = time.time,
+        lag: float = _LAG,
+        **about: Any,
+    ) -> None:
+        self.witness = HarmWitness(**about)
+        self._log = AuditLog(audit_log)
+        self._now, self._lag = now, lag
+        self._watching = [Watching(api, path, kind, self._hear) for path, kind in paths.items()]
+        self._lock = threading.Lock()
+        self._feeding = threading.Lock()
+        self._pending: list[tuple[float, int, bool, Json]] = []
+        self._count = 0
+        self._ending = threading.Event()
+        self._reported = 0
+        self._error: Exception | None = None
+
+    @property
+    def gaps(self) -> int:
+        """How often a watch had to be begun anew with a list."""
+        return sum(each.gaps for each in self._watching)
+
+    def start(self) -> None:
+        """What there was is known when this returns."""
+        for each in self._watching:
+            threading.Thread(target=each.run, daemon=True, name="harm-watch").start()
+        for each in self._watching:
+            each.begun.wait(30)
+        threading.Thread(target=self._feed_on, daemon=True, name="harm-witness").start()
+
+    def interrupted(self) -> None:
+        """The service was killed a moment ago."""
+        with self._feeding:
+            self.witness.interrupted(self._now())
+
+    def finish(self) -> None:
+        """All that happened until now is judged. Raises what the witness itself failed by."""
+        self._ending.wait(self._lag)
+        self.close()
+        self._feed(self._now())
+        with self._feeding:
+            self.witness.finish(self._now())
+
+    def close(self) -> None:
+        """Nothing is followed any more."""
+        self._ending.set()
+        for each in self._watching:
+            each.end()
+
+    def violations(self) -> list[Harm]:
+        if self._error is not None:
+            raise self._error
+        with self._feeding:
+            return self.witness.violations()
+
+    def warnings(self) -> list[Harm]:
+        with self._feeding:
+            return self.witness.warnings()
+
+    def new_violations(self) -> list[Harm]:
+        """Those that were found since this was asked last."""
+        found = self.violations()
+        new, self._reported = found[self._reported :], len(found)
+        return new
+
+    def _hear(self, event: Json) -> None:
+        self._put(self._now(), event, audit=False)
+
+    def _put(self, at: float, event: Json, *, audit: bool) -> None:
+        with self._lock:
+            self._count += 1
+            self._pending.append((at, self._count, audit, event))
+
+    def _feed_on(self) -> None:
+        while not self._ending.wait(_EVERY):
+            try:
+                self._feed(self._now() - self._lag)
+            except Exception as error:
+                self._error = error
+                raise
+
+    def _feed(self, until: float) -> None:
+        """What happened before is told to the witness, in order."""
+        with self._feeding:
+            for event in self._log.more():
+                self._put(
+                    seconds(event.get("stageTimestamp") or event.get("requestReceivedTimestamp")), event, audit=True
+                )
+            with self._lock:
+                self._pending.sort(key=lambda each: each[:2])
+                due = [each for each in self._pending if each[0] <= until]
+                self._pending = self._pending[len(due) :]
+            for at, _, audit, event in due:
+                if audit:
+                    self.witness.audited(event)
+                else:
+                    self.witness.watched(event, at)
+
+
+@contextmanager
+def following(api: Api, audit_log: Path, **about: Any) -> Iterator[Follower]:
+    """A follower that has begun, and ends with the block; `finish` it before."""
+    follower = Follower(api, audit_log, **about)
+    follower.start()
+    try:
+        yield follower
+    finally:
+        follower.close()

@@ -1,0 +1,306 @@
+"""History: pods, gangs and attempts as the watches have shown them, and what of it can never be undone.
+
+Kept event by event, at a cost that does not grow with what was before: which members of a gang were ever bound
+together, which of an attempt's, how each pod came to its node. Knows nothing of who asked for what, and judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from loadtests.harm.facts import Attempt, Facts, Json, read
+
+
+@dataclass(slots=True, eq=False)
+class Seen:
+    """A pod, from its first sighting until some time after its last."""
+
+    facts: Facts
+    seen_at: float
+    """When it was seen first."""
+    bound_at: float | None = None
+    marked_by_binding: bool = False
+    """Its attempt came with its node, in one write, or it was bound before anybody looked."""
+    was_whole: bool = False
+    """It was bound while its gang's quorum was."""
+    leaving_at: float | None = None
+    """When it began to go: it is deleted, or was told to."""
+    gone_at: float | None = None
+    had_ended: bool = False
+    """Whether it had succeeded or failed before it began to go."""
+    healthy: bool = False
+    """Whether it was Running and Ready when it began to go, or is."""
+    left_by: str = ""
+    """Who asked for its end first; empty while that is not known."""
+    refused: bool = False
+    """Its Binding was refused for good, and it was never bound."""
+
+    @property
+    def lives(self) -> bool:
+        """It is bound, and neither on its way out nor at its end."""
+        return bool(self.facts.node) and self.leaving_at is None and not self.facts.finished
+
+    @property
+    def waits(self) -> bool:
+        """It is there, and not bound."""
+        return not self.facts.node and self.leaving_at is None and not self.facts.finished
+
+
+@dataclass(slots=True, eq=False)
+class GangSeen:
+    """A gang while some member of it exists."""
+
+    key: str
+    members: dict[str, Seen] = field(default_factory=dict)
+    bound: dict[str, Seen] = field(default_factory=dict)
+    """Those that live."""
+    fresh: dict[str, Seen] = field(default_factory=dict)
+    """Those of them that never were together with a whole quorum."""
+    done: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """UIDs of members that succeeded without being asked to go, by the UID of their controller."""
+    quorum: int | None = None
+    partly_since: float | None = None
+    """Since when some are bound, and never was the quorum."""
+
+    @property
+    def placed(self) -> int:
+        """How many count for the quorum: those that live, and those that did their work for the same controllers."""
+        owners = {_owner(pod) for pod in self.members.values() if not pod.facts.finished} if self.done else ()
+        return len(self.bound) + sum(len(self.done[owner]) for owner in owners if owner in self.done)
+
+    @property
+    def waiting(self) -> list[Seen]:
+        return [pod for pod in self.members.values() if pod.waits]
+
+    @property
+    def lowest(self) -> int:
+        """The lowest priority of its members."""
+        living = [pod.facts.priority for pod in self.members.values() if not pod.facts.finished]
+        return min(living, default=0)
+
+
+@dataclass(slots=True, eq=False)
+class AttemptSeen:
+    """An attempt to bind members of a gang together, as the marks on those that were bound tell it."""
+
+    gang: str
+    began: float
+    """When the first that bears its mark was bound."""
+    needed: int
+    size: int
+    named: set[str] = field(default_factory=set)
+    there: set[str] = field(default_factory=set)
+    """UIDs of its members that exist."""
+    bound: set[str] = field(default_factory=set)
+    peak: int = 0
+    """How many of it were ever bound at the same time."""
+
+
+def _owner(pod: Seen) -> str:
+    return "" if pod.facts.owner is None else pod.facts.owner.uid
+
+
+class History:
+    """`schedulers`: those whose pods are the service's. `forget_after`: seconds that a pod is remembered after its
+    end."""
+
+    def __init__(self, schedulers: frozenset[str], forget_after: float) -> None:
+        self.schedulers = schedulers
+        self.pods: dict[str, Seen] = {}
+        self.latest: dict[str, Seen] = {}
+        """By namespace and name: the last pod so called, there or not."""
+        self.gangs: dict[str, GangSeen] = {}
+        self.attempts: dict[tuple[str, str], AttemptSeen] = {}
+        self.nodes: dict[str, Json] = {}
+        self.lost_nodes: dict[str, float] = {}
+        self._groups: dict[str, int] = {}
+        self._forget_after = forget_after
+        self._gone: dict[str, float] = {}
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def see_pod(self, obj: Json, at: float) -> tuple[Seen, Facts | None]:
+        """The pod as it is remembered now, and what was known of it before."""
+        facts = read(obj)
+        seen = self.pods.get(facts.uid)
+        before = None if seen is None else seen.facts
+        if seen is None:
+            seen = self.pods[facts.uid] = Seen(facts, at)
+            self.latest[facts.key] = seen
+        self._take(seen, before, facts, at)
+        return seen, before
+
+    def lose_pod(self, obj: Json, at: float) -> tuple[Seen, Facts | None]:
+        """The pod is gone; what is said is its last state."""
+        seen, before = self.see_pod(obj, at)
+        if seen.leaving_at is None:
+            seen.leaving_at = at
+        seen.gone_at = at
+        gang = self.gang_of(seen)
+        if gang is not None:
+            self._leave(gang, seen, at)
+        self._end_in_attempt(seen)
+        self._gone[seen.facts.uid] = at
+        self._forget(at)
+        return seen, before
+
+    def _take(self, seen: Seen, before: Facts | None, facts: Facts, at: float) -> None:
+        if facts.node and (before is None or not before.node):
+            seen.bound_at = at
+            seen.refused = False
+            # What bore the mark before it had a node was marked by somebody else.
+            unmarked = before is None or before.attempt_text != facts.attempt_text
+            seen.marked_by_binding = facts.attempt is not None and unmarked
+        if before is not None and before.gang != facts.gang:
+            former = self.gang_of(seen)
+            if former is not None:
+                self._leave(former, seen, at)
+        if facts.deleting:
+            if seen.leaving_at is None:
+                seen.leaving_at = at
+                if before is not None:
+                    seen.healthy, seen.had_ended = before.healthy, before.finished
+        elif seen.leaving_at is None:
+            seen.healthy, seen.had_ended = facts.healthy, facts.finished
+        seen.facts = facts
+        if facts.gang is not None and facts.scheduler in self.schedulers:
+            self._join(facts.gang.key, seen, at)
+        if facts.attempt is not None:
+            self._note_attempt(seen, facts.attempt, at)
+
+    def gang_of(self, seen: Seen) -> GangSeen | None:
+        """The gang of a pod that is the service's to place."""
+        gang = seen.facts.gang
+        if gang is None or seen.facts.scheduler not in self.schedulers:
+            return None
+        return self.gangs.get(gang.key)
+
+    def _join(self, key: str, seen: Seen, at: float) -> None:
+        gang = self.gangs.get(key)
+        if gang is None:
+            gang = self.gangs[key] = GangSeen(key)
+        uid = seen.facts.uid
+        known = gang.members.get(uid)
+        gang.members[uid] = seen
+        if known is None or self._quorum_of(seen) != gang.quorum:
+            self._reckon(gang)
+        if seen.lives:
+            if uid not in gang.bound:
+                gang.bound[uid] = seen
+                if not seen.was_whole:
+                    gang.fresh[uid] = seen
+        else:
+            gang.bound.pop(uid, None)
+            gang.fresh.pop(uid, None)
+            if seen.facts.phase == "Succeeded" and seen.leaving_at is None:
+                gang.done[_owner(seen)].add(uid)
+        self._heed(gang, at)
+
+    def _leave(self, gang: GangSeen, seen: Seen, at: float) -> None:
+        uid = seen.facts.uid
+        for each in (gang.members, gang.bound, gang.fresh):
+            each.pop(uid, None)
+        if not gang.members:
+            self.gangs.pop(gang.key, None)
+            return
+        if self._quorum_of(seen) == gang.quorum:
+            self._reckon(gang)
+        self._heed(gang, at)
+
+    def _reckon(self, gang: GangSeen) -> None:
+        """Its quorum is the most that a member asks for."""
+        asked = [self._quorum_of(pod) for pod in gang.members.values() if not pod.facts.finished]
+        gang.quorum = max((each for each in asked if each is not None), default=gang.quorum)
+
+    def _quorum_of(self, seen: Seen) -> int | None:
+        gang = seen.facts.gang
+        if gang is None:
+            return None
+        return self._groups.get(gang.key) if gang.quorum is None else gang.quorum
+
+    def _heed(self, gang: GangSeen, at: float) -> None:
+        """Whether its quorum is bound in this moment."""
+        if gang.quorum is not None and gang.fresh and gang.placed >= gang.quorum:
+            for pod in gang.fresh.values():
+                pod.was_whole = True
+            gang.fresh.clear()
+        if not gang.fresh or len(gang.fresh) < len(gang.bound) or gang.quorum is None:
+            gang.partly_since = None
+        elif gang.partly_since is None:
+            gang.partly_since = at
+
+    # -- attempts ------------------------------------------------------------------------------------------------
+
+    def attempt_of(self, seen: Seen) -> AttemptSeen | None:
+        said = seen.facts.attempt
+        return None if said is None else self.attempts.get((seen.facts.namespace, said.id))
+
+    def _note_attempt(self, seen: Seen, said: Attempt, at: float) -> None:
+        uid, key = seen.facts.uid, (seen.facts.namespace, said.id)
+        attempt = self.attempts.get(key)
+        if attempt is None:
+            gang = seen.facts.gang
+            attempt = AttemptSeen("" if gang is None else gang.key, at, said.needed, said.size)
+            self.attempts[key] = attempt
+        # A mark that was written later may tell of more members.
+        attempt.needed, attempt.size = min(attempt.needed, said.needed), max(attempt.size, said.size)
+        attempt.there.add(uid)
+        attempt.named.update(said.named)
+        if seen.lives:
+            attempt.bound.add(uid)
+            attempt.peak = max(attempt.peak, len(attempt.bound))
+        else:
+            attempt.bound.discard(uid)
+
+    def _end_in_attempt(self, seen: Seen) -> None:
+        attempt = self.attempt_of(seen)
+        if attempt is None or seen.facts.attempt is None:
+            return
+        attempt.bound.discard(seen.facts.uid)
+        attempt.there.discard(seen.facts.uid)
+
+    # -- others --------------------------------------------------------------------------------------------------
+
+    def see_group(self, obj: Json, at: float, *, gone: bool) -> None:
+        metadata = obj["metadata"]
+        key = f"{metadata.get('namespace') or ''}/podgroup.{metadata['name']}"
+        if gone:
+            self._groups.pop(key, None)
+        else:
+            self._groups[key] = int((obj.get("spec") or {}).get("minMember") or 1)
+        gang = self.gangs.get(key)
+        if gang is not None:
+            gang.quorum = self._groups.get(key)
+            self._heed(gang, at)
+
+    def see_node(self, obj: Json, at: float, *, gone: bool) -> bool:
+        """Whether the node has changed in a way that may make room."""
+        name = obj["metadata"]["name"]
+        before = self.nodes.get(name)
+        if gone:
+            self.nodes.pop(name, None)
+            self.lost_nodes[name] = at
+            return before is not None
+        status, spec = obj.get("status") or {}, obj.get("spec") or {}
+        now: Json = {
+            "labels": obj["metadata"].get("labels") or {},
+            "taints": spec.get("taints") or [],
+            "unschedulable": bool(spec.get("unschedulable")),
+            "allocatable": status.get("allocatable") or {},
+        }
+        self.nodes[name] = now
+        return now != before
+
+    def _forget(self, at: float) -> None:
+        while self._gone:
+            uid = next(iter(self._gone))
+            if self._gone[uid] > at - self._forget_after:
+                return
+            del self._gone[uid]
+            seen = self.pods.pop(uid)
+            if self.latest.get(seen.facts.key) is seen:
+                del self.latest[seen.facts.key]
+            attempt = self.attempt_of(seen)
+            if attempt is not None and seen.facts.attempt is not None and not attempt.there:
+                del self.attempts[seen.facts.namespace, seen.facts.attempt.id]

@@ -1,0 +1,296 @@
+"""Preemptions: may this pod have been evicted so that a gang, or another pod, has room? (Issue 11, points 3 and 5.)
+
+Looks at who was taken, for whom, how often, and whether it came to anything; and at gangs of which a part was taken,
+by the service or by kube-scheduler, whether the rest followed. Time is an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from loadtests.harm import harms
+from loadtests.harm.budgets import Budgets
+from loadtests.harm.facts import SYSTEM_CRITICAL, Facts
+from loadtests.harm.harms import Harm
+from loadtests.harm.history import GangSeen, History, Seen
+
+_FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.-]*[A-Za-z0-9])")
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is put up with. Times in seconds.
+
+    `foreign_victims`: whether pods of other schedulers may be taken at all. `rounds_an_hour`: how often evictions may
+    begin for a gang that is not bound by them. `round_gap`: evictions that follow one another faster are one round.
+    `back_off`: how long the pod that an owner made anew in the same place is left alone the first time; it doubles up
+    to `longest_back_off`. `whole_within`: how soon the rest of a gang must have followed the first that was taken.
+    `placed_within`: how soon after its victims are gone a gang must be bound, if nothing else changes meanwhile.
+    """
+
+    foreign_victims: bool = False
+    rounds_an_hour: int = 8
+    round_gap: float = 20.0
+    back_off: float = 10.0
+    longest_back_off: float = 600.0
+    whole_within: float = 180.0
+    placed_within: float = 600.0
+
+
+USUAL = Bounds()
+
+
+@dataclass(slots=True)
+class _Course:
+    """What was done for one gang, since it was bound last."""
+
+    began: float = 0.0
+    first: str = ""
+    """The first victim."""
+    rounds: list[float] = field(default_factory=list)
+    """When each round began."""
+    victims: list[Seen] = field(default_factory=list)
+    last: float = 0.0
+    taken: dict[str, float] = field(default_factory=dict)
+    """By identity: since when pods of it have been taken."""
+    places: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    """By identity and node: when a pod there was taken, once for each time that it was made anew."""
+    changed: bool = False
+    """Whether since the last round anything has changed but the victims themselves."""
+    ever_changed: bool = False
+
+
+@dataclass(slots=True)
+class _Breakup:
+    """A gang of which some were taken: who ran then, and who was taken."""
+
+    key: str
+    quorum: int | None
+    done: int
+    began: float
+    first: str
+    by: str
+    objection: str = ""
+    """Why budgets did not let all of them go from the beginning."""
+    together: dict[str, Seen] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+
+class Preemptions:
+    """Told of each victim, and of all that changes.
+
+    `call_at` has something done at a time. `hindered` tells what, since a time, has kept the service from taking these
+    pods as well; empty if nothing did.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        bounds: Bounds,
+        find: Callable[[Harm], None],
+        call_at: Callable[[float, Callable[[], None]], None],
+        hindered: Callable[[float, Sequence[Seen]], str],
+    ) -> None:
+        self._history = history
+        self._bounds = bounds
+        self._find = find
+        self._call_at = call_at
+        self._hindered = hindered
+        self.budgets = Budgets()
+        self._courses: dict[str, _Course] = {}
+        self._breakups: dict[str, _Breakup] = {}
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def node_changed(self) -> None:
+        for course in self._courses.values():
+            course.changed = course.ever_changed = True
+
+    def pod_changed(self, pod: Seen, before: Facts | None) -> None:
+        """A pod came, was bound, went or ended: is there room now that was not there, or a gang that is another?"""
+        if not self._courses:
+            return
+        facts, uid = pod.facts, pod.facts.uid
+        came, bound = before is None, bool(facts.node) and (before is None or not before.node)
+        ended = pod.gone_at is not None or (facts.finished and not (before is not None and before.finished))
+        key = "" if facts.gang is None else facts.gang.key
+        for name in list(self._courses):
+            course, gang = self._courses[name], self._history.gangs.get(name)
+            if gang is None or (gang.quorum is not None and gang.placed >= gang.quorum):
+                # It came to something, or there is nobody left to do it for.
+                del self._courses[name]
+            elif (
+                came or pod.gone_at is not None
+                if key == name
+                else (bound or ended) and facts.identity not in course.taken and uid not in course.taken
+            ):
+                course.changed = course.ever_changed = True
+
+    def evicted(self, pod: Seen, note: str, at: float, *, followed: bool) -> None:
+        """The service has had the pod evicted, and says so in the note: for which gang, or for which pod.
+
+        `followed`: others of its gang had been taken before, so that it had to go as well.
+        """
+        self.broken_up(pod, at, by="the service")
+        said = _FOR.search(note)
+        if said is None and not followed:
+            self._harm(harms.UNSTATED, pod, at, f"the service evicted it and does not say for whom: {note!r}")
+        whom = f"{said[1]} {said[2]}" if said else ""
+        for why in self._wrong_victim(pod):
+            self._harm(harms.VICTIM, pod, at, f"{why}; {note!r}")
+        if said and said[1] == "gang":
+            gang = self._history.gangs.get(said[2])
+            if gang is None:
+                self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
+                return
+            for why in self._wrong_preemptor(pod, gang):
+                self._harm(harms.VICTIM, pod, at, why)
+            self._heed_course(pod, gang, at)
+        elif said and said[1] == "pod":
+            preemptor = self._history.latest.get(said[2])
+            if preemptor is not None and preemptor.facts.priority <= pod.facts.priority:
+                higher = f"has priority {preemptor.facts.priority}, and it has {pod.facts.priority}"
+                self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which {higher}")
+
+    def broken_up(self, pod: Seen, at: float, *, by: str) -> None:
+        """A pod was taken; if it is a gang's member, the others must go as well, or be enough without it."""
+        facts = pod.facts
+        if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or pod.had_ended:
+            return
+        key = facts.gang.key
+        breakup = self._breakups.get(key)
+        gang = self._history.gangs.get(key)
+        if breakup is None:
+            breakup = _Breakup(key, facts.gang.quorum, 0, at, facts.key, by)
+            if gang is not None:
+                breakup.quorum, breakup.done = gang.quorum, gang.placed - len(gang.bound)
+                breakup.together.update(gang.bound)
+            self._breakups[key] = breakup
+            self._call_at(at + self._bounds.whole_within, lambda: self._weigh(breakup))
+            together = {**breakup.together, facts.uid: pod}.values()
+            breakup.objection = self.budgets.objection([each.facts for each in together], at)
+        breakup.together[facts.uid] = pod
+        breakup.taken.add(facts.uid)
+
+    def is_broken_up(self, pod: Seen) -> bool:
+        """Whether others of its gang have been taken lately: then it is to follow."""
+        gang = pod.facts.gang
+        return gang is not None and gang.key in self._breakups
+
+    # -- judgements ----------------------------------------------------------------------------------------------
+
+    def _weigh(self, breakup: _Breakup) -> None:
+        del self._breakups[breakup.key]
+        left = [pod for pod in breakup.together.values() if pod.lives]
+        if not left or (breakup.quorum is not None and len(left) + breakup.done >= breakup.quorum):
+            return
+        names = ", ".join(sorted(pod.facts.key for pod in left)[:4])
+        why = (
+            f"{breakup.by} took {len(breakup.taken)} of {len(breakup.together)} members that ran, {breakup.first} "
+            f"first; {self._bounds.whole_within:g} s later {len(left)} of quorum {breakup.quorum} still run: {names}"
+        )
+        hindered = self._hindered(breakup.began, left)
+        if breakup.objection:
+            why = f"{why}; {breakup.objection} from the beginning"
+        elif hindered:
+            self._find(Harm(harms.HALF_LEFT, f"gang {breakup.key}", breakup.began, f"{why}; {hindered}"))
+            return
+        self._find(Harm(harms.HALF, f"gang {breakup.key}", breakup.began, why))
+
+    def _look_for_success(self, key: str, course: _Course, now: float) -> None:
+        """Some time after the last victim went: it has come to something, or more than the victims has changed."""
+        if self._courses.get(key) is not course or course.ever_changed:
+            return
+        within = self._bounds.placed_within
+        gone = [pod.gone_at for pod in course.victims if pod.gone_at is not None]
+        again = (max(gone) if len(gone) == len(course.victims) else now) + within
+        if again > now:
+            self._call_at(again, lambda: self._look_for_success(key, course, again))
+            return
+        why = (
+            f"{len(course.victims)} pods were evicted for gang {key} from then on, which is not bound {within:g} s "
+            "after the last of them went, though nothing else has changed"
+        )
+        self._find(Harm(harms.IN_VAIN, course.first, course.began, why))
+
+    def _wrong_victim(self, pod: Seen) -> list[str]:
+        facts, wrong = pod.facts, []
+        if facts.owner is not None and facts.owner.kind == "DaemonSet":
+            wrong.append(f"it is DaemonSet {facts.owner.name}'s, which makes it anew on the same node")
+        if facts.mirror or (facts.owner is not None and facts.owner.kind == "Node"):
+            wrong.append("it is the mirror of a static pod, which no eviction ends")
+        if not facts.node:
+            wrong.append("it was not bound: its eviction makes no room")
+        return wrong
+
+    def _wrong_preemptor(self, pod: Seen, gang: GangSeen) -> list[str]:
+        facts, wrong = pod.facts, []
+        lowest, waiting = gang.lowest, gang.waiting
+        if facts.priority >= lowest:
+            what = "it is system-critical" if facts.priority >= SYSTEM_CRITICAL else f"it has priority {facts.priority}"
+            wrong.append(f"{what}, and the lowest member of gang {gang.key}, for which it was evicted, has {lowest}")
+        if not waiting:
+            wrong.append(f"no member of gang {gang.key}, for which it was evicted, waits for a place")
+        if any(not each.facts.preempts for each in waiting):
+            wrong.append(f"a member of gang {gang.key} has preemptionPolicy Never, and it was evicted for that gang")
+        return wrong
+
+    def _heed_course(self, pod: Seen, gang: GangSeen, at: float) -> None:
+        bounds, facts = self._bounds, pod.facts
+        if gang.quorum is not None and gang.placed >= gang.quorum:
+            return
+        course = self._courses.get(gang.key)
+        if course is None:
+            course = self._courses[gang.key] = _Course(began=at, first=facts.key)
+            due = at + bounds.placed_within
+            self._call_at(due, lambda: self._look_for_success(gang.key, course, due))
+        identity = facts.identity
+        before = course.taken.get(identity)
+        anew = before is not None and pod.seen_at > before
+        if not course.rounds or at - course.last > bounds.round_gap:
+            if course.rounds and anew and not course.changed:
+                self._harm(
+                    harms.IN_VAIN,
+                    pod,
+                    at,
+                    f"gang {gang.key} was not bound by the round of evictions that ended {at - course.last:.0f} s ago, "
+                    "nothing has changed since, and it was made anew in the place of a victim",
+                )
+            course.rounds = [each for each in course.rounds if each > at - _HOUR]
+            course.rounds.append(at)
+            course.changed = False
+            if len(course.rounds) > bounds.rounds_an_hour:
+                said = f"{len(course.rounds)} rounds of evictions within an hour for gang {gang.key}, never bound"
+                self._harm(harms.TOO_OFTEN, pod, at, said)
+        course.last = at
+        course.victims.append(pod)
+        self._heed_place(pod, course, gang, at)
+        course.taken.setdefault(identity, at)
+        course.taken[facts.uid] = at
+
+    def _heed_place(self, pod: Seen, course: _Course, gang: GangSeen, at: float) -> None:
+        """A pod made anew in the same place is left alone, each time for longer."""
+        bounds, times = self._bounds, course.places[pod.facts.identity, pod.facts.node]
+        if times and pod.seen_at <= times[-1]:
+            # It was there beside the other.
+            return
+        if times and at - times[-1] > _HOUR:
+            times.clear()
+        if times:
+            wait = min(bounds.back_off * float(2 ** min(len(times) - 1, 16)), bounds.longest_back_off)
+            if at - times[-1] < wait:
+                self._harm(
+                    harms.SAME_AGAIN,
+                    pod,
+                    at,
+                    f"one of {pod.facts.identity} was evicted on node {pod.facts.node} for gang {gang.key} "
+                    f"{at - times[-1]:.1f} s ago, for the {len(times)}. time, and was to be left alone for {wait:g} s",
+                )
+        times.append(at)
+
+    def _harm(self, rule: str, pod: Seen, at: float, why: str) -> None:
+        self._find(Harm(rule, pod.facts.key, at, why))

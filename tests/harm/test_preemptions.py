@@ -1,0 +1,391 @@
+"""Pods evicted so that a gang has room: who may be taken, wholly, how often, and to what end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loadtests.harm import harms
+from loadtests.harm.preemptions import Bounds
+from tests.harm.chronicle import KUBELET, Chronicle
+
+TOP = ("top-0", "top-1")
+
+
+def with_top(**about: Any) -> Chronicle:
+    """A gang `top` of two and of priority 10 waits for room."""
+    chronicle = Chronicle(**about)
+    for name in TOP:
+        chronicle.create(name, gang="top", quorum=2, priority=10)
+    return chronicle
+
+
+def top_is_bound(chronicle: Chronicle) -> None:
+    for name in TOP:
+        chronicle.bind(name)
+
+
+def test_lower_pods_that_make_room_for_a_gang_which_is_then_bound_are_no_harm() -> None:
+    chronicle = with_top()
+    chronicle.running("a", "b")
+    chronicle.preempt("a")
+    chronicle.preempt("b")
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+def test_the_reason_may_be_told_a_little_after_the_eviction() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.evict("a")
+    chronicle.wait(30)
+    chronicle.state("a", "PreemptedByGang", "evicted for gang default/top of higher priority")
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+def test_an_eviction_without_a_word_is_harm_and_after_a_kill_a_warning() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.evict("a")
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.UNSTATED]
+
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.evict("a")
+    chronicle.witness.interrupted(chronicle.now + 0.01)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+    assert [each.rule for each in chronicle.witness.warnings()] == [harms.INTERRUPTED]
+
+
+@pytest.mark.parametrize("foreign_victims", [False, True])
+def test_victims_of_other_schedulers_only_where_that_is_allowed(foreign_victims: bool) -> None:
+    chronicle = with_top(bounds=Bounds(foreign_victims=foreign_victims))
+    chronicle.running("web", scheduler="default-scheduler")
+    chronicle.preempt("web")
+    top_is_bound(chronicle)
+    assert chronicle.found() == ([] if foreign_victims else [harms.FOREIGN])
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"owner": ("DaemonSet", "agent")}, "DaemonSet agent"),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "mirror"),
+        ({"owner": ("Node", "n0")}, "mirror"),
+        ({"priority": 10}, "priority 10"),
+        ({"priority": 2_000_001_000}, "system-critical"),
+    ],
+)
+def test_some_pods_are_never_victims(about: dict[str, Any], said: str) -> None:
+    chronicle = with_top()
+    chronicle.running("a", **about)
+    chronicle.preempt("a")
+    top_is_bound(chronicle)
+    [harm] = chronicle.harms()
+    assert harm.rule == harms.VICTIM
+    assert said in harm.evidence
+
+
+def test_a_gang_preempts_with_the_priority_of_its_lowest_member() -> None:
+    chronicle = with_top()
+    chronicle.create("top-2", gang="top", quorum=2, priority=3)
+    chronicle.running("a", priority=5)
+    chronicle.preempt("a")
+    top_is_bound(chronicle)
+    [harm] = chronicle.harms()
+    assert "lowest member" in harm.evidence
+
+
+def test_nobody_is_evicted_for_a_gang_that_does_not_wait_or_must_not_preempt() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    top_is_bound(chronicle)
+    chronicle.preempt("a")
+    assert chronicle.found() == [harms.VICTIM]
+
+    chronicle = Chronicle()
+    chronicle.create("top-0", gang="top", quorum=1, priority=10, never_preempts=True)
+    chronicle.running("a")
+    chronicle.preempt("a")
+    chronicle.bind("top-0")
+    assert chronicle.found() == [harms.VICTIM]
+
+
+def test_nobody_is_evicted_for_a_gang_that_is_not_there() -> None:
+    chronicle = Chronicle()
+    chronicle.running("a")
+    chronicle.preempt("a")
+    [harm] = chronicle.harms()
+    assert "no member" in harm.evidence
+
+
+def test_the_service_evicts_and_does_not_delete() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.state("a", "PreemptedByGang", "evicted for gang default/top of higher priority")
+    chronicle.delete("a", "escher")
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.DELETED]
+
+
+# -- whole gangs -------------------------------------------------------------------------------------------------------
+
+
+def low(chronicle: Chronicle, size: int = 4, quorum: int = 4) -> list[str]:
+    names = [f"low-{number}" for number in range(size)]
+    for name in names:
+        chronicle.running(name, gang="low", quorum=quorum)
+    return names
+
+
+def test_a_gang_is_taken_as_a_whole() -> None:
+    chronicle = with_top()
+    for name in low(chronicle):
+        chronicle.preempt(name)
+        chronicle.wait(5)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+@pytest.mark.parametrize("allowed", [1, 4])
+def test_half_a_gang_taken_is_harm_unless_a_budget_that_allowed_all_was_spent_meanwhile(allowed: int) -> None:
+    chronicle = with_top()
+    names = low(chronicle)
+    chronicle.budget("low", allowed, {"escher.dev/gang": "low"})
+    chronicle.wait(60)
+    chronicle.budget("low", allowed - 1, {"escher.dev/gang": "low"})
+    chronicle.preempt(names[0])
+    for name in names[1:]:
+        chronicle.state(name, "PreemptedByGang", "evicted for gang default/top of higher priority")
+        chronicle.evict(name, code=429)
+    top_is_bound(chronicle)
+    found = chronicle.harms() + chronicle.witness.warnings()
+    assert [each.rule for each in found] == [harms.HALF if allowed == 1 else harms.HALF_LEFT]
+    assert "3 of quorum 4" in found[0].evidence
+
+
+def test_half_a_gang_under_two_budgets_is_harm() -> None:
+    chronicle = with_top()
+    names = low(chronicle)
+    for name in ("one", "two"):
+        chronicle.budget(name, 9, {})
+    chronicle.preempt(names[0])
+    chronicle.evict(names[1], code=500)
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.HALF]
+
+
+def test_a_service_that_is_killed_may_leave_half_a_gang() -> None:
+    chronicle = with_top()
+    chronicle.preempt(low(chronicle)[0])
+    chronicle.witness.interrupted(chronicle.now + 0.01)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+    assert [each.rule for each in chronicle.witness.warnings()] == [harms.HALF_LEFT]
+
+
+def test_the_surplus_of_an_elastic_gang_may_be_taken_alone() -> None:
+    chronicle = with_top()
+    chronicle.preempt(low(chronicle, size=5, quorum=4)[0])
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+def test_what_is_left_of_a_gang_that_has_lost_members_goes_as_a_whole_as_well() -> None:
+    chronicle = with_top()
+    names = low(chronicle)
+    chronicle.delete(names[0])
+    chronicle.preempt(names[1])
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.HALF]
+
+
+def test_members_that_have_done_their_work_are_not_left_behind() -> None:
+    chronicle = with_top()
+    names = low(chronicle)
+    for name in names[:3]:
+        chronicle.succeed(name)
+    chronicle.preempt(names[3])
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+def test_a_gang_of_which_kube_scheduler_takes_one_must_go_as_a_whole() -> None:
+    for rest_follows in (True, False):
+        chronicle = Chronicle()
+        names = low(chronicle)
+        chronicle.create("urgent", priority=100)
+        chronicle.preempt_by_scheduler(names[0])
+        for name in names[1:] if rest_follows else ():
+            chronicle.preempt(name, of="pod default/urgent")
+        assert chronicle.found() == ([] if rest_follows else [harms.HALF])
+
+
+def test_the_rest_of_a_gang_may_follow_without_a_word_of_its_own() -> None:
+    chronicle = Chronicle()
+    names = low(chronicle)
+    chronicle.preempt_by_scheduler(names[0])
+    for name in names[1:]:
+        chronicle.evict(name)
+    assert chronicle.found() == []
+
+
+def test_the_rest_of_a_gang_names_the_pod_for_which_it_goes() -> None:
+    chronicle = Chronicle()
+    names = low(chronicle)
+    chronicle.create("urgent", priority=100)
+    chronicle.preempt_by_scheduler(names[0])
+    for name in names[1:]:
+        note = "evicted with its gang default/low, for pod default/urgent of higher priority"
+        chronicle.state(name, "GangPreempted", note)
+        chronicle.evict(name)
+    assert chronicle.found() == []
+
+
+def test_a_gang_of_which_nobody_was_taken_does_not_go_for_its_own_sake() -> None:
+    chronicle = Chronicle()
+    for name in low(chronicle):
+        chronicle.state(name, "GangPreempted", "evicted with its gang default/low")
+        chronicle.evict(name)
+    assert harms.UNSTATED in chronicle.found()
+
+
+def test_a_pod_of_no_higher_priority_takes_nobody() -> None:
+    chronicle = Chronicle()
+    chronicle.create("equal")
+    chronicle.running("a")
+    chronicle.preempt("a", of="pod default/equal")
+    assert chronicle.found() == [harms.VICTIM]
+
+
+def test_a_gang_of_quorum_one_loses_a_member_without_the_others() -> None:
+    chronicle = with_top()
+    chronicle.preempt(low(chronicle, size=3, quorum=1)[0])
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+# -- to what end -------------------------------------------------------------------------------------------------------
+
+
+def test_preempting_for_a_gang_that_is_then_not_bound_is_in_vain() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.preempt("a")
+    assert chronicle.found() == [harms.IN_VAIN]
+
+
+def test_it_was_not_in_vain_where_something_else_took_place_meanwhile() -> None:
+    for happens in ("node", "member", "stranger"):
+        chronicle = with_top()
+        chronicle.running("a")
+        chronicle.running("other")
+        chronicle.preempt("a")
+        chronicle.wait(30)
+        match happens:
+            case "node":
+                chronicle.node("n1", zone="b")
+            case "member":
+                chronicle.delete("top-0")
+            case "stranger":
+                chronicle.running("newcomer")
+        assert chronicle.found() == [], happens
+
+
+def test_victims_that_take_long_to_end_are_waited_for() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    pod = chronicle.pods["a"]
+    chronicle.state("a", "PreemptedByGang", "evicted for gang default/top of higher priority")
+    pod["metadata"]["deletionTimestamp"] = "2026-06-01T00:00:00Z"
+    chronicle.tell("MODIFIED", pod)
+    chronicle.audit("create", "a", "escher", subresource="eviction", code=201)
+    chronicle.wait(1500)
+    chronicle.vanish("a")
+    chronicle.wait(20)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+def test_evicting_what_is_made_anew_while_nothing_changes_is_in_vain() -> None:
+    chronicle = with_top(bounds=Bounds(back_off=1.0))
+    for name in ("web-0", "web-1"):
+        chronicle.running(name, owner=("ReplicaSet", "web"))
+        chronicle.wait(60)
+        chronicle.preempt(name)
+        chronicle.wait(1)
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.IN_VAIN]
+
+
+def test_where_something_has_changed_it_may_be_tried_again_after_a_while_that_grows() -> None:
+    def course(*waits: float) -> list[str]:
+        chronicle = with_top(bounds=Bounds(back_off=30.0))
+        for number in range(len(waits) + 1):
+            if number:
+                chronicle.wait(waits[number - 1])
+                chronicle.node("n1", round=str(number))
+            name = f"web-{number}"
+            chronicle.running(name, owner=("ReplicaSet", "web"))
+            chronicle.preempt(name)
+        top_is_bound(chronicle)
+        return chronicle.found()
+
+    assert course(40, 70, 130) == []
+    assert course(25) == [harms.SAME_AGAIN]
+    assert course(40, 40) == [harms.SAME_AGAIN]
+
+
+def test_pods_of_one_owner_that_stand_side_by_side_may_all_be_taken() -> None:
+    chronicle = with_top()
+    chronicle.running("web-0", "web-1", "web-2", owner=("ReplicaSet", "web"))
+    chronicle.wait(60)
+    for name in ("web-0", "web-1", "web-2"):
+        chronicle.preempt(name)
+        chronicle.wait(2)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+def test_what_came_to_its_end_begins_anew() -> None:
+    """Each time the gang is bound, runs, and is made anew by its owner; so is the victim."""
+    chronicle = Chronicle()
+    for number in range(4):
+        for name in TOP:
+            chronicle.create(name, gang="top", quorum=2, priority=10, uid=f"uid-{name}-{number}")
+        chronicle.running(f"web-{number}", owner=("ReplicaSet", "web"))
+        chronicle.preempt(f"web-{number}")
+        top_is_bound(chronicle)
+        chronicle.wait(3)
+        for name in TOP:
+            chronicle.delete(name)
+    assert chronicle.found() == []
+
+
+def test_preemption_for_one_gang_is_bounded_by_the_hour() -> None:
+    def course(every: float) -> list[str]:
+        chronicle = with_top(bounds=Bounds(rounds_an_hour=3, back_off=1.0, longest_back_off=1.0))
+        for number in range(5):
+            chronicle.node("n1", round=str(number))
+            chronicle.running(f"v{number}")
+            chronicle.preempt(f"v{number}")
+            chronicle.node("n1", round=f"{number}+")
+            chronicle.wait(every)
+        top_is_bound(chronicle)
+        return chronicle.found()
+
+    assert course(1300) == []
+    assert course(600) == [harms.TOO_OFTEN, harms.TOO_OFTEN]
+
+
+def test_kubelets_that_finish_what_was_begun_are_no_news() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.preempt("a")
+    chronicle.audit("delete", "a", KUBELET)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
