@@ -134,8 +134,8 @@ class GangWorld:
                     self.refused.append(effect)
                 case GangInDoubt():
                     self.doubted.append(effect)
-                case GangQuarantined(_, _, defect):
-                    raise defect
+                case GangQuarantined():
+                    self.has_a_defect(effect)
                 case EvictMembers(_, _, members, _):
                     there = [self.pods[pod.uid] for pod in members if pod.uid in self.pods]
                     assert all(pod.node is not None for pod in there)
@@ -152,6 +152,9 @@ class GangWorld:
         if pod.at_our_gate and there is not None and there.at_our_gate:
             self.pods[pod.uid] = replace(there, at_our_gate=False)
             self.events.append(self.pods[pod.uid])
+
+    def has_a_defect(self, event: GangQuarantined) -> None:
+        raise event.defect
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 
