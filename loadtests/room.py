@@ -7,6 +7,7 @@ a workload that uses more (affinity, tolerations, members of a gang that differ)
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from loadtests.observer import Amounts, gang_of, requests_of
 from loadtests.observer import amounts as quantities
 
 Json = dict[str, Any]
+ATTEMPT = "escher.dev/attempt"
+"""Annotation: with whom the pod was bound."""
 Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
 """What a pod asks for, in thousandths of units, and its node selector."""
 
@@ -134,14 +137,29 @@ def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
 
 
 def partly_bound(pods: Iterable[Json]) -> list[str]:
-    """Gangs of which some members are bound, and fewer than the quorum."""
-    placed, quorums = defaultdict[str, int](int), dict[str, int]()
+    """Gangs of which some members are bound, and fewer than the quorum.
+
+    But not those whose pods all say with whom they were bound, where each of those may have been bound as well: who is
+    there no more may have been. Such a gang may have run.
+    """
+    members, quorums = defaultdict[str, list[Json]](list), dict[str, int]()
     for pod in pods:
         if (gang := gang_of(pod)) is not None:
             quorums[gang[0]] = max(quorums.get(gang[0], 0), gang[1])
-            placed[gang[0]] += bool(pod["spec"].get("nodeName"))
-    return [
-        f"gang {name}: {placed[name]} of {quorum} bound"
-        for name, quorum in quorums.items()
-        if 0 < placed[name] < quorum
-    ]
+            members[gang[0]].append(pod)
+    found: list[str] = []
+    for name, quorum in quorums.items():
+        placed = [pod for pod in members[name] if pod["spec"].get("nodeName")]
+        waiting = {pod["metadata"]["uid"] for pod in members[name] if not pod["spec"].get("nodeName")}
+        if 0 < len(placed) < quorum and not all(_may_have_run(pod, waiting) for pod in placed):
+            found.append(f"gang {name}: {len(placed)} of {quorum} bound")
+    return found
+
+
+def _may_have_run(pod: Json, waiting: set[str]) -> bool:
+    said = (pod["metadata"].get("annotations") or {}).get(ATTEMPT)
+    if said is None:
+        return False
+    attempt = json.loads(said)
+    unbound = waiting.intersection(attempt["with"])
+    return attempt["pod"] == pod["metadata"]["uid"] and attempt["size"] - len(unbound) >= attempt["needed"]

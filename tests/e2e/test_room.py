@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from extender.controlplane import nodes
 from loadtests.pods import pod
-from loadtests.room import Room, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
+from loadtests.room import ATTEMPT, Room, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
 
 Json = dict[str, Any]
 GPU = nodes.GPU
@@ -22,7 +23,7 @@ def node(name: str, cpu: str = "4", pods: int = 10, model: str | None = None, gp
 
 def on(place: str | None, name: str, **asks: Any) -> Json:
     made = pod(name, **asks)
-    made["metadata"]["namespace"] = "ns"
+    made["metadata"] |= {"namespace": "ns", "uid": f"uid-{name}"}
     if place is not None:
         made["spec"]["nodeName"] = place
     return made
@@ -91,6 +92,18 @@ def test_a_gang_of_which_some_are_bound_is_partly_bound() -> None:
     assert partly_bound(gang("a", None, None)) == ["gang ns/train: 1 of 2 bound"]
     assert partly_bound(gang(None, None, None)) == []
     assert partly_bound(gang("a", "a", None)) == []
+
+
+def test_a_gang_of_which_each_that_was_to_be_bound_may_have_been_may_have_run() -> None:
+    def bound_with(others: list[str]) -> Json:
+        pod = on("a", "m0", gang="train", quorum=2)
+        attempt = {"pod": pod["metadata"]["uid"], "attempt": "1", "needed": 2, "size": 2, "with": others, "at": 1.0}
+        pod["metadata"]["annotations"][ATTEMPT] = json.dumps(attempt)
+        return pod
+
+    waiting = on(None, "m1", gang="train", quorum=2)
+    assert partly_bound([bound_with(["uid-of-one-that-is-gone"]), waiting]) == []
+    assert partly_bound([bound_with([waiting["metadata"]["uid"]]), waiting]) == ["gang ns/train: 1 of 2 bound"]
 
 
 def test_what_is_saved_for_a_gang_is_room_for_that_one_alone() -> None:
