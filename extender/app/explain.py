@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from extender.app.claims import is_claim
 from extender.app.keeper import Keeper
 from extender.app.management import Explanation, NodeGroup, NotFound
-from extender.app.wording import amount, number, why_gang_waits
+from extender.app.wording import amount, number, what_runs, why_gang_waits
 from extender.core.cluster import Node, Pod
-from extender.core.gang import Gang
+from extender.core.gang import QUARANTINE, Gang
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holding
@@ -63,6 +63,12 @@ class Explain:
             return Explanation(subject=subject, waits=False, summary=f"is bound to {pod.node}")
         if pod.deleting:
             return Explanation(subject=subject, waits=False, summary="is being deleted")
+        if not self._keeper.ours(pod):
+            summary = (
+                f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
+            )
+            remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
+            return Explanation(subject=subject, waits=True, summary=summary, remedies=[remedy])
         if isinstance(pod.gang, MalformedAsk):
             return Explanation(subject=subject, waits=True, summary=pod.gang.reason, remedies=[pod.gang.remedy])
         gang = self._keeper.gangs.of(pod.uid)
@@ -107,6 +113,19 @@ class Explain:
                 return Explanation(
                     subject=subject, waits=False, summary=f"is being bound: {len(gang.writing)} Bindings are under way"
                 )
+            case Phase.QUARANTINED:
+                remedy = "report what Escher's log says of it; to start it anew, delete its pods and create them again"
+                return Explanation(subject=subject, waits=True, summary=f"waits: {QUARANTINE}", remedies=[remedy])
+        explanation = self._waiting(gang, subject)
+        in_doubt = key in self._keeper.gangs.in_doubt
+        if runs := what_runs(gang, in_doubt=in_doubt):
+            explanation = replace(explanation, summary=f"{explanation.summary}; {runs}")
+        if in_doubt:
+            remedy = "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran"
+            explanation = replace(explanation, remedies=[*explanation.remedies, remedy])
+        return explanation
+
+    def _waiting(self, gang: Gang, subject: str) -> Explanation:
         reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver)
         if gang.missing:
             absent, remedies = gang.absent, list[str]()
