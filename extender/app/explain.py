@@ -13,6 +13,7 @@ from extender.app.claims import is_claim
 from extender.app.keeper import Keeper
 from extender.app.management import Explanation, NodeGroup, NotFound
 from extender.app.wording import amount, number, what_runs, why_gang_waits
+from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
 from extender.core.gang import QUARANTINE, Gang
 from extender.core.gang_ask import MalformedAsk
@@ -64,11 +65,11 @@ class Explain:
         if pod.deleting:
             return Explanation(subject=subject, waits=False, summary="is being deleted")
         if not self._keeper.ours(pod):
-            summary = (
-                f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
-            )
+            summary = f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
             remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
             return Explanation(subject=subject, waits=True, summary=summary, remedies=[remedy])
+        if self._keeper.brake.observes(namespace):
+            return self._observed(subject, pod)
         if isinstance(pod.gang, MalformedAsk):
             return Explanation(subject=subject, waits=True, summary=pod.gang.reason, remedies=[pod.gang.remedy])
         gang = self._keeper.gangs.of(pod.uid)
@@ -91,6 +92,27 @@ class Explain:
             groups=[self._shown(group) for group in groups],
             remedies=self._remedies(groups, fitting),
         )
+
+    def _observed(self, subject: str, pod: Pod) -> Explanation:
+        """What would be answered, where nothing is refused."""
+        now = self._keeper.clock.steady()
+        would = self._keeper.observing.would_refuse(pod, list(self._keeper.nodes), now)
+        said = f"it would be turned away: {would}" if would else "it would pass"
+        return Explanation(
+            subject=subject,
+            waits=True,
+            summary=f"is left to kube-scheduler, for Escher only observes here; {said}",
+            remedies=["`kubectl describe pod` tells why kube-scheduler has not placed it"],
+        )
+
+    def _held_back(self, gang: Gang) -> list[str]:
+        """What would be done for the gang, and the brake holds."""
+        brake, where = self._keeper.brake, gang.key.namespace
+        saves = brake.allows(Act.SAVE_ROOM, where)
+        held = [] if saves else ["no room is saved for it"]
+        if not (saves and brake.allows(Act.PREEMPT, where)):
+            held.append("nobody is evicted for it")
+        return held
 
     def _find(self, namespace: str, name: str) -> Pod:
         found = [pod for pod in self._keeper.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
@@ -116,6 +138,8 @@ class Explain:
             case Phase.QUARANTINED:
                 remedy = "report what Escher's log says of it; to start it anew, delete its pods and create them again"
                 return Explanation(subject=subject, waits=True, summary=f"waits: {QUARANTINE}", remedies=[remedy])
+        if self._keeper.brake.observes(key.namespace) and (member := next(gang.unplaced(), None)) is not None:
+            return self._observed(subject, member)
         explanation = self._waiting(gang, subject)
         in_doubt = key in self._keeper.gangs.in_doubt
         if runs := what_runs(gang, in_doubt=in_doubt):
@@ -159,6 +183,8 @@ class Explain:
         )
         if ahead:
             reason = f"{reason}; gangs that wait before it: {ahead}"
+        if held := self._held_back(gang):
+            reason = f"{reason}; {' and '.join(held)} (the brake: GET /v1/brake)"
         return Explanation(
             subject=subject,
             waits=True,

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
 from extender.app.in_flight import InFlight
+from extender.app.observing import Observing
 from extender.app.ports import Clock
 from extender.app.strangers import Strangers
 from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
 from extender.core.audit import Violation
+from extender.core.brake import FREE, Brake, Switches
 from extender.core.cluster import Node, Pod
 from extender.core.evictions import Evictions
 from extender.core.gang import GangEffect, WakePod
@@ -37,6 +39,8 @@ GATED = "the pod has scheduling gates"
 _GONE_REMEMBERED = 16_384
 _UNSEEN_SECONDS = 120.0
 """So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
+KEYS_PER_NODE = 1500
+"""With the longest names half a MiB of a Node: each stands in capacity, in allocatable, and twice in managedFields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,19 @@ class Rules:
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
     its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
     be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
-    gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
+    gang puts up with before room is saved for it. `switches`: what is allowed at the start, see `core.brake`.
+    `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how many
+    ephemeral resources a node may have.
     """
 
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
     patience: Patience = DEFAULT_PATIENCE
-    preempts_for_gangs: bool = True
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
     """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
+    switches: Switches = FREE
+    most_together: int | None = None
+    keys_per_node: int = KEYS_PER_NODE
 
 
 class Keeper:
@@ -99,17 +107,24 @@ class Keeper:
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
+        self.brake = Brake(rules.switches)
         self.gangs = Gangs(
-            self.ledger, self.nodes, rules.patience, reserve_at_filter=rules.reserve_at_filter, life=life
+            self.ledger,
+            self.nodes,
+            rules.patience,
+            reserve_at_filter=rules.reserve_at_filter,
+            life=life,
+            brake=self.brake,
         )
         self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
-        self._groups = PodGroups()
+        self._groups = PodGroups(rules.most_together)
         self._filters = filters
         self._deliver = deliver
         self._effects: list[Effect] = []
         self._unseen_room = UnseenRoom(self._claim)
         self._in_flight = InFlight(self.ledger)
+        self.observing = Observing(self.gangs, self._judge)
         self._listed = False
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
@@ -306,6 +321,8 @@ class Keeper:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
         self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
+        if self.brake.observes(pod.namespace):
+            return self._let_pass(pod, sent)
         if isinstance(pod.gang, MalformedAsk):
             self._groups.turned_away(pod)
             self._effects.append(AskRefused(pod, pod.gang))
@@ -344,6 +361,18 @@ class Keeper:
                 self._in_flight.passed(pod, verdict.passed, self.clock.steady())
         self.settle()
         return verdict
+
+    def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """Every node passes, and nothing is held; what would have been refused is told."""
+        now = self.clock.steady()
+        if pod.uid not in self.pods and pod.node is None and pod.uid not in self._gone:
+            self.pods[pod.uid] = pod
+            self.gangs.observe(pod, now)
+        self._turned_away.pop(pod.uid, None)
+        self._in_flight.passed(pod, sent, now)
+        self._effects += self.observing.filtered(self.pods.get(pod.uid, pod), sent, now)
+        self.settle()
+        return Verdict(sent)
 
     def judges(self, pod: Pod) -> list[tuple[Filter, Judge]]:
         """The filters that have a say about the pod, and how each judges nodes for it."""
@@ -402,6 +431,8 @@ class Keeper:
         """
         self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
+        if self.brake.observes(pod.namespace):
+            return dict(victims)
         if pod.gang is not None:
             if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.steady()) is not None:
                 self.gangs.take_for_asleep(pod.uid)
@@ -413,6 +444,8 @@ class Keeper:
     def claim_for_bind(self, uid: PodUid, node: NodeName) -> str | None:
         """A pod of no gang may be bound to the node (empty), and its units are held there; or why not; None: a
         BindAnswered effect will tell."""
+        if self._observes(uid):
+            return self._let_bind(uid, node)
         refusal = self._claim(uid, node)
         self._in_flight.ended(uid)
         if refusal is None:
@@ -421,6 +454,22 @@ class Keeper:
             self._offered_again(node)
         self._flush()
         return refusal
+
+    def _observes(self, uid: PodUid) -> bool:
+        pod = self.pods.get(uid)
+        return pod is not None and self.brake.observes(pod.namespace)
+
+    def _let_bind(self, uid: PodUid, node: NodeName) -> str:
+        """The pod may be bound to the node, of whatever gang it is; its units are held there if they can be."""
+        pod = self.pods[uid]
+        held = self.ledger.holding(uid)
+        self._in_flight.ended(uid)
+        if held is not None and held.node == node:
+            self.ledger.keep(uid, None)
+        elif pod.node is None and not self._assume(pod, node, None):
+            self._effects.append(self.observing.overfull(pod, node))
+        self._flush()
+        return ""
 
     def _answer(self, answers: Iterable[BindAnswered]) -> None:
         for answer in answers:
@@ -463,8 +512,13 @@ class Keeper:
             giving_way = self.gangs.waiting.turns.gives_way_to(pod).get(node, ())
         return not self.ledger.commit([claim], releasing=giving_way).conflicts
 
+    def has_barrier(self, uid: PodUid) -> bool:
+        """Whether the pod's bind is for `arrive`: it is a gang's member. If not, it is for `claim_for_bind`."""
+        return self.gangs.of(uid) is not None and not self._observes(uid)
+
     def arrive(self, uid: PodUid, node: NodeName) -> str:
         """The gang's member stands at its barrier, or the answer says why not."""
+        self._in_flight.ended(uid)
         refusal = self.gangs.arrive(uid, node, self.clock.steady())
         if refusal:
             self._offered_again(node)
@@ -493,6 +547,20 @@ class Keeper:
     def not_evicted(self, uid: PodUid) -> None:
         """A member that was to be evicted stays."""
         self.gangs.not_evicted(uid, self.clock.steady())
+        self.settle()
+
+    # -- the brake -----------------------------------------------------------------------------------------------
+
+    def heed_brake(self) -> None:
+        """The switches have changed. What they do not allow any more has ended, and nobody is left to wait for it."""
+        self.gangs.heed_brake(self.clock.steady())
+        for uid in self._unseen_room.waiting():
+            if self._observes(uid):
+                self._answer(self._unseen_room.end(uid, ""))
+        for uid, pod in list(self._turned_away.items()):
+            if self.brake.observes(pod.namespace):
+                del self._turned_away[uid]
+                self._effects.append(WakePod(pod))
         self.settle()
 
     # -- time and change -----------------------------------------------------------------------------------------
@@ -535,7 +603,7 @@ class Keeper:
         self._flush()
 
     def _heed_turn(self, now: float) -> bool:
-        if self.rules.preempts_for_gangs and self.gangs.preempt(self.pods, now):
+        if self.gangs.preempt(self.pods, now):
             return True
         return self.gangs.heed_turn(now)
 

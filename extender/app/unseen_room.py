@@ -36,6 +36,10 @@ class UnseenRoom:
     def wait(self, uid: PodUid, node: NodeName, now: float) -> None:
         self._waiting[uid] = (node, now + WAITS)
 
+    def waiting(self) -> list[PodUid]:
+        """Whose binds wait."""
+        return list(self._waiting)
+
     def heed_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
         """These nodes have gained room."""
         for uid in [uid for uid, (node, _) in self._waiting.items() if node in gains]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from extender.core.audit import Violation
+from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod, SelectorTerm, Toleration
 from extender.core.copies import Copies, Need, copies_in, need_of
 from extender.core.gang import Gang, Turn
@@ -61,7 +62,9 @@ class Turns:
         places: Places,
         patience: Patience,
         giving_way: Callable[[int], Sequence[Gang]] = lambda priority: (),
+        brake: Brake | None = None,
     ) -> None:
+        self._brake = brake or Brake()
         self.saver: Gang | None = None
         """The gang that room is saved for."""
         self._ledger = ledger
@@ -75,7 +78,9 @@ class Turns:
         self._could_fit: dict[Shape, tuple[int, bool]] = {}
         """Whether an empty cluster would have room for the shape, and the ledger's `capacity_count` of that answer."""
         self._version = 0
-        self._first: tuple[tuple[int, int], Gang | None] = ((-1, -1), None)
+        self._first: tuple[tuple[int, int, int], Gang | None] = ((-1, -1, -1), None)
+        self._held_back: dict[GangKey, None] = {}
+        """Gangs of which it was told that the brake keeps room from being saved for them."""
 
     # -- who waits -----------------------------------------------------------------------------------------------
 
@@ -110,6 +115,7 @@ class Turns:
         entry = self._entries.pop(key, None)
         if entry is None:
             return
+        self._held_back.pop(key, None)
         self._version += 1
         queue = self._queues[entry.shape]
         del queue[bisect_left(queue, entry.turn)]
@@ -187,18 +193,33 @@ class Turns:
             first.passes += 1
 
     def first(self) -> Gang | None:
-        """The gang that is first in turn, among those that an empty cluster would have room for."""
-        now = (self._version, self._ledger.capacity_count)
+        """The gang that is first in turn, among those that an empty cluster would have room for, and that room may be
+        saved for."""
+        now = (self._version, self._ledger.capacity_count, self._brake.version)
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
 
     def _find_first(self) -> Gang | None:
-        for turn in sorted(queue[0] for queue in self._queues.values()):
+        heads = (next(filter(self._may_save, queue), None) for queue in self._queues.values())
+        for turn in sorted(turn for turn in heads if turn is not None):
             entry = self._entries[turn[-1]]
             if self._could_ever_fit(entry):
                 return entry.gang
         return None
+
+    def _may_save(self, turn: Turn) -> bool:
+        return self._brake.allows(Act.SAVE_ROOM, turn[-1].namespace)
+
+    def held_back(self, now: float) -> list[Gang]:
+        """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
+        that. Each is told of once while it waits."""
+        if self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled:
+            return []
+        waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
+        found = [gang for gang in waiting if self.is_due(gang, now) and not self._may_save(gang.turn)]
+        self._held_back |= dict.fromkeys(gang.key for gang in found)
+        return found
 
     def _could_ever_fit(self, entry: _Entry) -> bool:
         counted, could_fit = self._could_fit.get(entry.shape, (-1, False))
@@ -222,7 +243,8 @@ class Turns:
 
     def heed(self, now: float) -> Gang | None:
         """If patience has ended for the first in turn, room is saved for it from now on. That gang, if it is so now."""
-        if self.saver is not None and not self._could_ever_fit(self._entries[self.saver.key]):
+        saver = self.saver
+        if saver is not None and not (self._may_save(saver.turn) and self._could_ever_fit(self._entries[saver.key])):
             self._give_back()
         first = self.first() if self._queues else None
         if first is None or first is self.saver or not self.is_due(first, now):

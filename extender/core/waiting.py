@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Pod
 from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, RoomSaved, WakePod
 from extender.core.gang_phases import Phase
@@ -39,8 +40,10 @@ class Waiting:
         effects: list[GangEffect],
         plan: Plan,
         giving_way: Callable[[int], Sequence[Gang]],
+        brake: Brake,
     ) -> None:
-        self.turns = Turns(ledger, places, patience, giving_way)
+        self.turns = Turns(ledger, places, patience, giving_way, brake)
+        self._brake = brake
         self.stirred: dict[GangKey, None] = {}
         """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
         self._ledger = ledger
@@ -130,9 +133,13 @@ class Waiting:
 
     def _line_up(self, gang: Gang, now: float) -> None:
         """It waits for room, or it does not, after something about it has changed."""
-        if (gang.rejected or gang in self.turns) and not gang.holds_a_plan and not gang.missing:
+        observed = self._brake.observes(gang.key.namespace)
+        if (gang.rejected or gang in self.turns) and not (gang.holds_a_plan or gang.missing or observed):
             self.enter(gang, now)
             return
+        for uid in list(gang.rejected) if observed else ():
+            # Nobody is kept waiting there, and nobody else would wake it, or open our gate.
+            self.wake(gang, uid)
         if gang.rejected and gang.holds_a_plan:
             self._surplus[gang.key] = None
         if gang is self.turns.saver:
@@ -174,6 +181,8 @@ class Waiting:
     def heed_turn(self, now: float) -> bool:
         """Room is saved for the gang whose turn has come. Whether anything is to be settled for that."""
         self._line_up_unasked(now)
+        for held_back in self.turns.held_back(now):
+            self._effects.append(Withheld(Act.SAVE_ROOM, held_back.key.namespace, held_back.key))
         self.handled = None if (first := self.turns.first()) is None else first.key
         gang = self.turns.heed(now)
         if gang is not None:
@@ -188,7 +197,8 @@ class Waiting:
                 return
             self.handled = key
             gang = self._gangs[key]
-            if any(pod.scheduler in self._schedulers for pod in gang.unplaced()):
+            observed = self._brake.observes(key.namespace)
+            if not observed and any(pod.scheduler in self._schedulers for pod in gang.unplaced()):
                 self.enter(gang, now)
                 self.stirred[key] = None
             self._unasked.pop(key, None)
@@ -207,6 +217,10 @@ class Waiting:
         choice = self._places.victims_for(gang, units, going, self.turns.usable_by(gang))
         if choice is None:
             return False
+        if not self._brake.allows(Act.PREEMPT, gang.key.namespace):
+            victims = tuple(map(str, choice.victims))
+            self._effects.append(Withheld(Act.PREEMPT, gang.key.namespace, gang.key, victims))
+            return False
         self.turns.save_at(gang, choice.nodes, now)
         if choice.victims:
             self._effects.append(EvictFor(gang.key, tuple(gang.unplaced()), choice.victims))
@@ -220,7 +234,10 @@ class Waiting:
         for gang in self._gangs.values():
             members = [bound.pop(uid) for uid in gang.members if uid in bound]
             staying = [pod for pod in members if not pod.deleting]
+            if any(self._brake.protects(pod.namespace) for pod in staying):
+                continue
             if staying and gang.phase is not Phase.BINDING and (unit := unit_of(staying)).priority < priority:
                 units.append(unit)
-        units += [unit_of([pod]) for pod in bound.values() if not pod.deleting and pod.priority < priority]
+        alone = [pod for pod in bound.values() if not (pod.deleting or self._brake.protects(pod.namespace))]
+        units += [unit_of([pod]) for pod in alone if pod.priority < priority]
         return units, going

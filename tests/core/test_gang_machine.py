@@ -222,6 +222,37 @@ def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
     return accepts(world.nodes[name], member)
 
 
+class BrakedGangMachine(GangMachine):
+    """Somebody puts the brake on and off. In the end it is off, and all is as if it had never been on."""
+
+    @rule(observe_only=st.booleans(), evicts_parts=st.booleans(), preempts=st.booleans(), saves_room=st.booleans())
+    def somebody_uses_the_brake(self, observe_only: bool, evicts_parts: bool, preempts: bool, saves_room: bool) -> None:
+        before = len(self.world.turned_back)
+        self.world.hold(
+            observe_only=observe_only,
+            evicts_parts=evicts_parts,
+            preempts_for_gangs=preempts,
+            saves_room=saves_room,
+        )
+        assert not observe_only or len(self.world.turned_back) == before, "putting the brake on refuses nobody"
+
+    @rule(observe_only=st.booleans())
+    def somebody_labels_the_namespace(self, observe_only: bool) -> None:
+        self.world.label("default", observe_only=observe_only)
+
+    @invariant()
+    def nothing_is_kept_or_refused_where_we_only_observe(self) -> None:
+        if self.world.keeper.brake.observes("default"):
+            assert self.world.keeper.gangs.waiting.turns.saver is None
+            assert not self.world.asleep
+            assert all(not gang.arrived for gang in self.world.keeper.gangs.by_key.values())
+
+    def teardown(self) -> None:
+        self.world.hold()
+        self.world.label("default")
+        super().teardown()
+
+
 class OptimisticGangMachine(GangMachine):
     """Nothing is reserved at filter: what a gang is planned on may be taken until its barrier opens."""
 
@@ -232,3 +263,5 @@ TestGangMachine = GangMachine.TestCase
 TestGangMachine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=40)
 TestOptimisticGangMachine = OptimisticGangMachine.TestCase
 TestOptimisticGangMachine.settings = TestGangMachine.settings
+TestBrakedGangMachine = BrakedGangMachine.TestCase
+TestBrakedGangMachine.settings = TestGangMachine.settings
