@@ -58,7 +58,7 @@ class _Answer:
 
 
 class CouldFit:
-    """`tries`: whether the gang's whole quorum would fit so. `accepts`: whether the node would have pods of the kind."""
+    """`tries`: whether the gang's whole quorum would fit so. `accepts`: whether the node would have pods of a kind."""
 
     def __init__(
         self,

@@ -6,8 +6,8 @@ A place is room on a node that has gained some, if the pod's selectors and the n
 for others not counted as free; or one of the gang's own places that nobody has taken. All nodes are looked at for one
 that was never looked at before. Who was woken has its place for as long as kube-scheduler may need to come for it; a
 place that it did not take is the next one's then. If our filter turned it away again, those that are alike would fare
-no better, and sleep on. Our gate is opened for all at once, and once for each: behind it nobody else, an autoscaler say,
-would see them.
+no better, and sleep on. Our gate is opened for all at once, and once for each: nobody else, an autoscaler say, sees who
+is behind it.
 
 Reads the ledger and changes nothing. Must not know why a gang has a plan, nor how anybody is woken.
 """

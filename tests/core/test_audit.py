@@ -10,7 +10,7 @@ from extender.core.gang_phases import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName
 from extender.core.turns import Turns
-from tests.builders import claim, gang_pods, ledger_of, node, pod, slot, units
+from tests.builders import claim, gang_pods, ledger_of, node, pod, slot
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}

@@ -10,12 +10,12 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gang import NO_ROOM, Gang, RoomSaved
 from extender.core.gang_phases import Phase
-from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
+from extender.core.ledger import Holding, Kind
+from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.places import Places
 from extender.core.turns import SAVED_SECONDS, Patience
 from extender.filters.reservation_guard import REASON
-from tests.builders import gang_ask, gang_pods, node, pod, units
+from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
