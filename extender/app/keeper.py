@@ -114,6 +114,8 @@ class Keeper:
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
         self._turned_away = TurnedAway(self.ledger, self.judging.passes)
+        self._gained: dict[NodeName, None] = {}
+        """Nodes that gained room, which those who were turned away were not asked about yet."""
         self.more_to_do = False
         """Whether a slice of work was over before all was settled: `tick` goes on."""
         self._unseen: dict[PodUid, float] = {}
@@ -511,8 +513,11 @@ class Keeper:
             # First: kube-scheduler counts those pods there already.
             self._answer(self._unseen_room.heed_nodes(gains))
             self.gangs.settle(gains, now)
-            for pod in self._turned_away.woken_by(waiting.turns.with_news_for_others(gains)):
-                self._effects.append(WakePod(pod))
+            self._gained |= dict.fromkeys(gains)
+            if not self.ledger.has_gains:
+                # What was given up on the way is saved again by now.
+                gained, self._gained = waiting.turns.with_news_for_others(self._gained), {}
+                self._effects += map(WakePod, self._turned_away.woken_by(gained))
             if waiting.turns.work.is_over:
                 break
         self.more_to_do = waiting.turns.work.is_over

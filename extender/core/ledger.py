@@ -305,6 +305,11 @@ class Ledger:
         changes, self._capacity_changes = self._capacity_changes, {}
         return changes.keys()
 
+    @property
+    def has_gains(self) -> bool:
+        """Whether `drain_gains` has something to tell."""
+        return bool(self._gains)
+
     def drain_gains(self) -> AbstractSet[NodeName]:
         """The nodes that may have gained room since the last call, in the order in which they did first."""
         gains, self._gains = self._gains, {}

@@ -57,6 +57,8 @@ class Waiting:
         self.handled: GangKey | None = None
         """The gang that is being looked at: where that fails, it is its defect."""
         self.surplus = Surplus(ledger, gangs, self.turns.copies, places.would_have, self._handle)
+        self._news_for_surplus: dict[NodeName, None] = {}
+        """Nodes that gained room, and may lose it again to those who are before the surplus in turn."""
         self._left: dict[NodeName, None] = {}
         """Nodes that gained room, and were not tried for all who wait when the slice of work was over."""
         self._next_turn: Turn | None = None
@@ -113,7 +115,7 @@ class Waiting:
     @property
     def has_work(self) -> bool:
         """Whether there is something to settle, though no node may have gained room."""
-        return bool(self.stirred or self._left) or self.surplus.has_news
+        return bool(self.stirred or self._left or self._news_for_surplus) or self.surplus.has_news
 
     def begin_slice(self) -> None:
         """As much work as one slice holds may be done from now on."""
@@ -133,13 +135,22 @@ class Waiting:
             self.handled = key
             if (gang := self._gangs.get(key)) is not None:
                 self._line_up(gang, now)
+        for key in stirred:
+            self.handled = key
+            if (gang := self._gangs.get(key)) is not None and gang.holds_a_plan:
+                for uid in self.surplus.with_own_place(gang):
+                    self.wake(gang, uid)
         for gang in self.turns.candidates(gains, stirred):
             if self.turns.work.is_over:
                 self._leave_rest(gang, gains, stirred)
                 break
             self.handled = gang.key
             self._try(gang, gains, stirred, now)
-        self._heed_surplus(news, stirred, now)
+        self._news_for_surplus |= dict.fromkeys(news)
+        if not (self._left or self._ledger.has_gains):
+            # What was given up on the way is saved again by now.
+            news, self._news_for_surplus = self._news_for_surplus, {}
+            self._heed_surplus(news, now)
 
     def _try(self, gang: Gang, gains: Collection[NodeName], stirred: Collection[GangKey], now: float) -> None:
         is_saved_for = gang is self.turns.saver
@@ -189,13 +200,8 @@ class Waiting:
             self._places.release(gang)
         self.turns.leave(gang)
 
-    def _heed_surplus(self, gains: Collection[NodeName], stirred: Collection[GangKey], now: float) -> None:
+    def _heed_surplus(self, gains: Collection[NodeName], now: float) -> None:
         self.turns.refresh()
-        for key in stirred:
-            self.handled = key
-            if (gang := self._gangs.get(key)) is not None and gang.holds_a_plan:
-                for uid in self.surplus.with_own_place(gang):
-                    self.wake(gang, uid)
         for gang, uid in self.surplus.to_wake(gains, now):
             self.wake(gang, uid)
 
