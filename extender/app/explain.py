@@ -6,7 +6,7 @@ filters, and room in the ledger. Nodes that fail by the same rule and resource a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.app.claims import is_claim
@@ -24,7 +24,6 @@ from extender.core.node_match import accepts
 from extender.core.units import Short
 from extender.filters.base import Judge
 from extender.filters.ephemeral_fit import ABSENT
-from extender.filters.gang import GangFilter
 
 _EXAMPLES = 5
 _HOLDERS_SHOWN = 3
@@ -197,14 +196,14 @@ class Explain:
 
     def _judge(self, pod: Pod) -> tuple[list[_Group], list[NodeName]]:
         """The nodes that may not have the pod, by rule, largest group first; and those that may."""
+        judging = self._keeper.judging
         # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
-        judges: list[tuple[str, Judge]] = [
-            (policy.name, judge) for policy, judge in self._keeper.judges(pod) if not isinstance(policy, GangFilter)
-        ]
+        judges = [(policy.name, judge) for policy, judge in judging.judges_of_nodes(pod)]
+        room = judging.room(pod)
         groups: dict[tuple[str, str], _Group] = {}
         fitting: list[NodeName] = []
         for node in self._keeper.nodes.values():
-            rule, said, short = self._first_rule(node, pod, judges)
+            rule, said, short = self._first_rule(node, pod, judges, room)
             if not rule:
                 fitting.append(node.name)
                 continue
@@ -212,7 +211,13 @@ class Explain:
             groups.setdefault((rule, resource), _Group(rule, said)).add(node.name, short)
         return sorted(groups.values(), key=lambda group: (-len(group.nodes), group.rule)), fitting
 
-    def _first_rule(self, node: Node, pod: Pod, judges: Sequence[tuple[str, Judge]]) -> tuple[str, str, Short | None]:
+    def _first_rule(
+        self,
+        node: Node,
+        pod: Pod,
+        judges: Sequence[tuple[str, Judge]],
+        room: Callable[[NodeName], Short | None],
+    ) -> tuple[str, str, Short | None]:
         """Name of the rule that keeps the pod off the node, what it says, and the numbers; an empty name if none."""
         if not accepts(node, pod):
             unselective = replace(pod, node_selector={}, affinity=())
@@ -225,7 +230,7 @@ class Explain:
             rejection = judge(node.name)
             if rejection is not None:
                 return (ABSENT_RULE if rejection.reason == ABSENT else name), rejection.reason, rejection.short
-        short = self._keeper.ledger.short(node.name, pod.requests, (pod.uid,))
+        short = room(node.name)
         return ("", "", None) if short is None else (NO_ROOM, "they have too little room", short)
 
     def _summary(self, groups: Sequence[_Group], fitting: Sequence[NodeName]) -> str:

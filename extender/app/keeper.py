@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
 from extender.app.in_flight import InFlight
+from extender.app.judging import Judging
 from extender.app.observing import Observing
 from extender.app.ports import Clock
 from extender.app.strangers import Strangers
+from extender.app.turned_away import TurnedAway
 from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
@@ -27,11 +29,9 @@ from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
-from extender.core.node_match import accepts
 from extender.core.pod_groups import PodGroup, PodGroups
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.filters import FILTERS, Filter
-from extender.filters.base import Judge, Rejection
 
 GONE = "the pod is deleted or has finished"
 BOUND = "the pod is bound to another node already"
@@ -119,17 +119,20 @@ class Keeper:
         self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
         self._groups = PodGroups(rules.most_together)
-        self._filters = filters
+        self.judging = Judging(self.ledger, self.nodes, filters, self.gangs.waiting.turns.gives_way_to)
         self._deliver = deliver
         self._effects: list[Effect] = []
         self._unseen_room = UnseenRoom(self._claim)
         self._in_flight = InFlight(self.ledger)
-        self.observing = Observing(self.gangs, self._judge)
+        self.observing = Observing(self.gangs, self.judging.verdict)
         self._listed = False
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
-        self._turned_away: dict[PodUid, Pod] = {}
-        """Pods of no gang that our filters rejected everywhere, and that nothing has woken since."""
+        self._turned_away = TurnedAway(self.ledger, self.judging.passes)
+        self._gained: dict[NodeName, None] = {}
+        """Nodes that gained room, which those who were turned away were not asked about yet."""
+        self.more_to_do = False
+        """Whether a slice of work was over before all was settled: `tick` goes on."""
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
 
@@ -207,7 +210,7 @@ class Keeper:
             if pod.node is None and isinstance(pod.gang, GangAsk):
                 self.gangs.take_for_asleep(pod.uid)
             elif pod.node is None and self.ours(pod) and self._asks_ephemeral(pod):
-                self._turned_away[pod.uid] = pod
+                self._turned_away.add(pod)
 
     def _take_pod(self, pod: Pod) -> None:
         now = self.clock.steady()
@@ -220,7 +223,7 @@ class Keeper:
             self._in_flight.ended(pod.uid)
             self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
-            self._turned_away.pop(pod.uid, None)
+            self._turned_away.drop(pod.uid)
             self.gangs.observe(pod, now)
             return
         if pod.uid in self._gone:
@@ -243,10 +246,10 @@ class Keeper:
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
-            self._turned_away.pop(pod.uid, None)
+            self._turned_away.drop(pod.uid)
             self._answer(self._unseen_room.heed_pod(pod.uid))
         elif pod.uid in self._turned_away:
-            self._turned_away[pod.uid] = pod
+            self._turned_away.add(pod)
         if pod.gang is not None or self.gangs.of(pod.uid) is not None:
             self.gangs.observe(pod, now)
 
@@ -278,7 +281,7 @@ class Keeper:
             self._effects.append(PodEnded(pod))
         self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
-        self._turned_away.pop(uid, None)
+        self._turned_away.drop(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
@@ -349,12 +352,12 @@ class Keeper:
                 self.settle()
                 return Verdict(unresolvable=dict.fromkeys(sent, answer))
             sent = [NodeName(answer)]
-        verdict = self._judge(pod, sent)
+        verdict = self.judging.verdict(pod, sent)
         if not verdict.passed:
-            self._turned_away[pod.uid] = pod
+            self._turned_away.add(pod)
             self._in_flight.ended(pod.uid)
         else:
-            self._turned_away.pop(pod.uid, None)
+            self._turned_away.drop(pod.uid)
             if pod.gang is None:
                 if self.rules.reserve_at_filter and self._asks_ephemeral(pod):
                     verdict = self._reserve_one(pod, verdict)
@@ -367,33 +370,13 @@ class Keeper:
         now = self.clock.steady()
         if pod.uid not in self.pods and pod.node is None and pod.uid not in self._gone:
             self.pods[pod.uid] = pod
+            self._unseen[pod.uid] = now + _UNSEEN_SECONDS
             self.gangs.observe(pod, now)
-        self._turned_away.pop(pod.uid, None)
+        self._turned_away.drop(pod.uid)
         self._in_flight.passed(pod, sent, now)
         self._effects += self.observing.filtered(self.pods.get(pod.uid, pod), sent, now)
         self.settle()
         return Verdict(sent)
-
-    def judges(self, pod: Pod) -> list[tuple[Filter, Judge]]:
-        """The filters that have a say about the pod, and how each judges nodes for it."""
-        giving_way = self.gangs.waiting.turns.gives_way_to(pod)
-        asked = ((policy, policy.judge(pod, self.ledger, giving_way)) for policy in self._filters)
-        return [(policy, judge) for policy, judge in asked if judge is not None]
-
-    def _judge(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        judges = [judge for _, judge in self.judges(pod)]
-        if not judges:
-            return Verdict(sent)
-        passed: list[NodeName] = []
-        rejected: dict[NodeName, str] = {}
-        unresolvable: dict[NodeName, str] = {}
-        for node in sent:
-            rejection = _first_rejection(judges, node)
-            if rejection is None:
-                passed.append(node)
-            else:
-                (rejected if rejection.preemption_helps else unresolvable)[node] = rejection.reason
-        return Verdict(passed, rejected, unresolvable)
 
     def _asks_ephemeral(self, pod: Pod) -> bool:
         return any(in_domain(resource, self.ledger.domain) for resource in pod.requests)
@@ -493,7 +476,7 @@ class Keeper:
         if held is not None and held.node == node:
             self.ledger.keep(uid, None)
             return ""
-        rejection = _first_rejection([judge for _, judge in self.judges(pod)], node)
+        rejection = self.judging.rejection(pod, node)
         if rejection is not None:
             return rejection.reason
         if self._assume(pod, node, None):
@@ -557,10 +540,7 @@ class Keeper:
         for uid in self._unseen_room.waiting():
             if self._observes(uid):
                 self._answer(self._unseen_room.end(uid, ""))
-        for uid, pod in list(self._turned_away.items()):
-            if self.brake.observes(pod.namespace):
-                del self._turned_away[uid]
-                self._effects.append(WakePod(pod))
+        self._effects += map(WakePod, self._turned_away.woken_in(self.brake.observes))
         self.settle()
 
     # -- time and change -----------------------------------------------------------------------------------------
@@ -578,7 +558,9 @@ class Keeper:
         self.settle()
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `tick` has something to do, in seconds since the epoch; None: nothing waits."""
+        """The next moment at which `tick` has something to do, in seconds that pass; None: nothing waits."""
+        if self.more_to_do:
+            return self.clock.steady()
         keeping_time = (self.ledger, self.gangs, self._unseen_room, self._in_flight)
         known = [each.next_deadline() for each in keeping_time]
         known.append(next(iter(self._unseen.values()), None))
@@ -591,14 +573,20 @@ class Keeper:
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.steady()
-        while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
+        waiting = self.gangs.waiting
+        waiting.begin_slice()
+        while (gains := self.ledger.drain_gains()) or waiting.has_work or self._heed_turn(now):
             # First: kube-scheduler counts those pods there already.
             self._answer(self._unseen_room.heed_nodes(gains))
             self.gangs.settle(gains, now)
-            for uid, pod in list(self._turned_away.items()):
-                if any(self._could_pass(pod, node) for node in gains):
-                    del self._turned_away[uid]
-                    self._effects.append(WakePod(pod))
+            self._gained |= dict.fromkeys(gains)
+            if not self.ledger.has_gains:
+                # What was given up on the way is saved again by now.
+                gained, self._gained = waiting.turns.with_news_for_others(self._gained), {}
+                self._effects += map(WakePod, self._turned_away.woken_by(gained))
+            if waiting.turns.work.is_over:
+                break
+        self.more_to_do = waiting.turns.work.is_over
         self.gangs.announce()
         self._flush()
 
@@ -606,10 +594,6 @@ class Keeper:
         if self.gangs.preempt(self.pods, now):
             return True
         return self.gangs.heed_turn(now)
-
-    def _could_pass(self, pod: Pod, node: NodeName) -> bool:
-        seen = self.nodes.get(node)
-        return seen is not None and self.ledger.short(node, pod.requests, (pod.uid,)) is None and accepts(seen, pod)
 
     def _flush(self) -> None:
         if self.gangs.effects:
@@ -620,7 +604,7 @@ class Keeper:
         for effect in self._effects:
             if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):
                 effects.append(effect)
-        if effects or self._effects:
+        if effects or self._effects or self.more_to_do:
             self._effects = []
             self._deliver(effects)
 
@@ -628,10 +612,3 @@ class Keeper:
 def _welcomes(node: Node) -> tuple[object, ...]:
     """What of a node, beside its resources, decides which pods it accepts."""
     return (node.labels, node.taints, node.unschedulable)
-
-
-def _first_rejection(judges: Iterable[Judge], node: NodeName) -> Rejection | None:
-    for judge in judges:
-        if (rejection := judge(node)) is not None:
-            return rejection
-    return None

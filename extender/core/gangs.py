@@ -322,7 +322,7 @@ class Gangs:
             return QUARANTINE
         self.waiting.asked_by(pod.scheduler)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
-        if planless and not self._plan(gang, pod, sent, now):
+        if planless and (self.waiting.postpone(gang) or not self._plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
         if node is None:
@@ -353,7 +353,7 @@ class Gangs:
         """The plan stands, but the pod fits on none of the nodes sent."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.rejected.add(pod.uid)
-            self.waiting.has_surplus(gang)
+            self.waiting.has_surplus(gang, pod, sent)
             return NO_ROOM_FOR_MEMBER
         times = gang.displaced[pod.uid] = gang.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self.nodes) // max(1, len(sent)))

@@ -19,12 +19,15 @@ from heapq import heapify, heappop, heappush
 
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
-from extender.core.cluster import Pod, SelectorTerm, Toleration
-from extender.core.copies import Copies, Need, copies_in, need_of
+from extender.core.cluster import Pod
+from extender.core.copies import Copies, Need, copies_beside, copies_in, need_of
+from extender.core.could_fit import CouldFit, NothingStays, Rank, Shape, Stays
 from extender.core.gang import Gang, Turn
+from extender.core.kinds import PodKind, kind_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey, NodeName
 from extender.core.places import Places
+from extender.core.work import Work
 
 SAVED_SECONDS = 60.0
 """After so long without news, where room is saved is looked for anew."""
@@ -40,16 +43,13 @@ class Patience:
 
 DEFAULT_PATIENCE = Patience()
 
-PodKind = tuple[Need, frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]
-Shape = tuple[int, frozenset[tuple[PodKind, int]]]
-"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     gang: Gang
     shape: Shape
     turn: Turn
+    rank: Rank
     changes: int
 
 
@@ -63,6 +63,8 @@ class Turns:
         patience: Patience,
         giving_way: Callable[[int], Sequence[Gang]] = lambda priority: (),
         brake: Brake | None = None,
+        stays: Stays | None = None,
+        work: Work | None = None,
     ) -> None:
         self._brake = brake or Brake()
         self.saver: Gang | None = None
@@ -71,16 +73,20 @@ class Turns:
         self._places = places
         self.patience = patience
         self._giving_way = giving_way
-        self._copies = Copies(ledger)
+        self.work = Work() if work is None else work
+        self.copies: Copies[PodKind] = Copies(ledger.rows, self._count_free)
+        """How often pods of a kind fit into what is free."""
+        self._could_fit = CouldFit(
+            ledger, places.could_ever_fit, places.would_have, NothingStays() if stays is None else stays, self.work
+        )
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
         """Those who wait, by shape, each in turn."""
-        self._could_fit: dict[Shape, tuple[int, bool]] = {}
-        """Whether an empty cluster would have room for the shape, and the ledger's `capacity_count` of that answer."""
         self._version = 0
         self._first: tuple[tuple[int, int, int], Gang | None] = ((-1, -1, -1), None)
         self._held_back: dict[GangKey, None] = {}
         """Gangs of which it was told that the brake keeps room from being saved for them."""
+        self._gave_way: tuple[GangKey, int] | None = None
 
     # -- who waits -----------------------------------------------------------------------------------------------
 
@@ -90,11 +96,13 @@ class Turns:
         if known is not None and known.changes == gang.changes:
             return
         self._take_out(gang.key)
-        entry = self._entries[gang.key] = _Entry(gang, _shape_of(gang), gang.turn, gang.changes)
+        rank = gang.priority if gang.preempts else None
+        entry = self._entries[gang.key] = _Entry(gang, _shape_of(gang), gang.turn, rank, gang.changes)
         if entry.shape not in self._queues:
             self._queues[entry.shape] = []
-            for need in _needs(entry.shape):
-                self._copies.follow(need)
+            self.refresh()
+            for kind, _ in entry.shape[1]:
+                self.copies.follow(kind)
         insort(self._queues[entry.shape], entry.turn)
         self._version += 1
 
@@ -121,9 +129,22 @@ class Turns:
         del queue[bisect_left(queue, entry.turn)]
         if not queue:
             del self._queues[entry.shape]
-            self._could_fit.pop(entry.shape, None)
-            for need in _needs(entry.shape):
-                self._copies.leave(need)
+            self._could_fit.forget(entry.shape)
+            for kind, _ in entry.shape[1]:
+                self.copies.leave(kind)
+
+    def _count_free(self, node: NodeName, kind: PodKind) -> int:
+        row = self._ledger.rows.get(node)
+        if row is None or not row.present:
+            return 0
+        count = copies_beside(row.capacity, row.held, kind.need)
+        return count if count and self._places.would_have(node, kind) else 0
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(nodes that have changed x kinds of pods that wait)."""
+        if changes := self._ledger.drain_changes():
+            self.work.take(self.copies.refresh(changes))
+        self._could_fit.refresh()
 
     # -- whom to try ---------------------------------------------------------------------------------------------
 
@@ -133,7 +154,7 @@ class Turns:
         One of each shape at a time: only if it was placed (it has left by the next step) the next of its shape comes.
         O(shapes), and not O(gangs), where nothing fits.
         """
-        self._copies.refresh()
+        self.refresh()
         heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
         single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in heap}
         if self.saver is not None and gains and self.saver.turn not in heap:
@@ -146,19 +167,23 @@ class Turns:
             entry = self._entries.get(key)
             if entry is None:
                 continue
+            if turn not in single:
+                # Those before it may have taken the room.
+                self.refresh()
+                if not self._may_gain(entry.shape, gains):
+                    continue
             yield entry.gang
             if turn in single or key in self._entries:
                 continue
-            self._copies.refresh()
-            queue = self._queues.get(entry.shape)
-            if queue and self._may_fit(entry.shape):
+            if queue := self._queues.get(entry.shape):
                 heappush(heap, queue[0])
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saver is not None and self._queues[shape][0] <= self.saver.turn:
             return bool(gains)
-        news = any(self._copies.on(node, need) for need in _needs(shape) for node in gains)
-        return news and self._may_fit(shape)
+        if not self._may_fit(shape):
+            return False
+        return any(self.copies.on(node, kind) for kind, _ in shape[1] for node in gains)
 
     def may_fit(self, gang: Gang, gains: Collection[NodeName] | None) -> bool:
         """False: the gang, for which room is saved, does not fit yet. `gains`: nodes that gained room since it was
@@ -172,17 +197,19 @@ class Turns:
         return self._may_fit(shape, len(saved))
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
-        """False: it does not fit. Selectors and taints are not asked."""
+        """False: it does not fit."""
         needed, kinds = shape
-        most = {need: self._copies.total(need) + saved for need in _needs(shape)}
-        if sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed:
+        most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
+        if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
             return True
         first = self._entries[self._queues[shape][0][-1]].gang
         others = [held for gang in self._giving_way(first.priority) for held in self._places.unbound(gang)]
-        for need in most:
+        if not others:
+            return False
+        for kind in most:
             # What is free beside a place that is given up may make room for one more.
-            most[need] += sum(1 + copies_in(held.units, need) for held in others)
-        return sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed
+            most[kind] += sum(1 + copies_in(held.units, kind.need) for held in others)
+        return sum(min(count, most[kind]) for kind, count in kinds) >= needed
 
     # -- whose turn it is ----------------------------------------------------------------------------------------
 
@@ -195,7 +222,8 @@ class Turns:
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that an empty cluster would have room for, and that room may be
         saved for."""
-        now = (self._version, self._ledger.capacity_count, self._brake.version)
+        self._could_fit.refresh()
+        now = (self._version, self._could_fit.changes, self._brake.version)
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
@@ -222,11 +250,22 @@ class Turns:
         return found
 
     def _could_ever_fit(self, entry: _Entry) -> bool:
-        counted, could_fit = self._could_fit.get(entry.shape, (-1, False))
-        if counted != self._ledger.capacity_count:
-            could_fit = self._places.could_ever_fit(entry.gang)
-            self._could_fit[entry.shape] = (self._ledger.capacity_count, could_fit)
-        return could_fit
+        return self._could_fit(entry.gang, entry.shape, entry.rank)
+
+    def resume(self) -> None:
+        """A new slice of work begins."""
+        self.work.renew()
+        self._could_fit.resume()
+
+    def take_work(self, gang: Gang) -> None:
+        """The gang is tried: each node is looked at for each kind of its members."""
+        entry = self._entries.get(gang.key)
+        self.work.take(len(self._ledger.rows) * (1 if entry is None else len(entry.shape[1])))
+
+    @property
+    def unsure(self) -> bool:
+        """Whether `first` has not looked at all that has changed, for the slice of work was over."""
+        return self._could_fit.unsure
 
     def is_due(self, gang: Gang, now: float) -> bool:
         return gang.passes >= self.patience.passes or now >= self._due_at(gang)
@@ -287,10 +326,23 @@ class Turns:
                 found.setdefault(held.node, []).append(held.holder)
         return found
 
+    def with_news_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        """The nodes that gained room, and those on which what is saved gives way to more pods than when this was
+        asked last."""
+        before, saver = self._gave_way, self.saver
+        self._gave_way = None if saver is None else (saver.key, saver.priority)
+        if saver is None or self._gave_way == before:
+            return gains
+        return dict.fromkeys((*gains, *(held.node for held in self._places.unbound(saver))))
+
     # -- audit ---------------------------------------------------------------------------------------------------
 
     def violations(self) -> Iterator[Violation]:
-        yield from self._copies.violations()
+        self.refresh()
+        yield from self.copies.violations()
+        yield from self._could_fit.violations()
+        if self._could_fit.shapes - self._queues.keys():
+            yield Violation("turns", "it is kept whether shapes could fit of which nobody waits")
         for key, entry in self._entries.items():
             if (entry.shape, entry.turn) != (_shape_of(entry.gang), entry.gang.turn):
                 yield Violation("turns", f"{key} has changed since it was put in its place")
@@ -303,12 +355,9 @@ class Turns:
 
 
 def _shape_of(gang: Gang) -> Shape:
-    kinds = Counter[PodKind](
-        (need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations)
-        for pod in gang.unplaced()
-    )
+    kinds = Counter(kind_of(pod) for pod in gang.unplaced())
     return gang.needed, frozenset(kinds.items())
 
 
 def _needs(shape: Shape) -> set[Need]:
-    return {kind[0] for kind, _ in shape[1]}
+    return {kind.need for kind, _ in shape[1]}

@@ -13,6 +13,7 @@ from extender.core.cluster import Pod
 from extender.core.gang import Gang
 from extender.core.holdings import Kind
 from extender.core.names import CPU, GangKey, NodeName, PodUid
+from extender.core.surplus import Surplus
 from tests.builders import NOW
 
 if TYPE_CHECKING:
@@ -52,11 +53,20 @@ def state_of(world: Rivals) -> Hashable:
         tuple(tuple(_about_gang(world, gang)) for gang in living),
         tuple(vacant),
         tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
-        frozenset(waiting._surplus),
+        tuple(_surplus(waiting.surplus, now)),
         frozenset(waiting._schedulers),
         frozenset(world.ran),
         frozenset((+world.left).items()),
     )
+
+
+def _surplus(surplus: Surplus, now: float) -> Iterator[Hashable]:
+    for key, asleep in surplus._asleep.items():
+        gang = surplus._gangs.get(key)
+        made = gang is not None and gang.slots_made != asleep.slots_seen
+        yield (key, frozenset(asleep.kinds), made, frozenset(asleep.told_of.items()))
+    for uid, awake in surplus._awake.items():
+        yield (uid, awake.node, _ahead(awake.until, now))
 
 
 def about(news: Pod | PodUid) -> PodUid:
