@@ -98,7 +98,8 @@ def waiting_though_there_is_room(
     """Pods and gangs that could be bound now and are not, in words. What is saved for a gang is room for that one only.
 
     A gang could, if what it lacks to its quorum exists and has room at once; beyond the quorum each member counts for
-    itself.
+    itself. Members that have ended count only if they ended well and a controller made them: of others it is not known,
+    after a restart, of which run they were.
     """
     nodes, pods = list(nodes), list(pods)
     room, room_with_saved = Room(nodes, pods, saved), Room(nodes, pods)
@@ -113,11 +114,18 @@ def waiting_though_there_is_room(
         shapes = {shape_of(each) for each in waiting}
         assert len(shapes) <= 1, f"the members of {name} differ, which is not reckoned with here"
         quorum = max(gang[1] for each in members if (gang := gang_of(each)))
-        lacking = max(quorum - (len(members) - len(waiting)), 1)
+        lacking = max(quorum - sum(map(_counts, members)), 1)
         its_room = room_with_saved if name == saved.gang else room
         if len(waiting) >= lacking and (copies := its_room.copies(*shapes)) >= lacking:
             found.append(f"gang {name} needs {lacking} more places and has room for {copies}")
     return found
+
+
+def _counts(pod: Json) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    if not pod["spec"].get("nodeName") or phase == "Failed" or pod["metadata"].get("deletionTimestamp"):
+        return False
+    return phase != "Succeeded" or any(each.get("controller") for each in pod["metadata"].get("ownerReferences") or ())
 
 
 def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:

@@ -85,6 +85,18 @@ def test_a_member_beyond_the_quorum_counts_for_itself() -> None:
     assert waiting_though_there_is_room([node("a"), node("b"), node("c")], there)
 
 
+def test_a_member_that_has_ended_counts_if_it_ended_well_and_has_a_controller() -> None:
+    ended, waiting = on("a", "m0", gang="train", quorum=2, cpu=1), on(None, "m1", gang="train", quorum=2, cpu=1)
+    assert waiting_though_there_is_room([node("a")], [ended, waiting])
+    ended["status"] = {"phase": "Succeeded"}
+    assert not waiting_though_there_is_room([node("a")], [ended, waiting])
+    for each in (ended, waiting):
+        each["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "train", "uid": "u", "controller": True}]
+    assert waiting_though_there_is_room([node("a")], [ended, waiting])
+    ended["status"] = {"phase": "Failed"}
+    assert not waiting_though_there_is_room([node("a")], [ended, waiting])
+
+
 def test_a_gang_of_which_some_are_bound_is_partly_bound() -> None:
     def gang(*places: str | None) -> list[Json]:
         return [on(place, f"m{index}", gang="train", quorum=2) for index, place in enumerate(places)]
