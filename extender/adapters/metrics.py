@@ -87,6 +87,9 @@ class Metrics(Collector):
         waiting = GaugeMetricFamily("escher_bind_barrier_waiting", "Members whose bind waits for their gang")
         waiting.add_metric([], sum(len(gang.arrived) for gang in self._keeper.gangs.by_key.values()))
         yield waiting
+        doubt = GaugeMetricFamily("escher_gangs_in_doubt", "Gangs bound in part that may have run: left alone")
+        doubt.add_metric([], len(self._keeper.gangs.in_doubt))
+        yield doubt
         yield self._units()
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
         drift.add_metric([], sum(self._drift()))
