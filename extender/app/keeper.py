@@ -27,6 +27,8 @@ from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts
 from extender.core.pod_groups import PodGroup, PodGroups
+from extender.core.savings import DEFAULT_THRIFT, Thrift
+from extender.core.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.filters import FILTERS, Filter
 from extender.filters.base import Judge, Rejection
@@ -71,12 +73,15 @@ class Rules:
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
     its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
     be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
-    gang puts up with before room is saved for it. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
+    gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
+    for whose leaving nobody waits who has run for so long, see `core.staying`. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
     """
 
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
     patience: Patience = DEFAULT_PATIENCE
+    thrift: Thrift = DEFAULT_THRIFT
+    long_running_seconds: float = LONG_RUNNING_SECONDS
     preempts_for_gangs: bool = True
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
     """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
@@ -100,7 +105,13 @@ class Keeper:
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
         self.gangs = Gangs(
-            self.ledger, self.nodes, rules.patience, reserve_at_filter=rules.reserve_at_filter, life=life
+            self.ledger,
+            self.nodes,
+            rules.patience,
+            reserve_at_filter=rules.reserve_at_filter,
+            life=life,
+            staying=Staying(self.pods, self.ours, rules.long_running_seconds, rules.preempts_for_gangs),
+            thrift=rules.thrift,
         )
         self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
@@ -206,6 +217,7 @@ class Keeper:
             self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
             self._turned_away.pop(pod.uid, None)
+            self.gangs.staying.forget(pod.uid)
             self.gangs.observe(pod, now)
             return
         if pod.uid in self._gone:
@@ -225,6 +237,7 @@ class Keeper:
             # No filter will come to say so.
             self._effects.append(AskRefused(pod, pod.gang))
         self.pods[pod.uid] = pod
+        self.gangs.staying.observe(pod, known)
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
@@ -264,6 +277,7 @@ class Keeper:
         self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.pop(uid, None)
+        self.gangs.staying.forget(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
@@ -476,6 +490,7 @@ class Keeper:
         pod = self.pods.get(uid)
         if pod is not None:
             self.pods[uid] = replace(pod, node=node)
+            self.gangs.staying.observe(self.pods[uid], pod)
             self.ledger.confirm(uid, on=node, units=pod.requests)
         self.gangs.written(uid, node, self.clock.steady())
         self.settle()
@@ -523,6 +538,7 @@ class Keeper:
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.steady()
+        self.gangs.staying.heed_time(self.clock.now())
         while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
             # First: kube-scheduler counts those pods there already.
             self._answer(self._unseen_room.heed_nodes(gains))

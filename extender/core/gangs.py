@@ -53,6 +53,8 @@ from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.parts import Trial, gone_on_with
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
+from extender.core.savings import DEFAULT_THRIFT, Thrift
+from extender.core.staying import Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.core.waiting import Waiting
 
@@ -80,6 +82,8 @@ class Gangs:
         *,
         reserve_at_filter: bool = True,
         life: str = "0",
+        staying: Staying | None = None,
+        thrift: Thrift = DEFAULT_THRIFT,
     ) -> None:
         self.ledger = ledger
         self.nodes = nodes
@@ -95,8 +99,19 @@ class Gangs:
         self._life = life
         self._trials = 0
         self._reserve_at_filter = reserve_at_filter
-        self._places = Places(ledger, nodes)
-        self.waiting = Waiting(ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way)
+        self.staying = Staying({}) if staying is None else staying
+        self._places = Places(ledger, nodes, self.staying)
+        self.waiting = Waiting(
+            ledger,
+            self._places,
+            patience,
+            self.by_key,
+            self.effects,
+            self._plan,
+            self._giving_way,
+            self.staying,
+            thrift,
+        )
         self._planned: dict[GangKey, float] = {}
         """Gangs that have a plan, and some that do no more; until when each is left alone to carry it out."""
         self._held_up: dict[GangKey, float] = {}
@@ -315,7 +330,6 @@ class Gangs:
             return NO_ROOM
         if gang.phase is Phase.QUARANTINED:
             return QUARANTINE
-        self.waiting.asked_by(pod.scheduler)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and not self._plan(gang, pod, sent, now):
             return self._turn_away(gang, pod, now)

@@ -361,7 +361,7 @@ class GangWorld:
 
     def check(self) -> None:
         keeper = self.keeper
-        assert keeper.violations() == []
+        assert (broken := keeper.violations()) == [], broken
         assert not keeper.gangs.effects
 
     def bound(self, gang: str) -> int:

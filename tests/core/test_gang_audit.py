@@ -38,7 +38,7 @@ def found(world: GangWorld) -> set[str]:
 
 def test_a_gang_that_waits_and_holds(world: GangWorld) -> None:
     gang(world).phase = Phase.WAITING
-    assert found(world) == {"gang_waits_with_nothing"}
+    assert found(world) == {"gang_waits_with_nothing", "gang_not_watched"}
 
 
 def test_a_place_with_another_deadline_than_its_gang(world: GangWorld) -> None:
