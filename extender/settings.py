@@ -51,6 +51,30 @@ class Settings(BaseModel):
     preempts_for_gangs: bool = Field(
         True, description="evict whole gangs and pods of lower priority where a gang would have room without them"
     )
+    saved_share: float = Field(
+        0.25,
+        gt=0.0,
+        le=1.0,
+        description="share of the cluster, of each resource, that may be kept free for a gang while that progresses",
+    )
+    saved_seconds: float = Field(
+        600.0,
+        ge=1.0,
+        le=86_400.0,
+        description="how long more than that may be kept free, or room that does not grow, before it is given back",
+    )
+    long_running_seconds: float = Field(
+        86_400.0,
+        ge=60.0,
+        description="no room is kept free for a gang that would need a pod to end which has run for so long, unless it "
+        "is a Job's or may be preempted for the gang",
+    )
+    gather_limit: int = Field(
+        256,
+        ge=0,
+        le=100_000,
+        description="how many places are held in a namespace for members of gangs that their Jobs have yet to create",
+    )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 

@@ -27,6 +27,7 @@ from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
 from extender.core.node_match import accepts
 from extender.core.pod_groups import PodGroup, PodGroups
+from extender.core.promises import GATHER_LIMIT
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -73,8 +74,10 @@ class Rules:
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
     its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
     be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
-    gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
-    for whose leaving nobody waits who has run for so long, see `core.staying`. `preempts_for_gangs`: pods of lower priority are evicted for a gang.
+    gang puts up with before room is saved for it. `thrift`: how much is saved
+    for how long. `long_running_seconds`: nobody waits for a pod to leave that has run for so long, see `core.staying`.
+    `gather_limit`: how many places in a namespace are held for pods that do not exist yet, see `core.promises`.
+    `preempts_for_gangs`: pods of lower priority are evicted for a gang.
     """
 
     reserve_at_filter: bool = True
@@ -82,6 +85,7 @@ class Rules:
     patience: Patience = DEFAULT_PATIENCE
     thrift: Thrift = DEFAULT_THRIFT
     long_running_seconds: float = LONG_RUNNING_SECONDS
+    gather_limit: int = GATHER_LIMIT
     preempts_for_gangs: bool = True
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
     """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
@@ -112,6 +116,7 @@ class Keeper:
             life=life,
             staying=Staying(self.pods, self.ours, rules.long_running_seconds, rules.preempts_for_gangs),
             thrift=rules.thrift,
+            gather_limit=rules.gather_limit,
         )
         self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
@@ -304,6 +309,20 @@ class Keeper:
             if self._groups.to_wake(pod):
                 self._effects.append(WakePod(pod))
         self.settle()
+
+    def replace_promises(self, promised: Mapping[str, int]) -> None:
+        """These controllers and no others exist, by UID, and promise so many pods at a time."""
+        self.gangs.replace_promises(promised)
+        self.settle()
+
+    def see_promise(self, controller: str, pods: int) -> None:
+        """The controller is there, and its spec promises so many pods at a time."""
+        if self.gangs.see_promise(controller, pods):
+            self.settle()
+
+    def lose_promise(self, controller: str) -> None:
+        """The controller is deleted."""
+        self.gangs.lose_promise(controller)
 
     # -- capacity ------------------------------------------------------------------------------------------------
 

@@ -246,7 +246,8 @@ class Scheduling:
                     for pod in members:
                         self._tell(pod, EventType.NORMAL, "GangRoomSaved", note)
                 case TurnLost(key, seconds, members):
-                    note = f"gang {key.name}: what was saved for it led to nothing and is given back; not for {seconds:g} s"
+                    given_back = "what was saved for it led to nothing and is given back"
+                    note = f"gang {key.name}: {given_back}; none is saved for {seconds:g} s"
                     for pod in members:
                         self._tell(pod, EventType.WARNING, "GangTurnLost", note)
                 case EvictFor(key, members, victims):

@@ -53,14 +53,11 @@ from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.parts import Trial, gone_on_with
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
+from extender.core.promises import GATHER_LIMIT, GATHER_SECONDS, Promises
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.core.waiting import Waiting
-
-GATHER_SECONDS = 5.0
-"""How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
-
 
 UNDISTURBED_SECONDS = 1.0
 """For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
@@ -84,6 +81,7 @@ class Gangs:
         life: str = "0",
         staying: Staying | None = None,
         thrift: Thrift = DEFAULT_THRIFT,
+        gather_limit: int = GATHER_LIMIT,
     ) -> None:
         self.ledger = ledger
         self.nodes = nodes
@@ -100,6 +98,7 @@ class Gangs:
         self._trials = 0
         self._reserve_at_filter = reserve_at_filter
         self.staying = Staying({}) if staying is None else staying
+        self._promises = Promises(gather_limit)
         self._places = Places(ledger, nodes, self.staying)
         self.waiting = Waiting(
             ledger,
@@ -313,6 +312,29 @@ class Gangs:
             gang.rejected.add(uid)
             self.waiting.changed(gang)
 
+    # -- promises ------------------------------------------------------------------------------------------------
+
+    def see_promise(self, controller: str, pods: int) -> bool:
+        """The controller's spec promises so many pods at a time. Whether somebody waited to know."""
+        waited = self._promises.see(controller, pods)
+        self._gather_again(waited)
+        return bool(waited)
+
+    def lose_promise(self, controller: str) -> None:
+        """The controller is deleted."""
+        self._promises.lose(controller)
+
+    def replace_promises(self, promised: Mapping[str, int]) -> None:
+        """These controllers and no others exist."""
+        self._gather_again(self._promises.replace(promised))
+
+    def _gather_again(self, keys: Sequence[GangKey]) -> None:
+        """One member of each asks again: its gang was turned away before its controller was known."""
+        for key in keys:
+            gang = self.by_key.get(key)
+            if gang is not None and gang.missing and not gang.holds_a_plan and gang.rejected:
+                self.waiting.wake(gang, min(gang.rejected))
+
     # -- filter --------------------------------------------------------------------------------------------------
 
     def admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | str:
@@ -392,7 +414,8 @@ class Gangs:
         """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
         changes."""
         missing = gang.missing
-        if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
+        late = gang.gathered or now - gang.first_seen > GATHER_SECONDS
+        if missing and (late or not self._promises.allow(gang, now)):
             gang.step(Step.LACKS_MEMBERS)
             gang.shortfall = None
             return False
@@ -412,6 +435,8 @@ class Gangs:
         gang.step(Step.PLAN_MADE)
         gang.deadline, gang.shortfall, gang.tried_at = deadline, None, None
         gang.displaced.clear()
+        if missing:
+            self._promises.begun(gang, now)
         self._planned[gang.key] = now + UNDISTURBED_SECONDS
         unasked = first is None and not gang.rejected
         self.waiting.has_a_plan(gang)

@@ -78,8 +78,7 @@ class Savings:
     def heed_time(self, now: float) -> bool:
         """What is saved now is so from now on; until now it was as it was last time. Whether more may be saved than
         before."""
-        passed, self._as_of = max(0.0, now - self._as_of), max(now, self._as_of)
-        self.seconds_over = max(0.0, self.seconds_over + (passed if self._over else -passed))
+        self.seconds_over, self._as_of = self.seconds_over_at(now), max(now, self._as_of)
         self._over = self._is_over()
         if self.seconds_over >= self.thrift.seconds:
             self.resting = True
@@ -89,6 +88,11 @@ class Savings:
             self._progressed_at = self._as_of
             return True
         return False
+
+    def seconds_over_at(self, now: float) -> float:
+        """`seconds_over`, if nothing changes until then."""
+        passed = max(0.0, now - self._as_of)
+        return max(0.0, self.seconds_over + (passed if self._over else -passed))
 
     def _is_over(self) -> bool:
         limit = self._limit()

@@ -88,9 +88,9 @@ class Staying:
                     heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
         self._now = now
         while self._growing_old and self._growing_old[0][0] <= now:
-            pod = self.pods.get(heappop(self._growing_old)[1])
-            if pod is not None:
-                self._settle(pod)
+            grown_old = self.pods.get(heappop(self._growing_old)[1])
+            if grown_old is not None:
+                self._settle(grown_old)
 
     def _settle(self, pod: Pod) -> None:
         rank = self._rank(pod)

@@ -16,7 +16,7 @@ from extender.app.keeper import AskRefused, Effect, Keeper, Rules
 from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict
 from extender.core.attempt import Attempt
-from extender.core.cluster import Node, Pod
+from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang import (
     EvictFor,
     EvictMembers,
@@ -56,6 +56,8 @@ class GangWorld:
     clock: FixedClock = field(default_factory=FixedClock)
     patience: Patience = DEFAULT_PATIENCE
     reserve_at_filter: bool = True
+    jobs: int = 0
+    """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     events: deque[Pod | PodUid] = field(default_factory=deque)
@@ -181,11 +183,18 @@ class GangWorld:
         self.keeper.lose_node(name)
 
     def create(self, *pods: Pod, seen: bool = True) -> None:
-        for pod in pods:
+        for pod in map(self._by_a_job, pods):
             self.pods[pod.uid] = pod
             self.events.append(pod)
         if seen:
             self.catch_up()
+
+    def _by_a_job(self, pod: Pod) -> Pod:
+        if not self.jobs or not isinstance(pod.gang, GangAsk) or pod.owner is not None:
+            return pod
+        job = Owner("Job", pod.gang.key.name, f"uid-job-{pod.gang.key.name}")
+        self.keeper.see_promise(job.uid, self.jobs)
+        return replace(pod, owner=job)
 
     def delete(self, uid: PodUid, *, seen: bool = True, by_force: bool = False) -> None:
         """It is gone. One on a node has had its end before, unless it was deleted by force."""
@@ -274,6 +283,7 @@ class GangWorld:
 
     def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:
         sent = self.offer(pod) if sent is None else sent
+        pod = self._by_a_job(pod)
         verdict = self.keeper.filter(pod, sent)
         if pod.uid not in self.pods:
             return verdict
