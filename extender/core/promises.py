@@ -19,7 +19,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extender.core.gang import Gang, Phase
+from extender.core.gang import Gang
+from extender.core.gang_phases import Phase
 from extender.core.names import GangKey
 
 GATHER_SECONDS = 5.0

@@ -178,7 +178,8 @@ class Waiting:
         yield from self.turns.violations()
         for gang in self._gangs.values():
             watched = gang in self.turns or gang.key in self._unasked or gang.key in self.stirred
-            if gang.needed and not (gang.holds_a_plan or gang.missing or watched):
+            waits = gang.phase in (Phase.GATHERING, Phase.WAITING) and gang.needed and not gang.missing
+            if waits and not watched:
                 yield Violation("gang_not_watched", f"{gang.key} waits, and nothing will try it again")
 
     # -- turns ---------------------------------------------------------------------------------------------------
