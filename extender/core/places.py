@@ -167,7 +167,7 @@ class Places:
             self._ledger.keep(holder, until)
         asked = {slot.holder: slot.units for slot in lacking}
         parts = (_part(claim.units, asked.get(claim.holder, slots[0].units)) for claim in claims)
-        return (len(kept) + sum(parts)) / len(slots)
+        return (len(kept) + sum(parts)) / max(1, len(slots))
 
     def _whole(self, saved: Sequence[Holding], slots: Sequence[Slot]) -> dict[Holder, Holding]:
         """Of what is saved, the places that are whole and need not be looked for again. Only where all slots are alike:

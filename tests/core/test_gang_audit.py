@@ -81,3 +81,9 @@ def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
     assert found(world) == set()
     world.keeper.gangs.in_part.clear()
     assert found(world) == {"gang_in_part"}
+
+
+def test_a_gang_that_waits_and_that_nothing_will_try_again(world: GangWorld) -> None:
+    world.create(*gang_pods("lost", 3, {"cpu": 9000}))
+    del world.keeper.gangs.waiting._unasked[GangKey("default", "lost")]
+    assert found(world) == {"gang_not_watched"}
