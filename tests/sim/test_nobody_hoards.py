@@ -16,6 +16,7 @@ from extender.simulation import Simulation
 from loadtests.pods import pod
 from tests.sim.until import until
 
+
 def in_virtual_time(story: Coroutine[Any, Any, Any]) -> Any:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(story)
