@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -23,7 +24,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
-from extender.adapters.kube import jobs, kinds, pod_groups
+from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
 from extender.adapters.kube.connection import Connection, Requests
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.owners import ApiOwners
@@ -31,9 +32,12 @@ from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.metrics import Metrics
+from extender.adapters.open_files import binds_that_can_wait, raise_limit
 from extender.app.auditor import Auditor
+from extender.app.braking import Braking
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
+from extender.app.destroyed import logged
 from extender.app.journal import Journal
 from extender.app.keeper import Effect, Keeper, Rules
 from extender.app.marks import Marks
@@ -46,11 +50,14 @@ from extender.app.stale_wakes import StaleWakes
 from extender.app.write_back import WriteBack
 from extender.core.savings import Thrift
 from extender.core.turns import Patience
-from extender.settings import Settings
+from extender.settings import Settings, switches_in
+from extender.settings_file import SettingsFile
 
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
+_BACKLOG = 4096
+"""Connections that the kernel keeps until they are accepted, if net.core.somaxconn allows as many."""
 _DRAIN_SECONDS = 5.0
 _LOOK_FOR_GROUPS_SECONDS = 60.0
 _LOOK_FOR_JOBS_SECONDS = 60.0
@@ -89,13 +96,18 @@ class World:
 class Application:
     """Everything behind the HTTP server, on one connection to a cluster. `run` keeps it going."""
 
-    def __init__(self, connection: Cluster, settings: Settings, world: World = World()) -> None:
+    def __init__(
+        self, connection: Cluster, settings: Settings, world: World = World(), *, open_files: int | None = None
+    ) -> None:
+        """`open_files`: how many this process may have; None where no connection is a file."""
         self.registry = CollectorRegistry()
         clock, now, chance = world.clock, world.clock.now, world.chance
         self.journal = Journal(clock)
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
-            preempts_for_gangs=settings.preempts_for_gangs,
+            switches=switches_in(settings),
+            keys_per_node=settings.ephemeral_keys_per_node,
+            most_together=None if open_files is None else binds_that_can_wait(open_files),
             patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
             schedulers=frozenset(settings.scheduler_names),
             thrift=Thrift(settings.saved_share, settings.saved_seconds),
@@ -122,6 +134,8 @@ class Application:
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
+            destroyed=logged(self.metrics.destroyed),
+            withheld=self.metrics.withheld,
         )
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, store, self.write_back, Marks(world.unique))
@@ -135,7 +149,8 @@ class Application:
             chance=chance,
         )
         self.stale_wakes = StaleWakes(self.keeper, ApiWaker(connection))
-        self.management = Desk(self.keeper, self.resources, self.reconcile.nudge)
+        self.braking = Braking(self.keeper)
+        self.management = Desk(self.keeper, self.resources, self.reconcile.nudge, self.braking)
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
@@ -146,6 +161,7 @@ class Application:
         self._groups = follow(pod_groups.pod_groups(), Groups(self.keeper, self.journal))
         self._without_groups = False
         self._jobs = follow(jobs.jobs(), Promises(self.keeper, self.journal))
+        self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
 
     def _take(self, effects: Sequence[Effect]) -> None:
         self.scheduling.take(effects)
@@ -164,7 +180,10 @@ class Application:
     def _work(self) -> list[Coroutine[Any, Any, None]]:
         synced = [reflector.synced for reflector in self.reflectors]
         return [
-            *(reflector.run() for reflector in self.reflectors),
+            self._nodes.run(),
+            self._follow_objects(),
+            self._labels.run(),
+            self._follow_pods(),
             self._follow_groups(),
             self._follow_jobs(),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
@@ -174,6 +193,16 @@ class Application:
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self.auditor.run(),
         ]
+
+    async def _follow_objects(self) -> None:
+        """Once it is known what nodes say already: see `Catalog.first_full`."""
+        await self._nodes.synced.wait()
+        await self._objects.run()
+
+    async def _follow_pods(self) -> None:
+        """Once it is known whom labels protect."""
+        await self._labels.known.wait()
+        await self._pods.run()
 
     async def _follow_groups(self) -> None:
         """PodGroups are followed where their kind is installed, be it later."""
@@ -216,6 +245,16 @@ class Application:
         gc.set_threshold(50_000, 50, 50)
         _log.info("ready", nodes=len(self.keeper.nodes), pods=len(self.keeper.pods))
 
+    def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:
+        """What follows the file for the brake's sake."""
+        return SettingsFile(
+            path,
+            load,
+            settings,
+            changed=lambda now: self.braking.set_everywhere(switches_in(now)),
+            broken=self.metrics.settings_broken,
+        )
+
     def asgi(self, settings: Settings) -> Service:
         return create_app(
             self.scheduling,
@@ -230,34 +269,46 @@ class Application:
         await self.scheduling.close()
 
 
-async def serve(settings: Settings) -> None:
-    """The service runs until a signal stops it. Raises BadConfiguration, and what a part of it died of."""
+def http_server(service: Service, settings: Settings) -> uvicorn.Server:
+    """What listens, as kube-scheduler needs it."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            service,
+            host=settings.host,
+            port=settings.port,
+            loop="none",
+            http="httptools",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            # Go's client keeps idle connections for 90 s: we must not close first.
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=5,
+            # A gang's binds come all at once, each on a connection of its own.
+            backlog=_BACKLOG,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+            ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
+            ssl_cert_reqs=2 if settings.tls_client_ca else 0,
+        )
+    )
+
+
+async def serve(settings: Settings, file: Path | None = None, load: Callable[[], Settings] | None = None) -> None:
+    """The service runs until a signal stops it. Raises BadConfiguration, and what a part of it died of.
+
+    `load` reads the settings `file` again, in which some may be changed meanwhile.
+    """
     async with AsyncExitStack() as stack:
         credentials = await Credentials.load(default_loader(settings.kubeconfig, settings.context))
         connection = await stack.enter_async_context(Connection(credentials))
-        application = Application(connection, settings)
+        application = Application(connection, settings, open_files=raise_limit())
         service = application.asgi(settings)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                service,
-                host=settings.host,
-                port=settings.port,
-                loop="none",
-                http="httptools",
-                ws="none",
-                access_log=False,
-                log_config=None,
-                # Go's client keeps idle connections for 90 s: we must not close first.
-                timeout_keep_alive=120,
-                timeout_graceful_shutdown=5,
-                backlog=2048,
-                ssl_certfile=settings.tls_certificate,
-                ssl_keyfile=settings.tls_key,
-                ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
-                ssl_cert_reqs=2 if settings.tls_client_ca else 0,
-            )
-        )
-        following = asyncio.create_task(application.run(application.settle_memory()))
+        server = http_server(service, settings)
+        beside = [application.settle_memory()]
+        if file is not None and load is not None:
+            beside.append(application.settings_file(file, load, settings).run())
+        following = asyncio.create_task(application.run(*beside))
         serving = asyncio.create_task(server.serve())
         done, _ = await asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED)
         if following in done:

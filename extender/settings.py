@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from extender.core.brake import Switches
+
 
 class BadSettings(ValueError):
     """A configuration file that cannot be used; `str()` names each field, its value and what would be accepted."""
@@ -34,6 +36,7 @@ class Settings(BaseModel):
     )
     scheduler_names: tuple[str, ...] = Field(
         ("escher", "escher-ledger"),
+        min_length=1,
         description="schedulerName of pods that are ours; those of others are never touched, whatever labels they bear",
     )
     reserve_at_filter: bool = Field(
@@ -48,20 +51,37 @@ class Settings(BaseModel):
     gang_patience_seconds: float = Field(
         60.0, ge=0.0, le=86_400.0, description="how long the gang first in turn waits before room is saved for it"
     )
+    observe_only: bool = Field(
+        False, description="decide and explain, but evict, preempt, save and refuse nothing (changeable while it runs)"
+    )
+    evicts_parts: bool = Field(
+        True,
+        description="evict members of a gang that is known to be bound in part and could not be completed (changeable)",
+    )
     preempts_for_gangs: bool = Field(
-        True, description="evict whole gangs and pods of lower priority where a gang would have room without them"
+        True,
+        description="evict whole gangs and pods of lower priority where a gang then has room (changeable)",
+    )
+    saves_room: bool = Field(
+        True, description="keep what comes free for the gang whose turn it is (changeable); off: no preemption either"
+    )
+    preempts_other_schedulers: bool = Field(
+        False, description="take pods of schedulers that are not ours as victims of preemption too"
+    )
+    evictions_per_second: float = Field(
+        5.0, gt=0.0, le=1000.0, description="how fast pods are evicted, on average, whatever for"
     )
     saved_share: float = Field(
-        0.25,
-        gt=0.0,
-        le=1.0,
-        description="share of the cluster, of each resource, that may be kept free for a gang while that progresses",
+        0.25, gt=0.0, le=1.0, description="at most so much of the cluster is kept idle for the gang whose turn it is"
     )
     saved_seconds: float = Field(
-        600.0,
-        ge=1.0,
-        le=86_400.0,
-        description="how long more than that may be kept free, or room that does not grow, before it is given back",
+        600.0, gt=0.0, le=86_400.0, description="and for at most so many seconds, if nothing more comes free meanwhile"
+    )
+    ephemeral_keys_per_node: int = Field(
+        1500,
+        ge=1,
+        le=3000,
+        description="how many ephemeral resources a node may have: a Node larger than 1.5 MiB can be stored no more",
     )
     long_running_seconds: float = Field(
         86_400.0,
@@ -79,13 +99,22 @@ class Settings(BaseModel):
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 
 
+CHANGEABLE = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")
+"""Settings of which a change in the file takes effect while the service runs; the others need a restart."""
+
+
+def switches_in(settings: Settings) -> Switches:
+    """The brake's, as the settings have them."""
+    return Switches(**{name: getattr(settings, name) for name in CHANGEABLE})
+
+
 def load_settings(file: Path | None, **given: Any) -> Settings:
     """The settings of the file, overridden by those given that are not None. Raises BadSettings."""
     values: dict[str, Any] = {}
     if file is not None:
         try:
             read = yaml.safe_load(file.read_text())
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise BadSettings(f"{file}: {error}") from error
         if read is not None and not isinstance(read, dict):
             raise BadSettings(f"{file}: a mapping of settings is expected, such as `port: 8080`")

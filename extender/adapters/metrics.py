@@ -11,8 +11,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from extender.app.destroyed import Destruction
 from extender.app.keeper import Keeper
 from extender.app.write_back import WriteBack
+from extender.core.brake import Act
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import CPU, MEMORY, PODS, in_domain
@@ -41,6 +43,19 @@ class Metrics(Collector):
         self._violations = Counter(
             "escher_invariant_violations", "Invariants that did not hold", ["invariant"], registry=registry
         )
+        self._destroyed = Counter(
+            "escher_destroyed", "Pods that the API server let Escher evict, by why", ["kind"], registry=registry
+        )
+        self._withheld = Counter(
+            "escher_withheld", "What would have been done, and the brake held back", ["act"], registry=registry
+        )
+        self._bad_settings = Counter(
+            "escher_settings_file_unusable", "Times that the settings file could not be used", registry=registry
+        )
+        for destruction in Destruction:
+            self._destroyed.labels(destruction.value)
+        for act in Act:
+            self._withheld.labels(act.value)
         self._write_back_seconds = Histogram(
             "escher_write_back_seconds", "One PATCH of a node's status", registry=registry, buckets=_WRITE_BUCKETS
         )
@@ -55,6 +70,15 @@ class Metrics(Collector):
     def relisted(self, kind: str, reason: str) -> None:
         self._relists.labels(kind, reason).inc()
 
+    def destroyed(self, kind: str) -> None:
+        self._destroyed.labels(kind).inc()
+
+    def withheld(self, act: Act) -> None:
+        self._withheld.labels(act.value).inc()
+
+    def settings_broken(self) -> None:
+        self._bad_settings.inc()
+
     def violated(self, invariant: str) -> None:
         self._violations.labels(invariant).inc()
 
@@ -67,10 +91,17 @@ class Metrics(Collector):
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
         drift.add_metric([], sum(self._drift()))
         yield drift
+        yield self._brake()
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
         pending.add_metric([], self._write_back.pending)
         yield pending
         yield from self._savings()
+
+    def _brake(self) -> Metric:
+        family = GaugeMetricFamily("escher_brake", "1 where the settings hold an act back everywhere", labels=["act"])
+        for act in Act:
+            family.add_metric([act.value], not self._keeper.brake.everywhere.allows(act))
+        return family
 
     def _gangs(self) -> Metric:
         family = GaugeMetricFamily("escher_gang_phase", "Gangs by phase", labels=["phase"])

@@ -3,12 +3,15 @@
 It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and never goes
 back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Capacity in the
 ledger is always that of the objects known here, key by key; where two objects claim one key (shared ones of two
-namespaces), the older has it. Synchronous; must not know who writes objects, or why.
+namespaces), the older has it. A node has at most so many keys, for a Node is one object of the API server's, which has
+a largest size: an object that would add one too many is in force on none of the nodes that it would be new on, until
+there is room on all of them. Synchronous; must not know who writes objects, or why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -52,6 +55,8 @@ class Catalog:
         self._by_key: dict[ResourceKey, dict[Identity, None]] = {}
         self._by_owner: dict[PodUid, dict[Identity, None]] = {}
         self._in_force: dict[ResourceKey, dict[NodeName, int]] = {}
+        self._crowded_out: dict[ResourceKey, frozenset[NodeName]] = {}
+        """Keys for which a node has no room, and the nodes on which they are not in force for that."""
         self._ended: dict[str, None] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -74,9 +79,35 @@ class Catalog:
         """Whether the object has its key, and is not one that waits for another to let go of it."""
         return self.holder_of(self._key(name)) == name
 
+    def first_full(
+        self, key: ResourceKey, nodes: Iterable[NodeName], beside: Mapping[NodeName, Collection[ResourceKey]] = {}
+    ) -> NodeName | None:
+        """The first of the nodes that has its most keys, without this one. `beside`: keys that are about to come."""
+        for node in nodes:
+            row, seen = self._keeper.ledger.rows.get(node), self._keeper.nodes.get(node)
+            there = row.ephemeral if row is not None else {}
+            # What the node says already makes it no larger: an earlier life of ours may have had a higher limit.
+            is_new = key not in there and (seen is None or key not in seen.capacity)
+            more = sum(each not in there and each != key for each in beside.get(node, ()))
+            if is_new and len(there) + more >= self._keeper.rules.keys_per_node:
+                return node
+        return None
+
+    def crowded_out(self, name: EphemeralName) -> str:
+        """Why the object is not in force on all of its nodes, as they have no room for its key; empty if it is."""
+        nodes = self._crowded_out.get(self._key(name), frozenset()) if self.in_force(name) else frozenset[NodeName]()
+        full = self.first_full(self._key(name), sorted(nodes)) or min(nodes, default=None)
+        return "" if full is None else self.too_many(full)
+
+    def too_many(self, node: NodeName) -> str:
+        """That the node has its most keys, with numbers."""
+        row, most = self._keeper.ledger.rows.get(node), self._keeper.rules.keys_per_node
+        count = 0 if row is None else len(row.ephemeral)
+        return f"node {node} has {count} ephemeral resources, and may have {most} (ephemeral_keys_per_node)"
+
     def expected(self) -> dict[ResourceKey, dict[NodeName, int]]:
         """What should be in the ledger, computed from the objects: the slow twin."""
-        found = {key: self._desired(key) for key in self._by_key}
+        found = {key: self._granted(key) for key in self._by_key}
         return {key: nodes for key, nodes in found.items() if nodes}
 
     def repair(self) -> int:
@@ -215,9 +246,27 @@ class Catalog:
         return {} if winner is None else self._entries[winner].resource.desired()
 
     def _enforce(self, key: ResourceKey) -> None:
-        before, after = self._in_force.pop(key, {}), self._desired(key)
+        before = self._in_force.pop(key, {})
+        self._crowded_out.pop(key, None)
+        new = [node for node in self._desired(key) if node not in before]
+        if self.first_full(key, new) is not None:
+            self._crowded_out[key] = frozenset(new)
+        after = self._granted(key)
         for node in before | after:
             if before.get(node, 0) != after.get(node, 0):
                 self._keeper.set_capacity(node, key, after.get(node, 0))
         if after:
             self._in_force[key] = after
+        if self._crowded_out and (left := before.keys() - after.keys()):
+            self._let_in(left)
+
+    def _granted(self, key: ResourceKey) -> dict[NodeName, int]:
+        without = self._crowded_out.get(key, frozenset())
+        return {node: units for node, units in self._desired(key).items() if node not in without}
+
+    def _let_in(self, nodes: AbstractSet[NodeName]) -> None:
+        """These nodes have a key less: whoever waits for that comes into force, the oldest first."""
+        waiting = [name for key, full in self._crowded_out.items() if full & nodes and (name := self._winner(key))]
+        for name in sorted(waiting, key=lambda name: (self._entries[name].resource.created, name)):
+            self._enforce(self._key(self._entries[name].resource.name))
+            self._tell(name)

@@ -59,6 +59,8 @@ def judge(resource: EphemeralResource, catalog: Catalog, keeper: Keeper) -> Stat
             chosen = dict.fromkeys(nodes, resource.capacity)
         elif stale:
             chosen = {}
+    if crowded := catalog.crowded_out(resource.name):
+        return Status(chosen, False, "TooManyKeys", f"{crowded}; this one is in force when one of them is gone")
     units = {node: number for node, number in {**(chosen or {}), **resource.nodes}.items() if number}
     return Status(chosen, True, "Set", f"{sum(units.values())} units on {len(units)} nodes")
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from extender.app.braking import Braking
 from extender.app.explain import Explain
 from extender.app.inquiries import Inquiries
 from extender.app.keeper import Keeper
-from extender.app.management import Explanation, GangState, NodeState, Outcome, ResourceState, SetResource, Transact
+from extender.app.management import (
+    BrakeState,
+    Explanation,
+    GangState,
+    NodeState,
+    Outcome,
+    ResourceState,
+    SetResource,
+    Transact,
+)
 from extender.app.resources import Resources
 from extender.app.transactions import Transactions
 from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
@@ -16,11 +26,18 @@ from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
 class Desk:
     """`management.Management`. `nudge` is called when claims have set deadlines."""
 
-    def __init__(self, keeper: Keeper, resources: Resources, nudge: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        resources: Resources,
+        nudge: Callable[[], None] = lambda: None,
+        braking: Braking | None = None,
+    ) -> None:
         self._resources = resources
         self._transactions = Transactions(keeper, resources, nudge)
         self._inquiries = Inquiries(keeper, resources.catalog)
         self._explain = Explain(keeper)
+        self._braking = braking or Braking(keeper)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
         return await self._resources.set_resource(request)
@@ -43,6 +60,9 @@ class Desk:
         self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
     ) -> Sequence[NodeState]:
         return self._inquiries.cluster_state(namespace=namespace, node=node, resource=resource)
+
+    def brake(self) -> BrakeState:
+        return self._braking.state()
 
     def gangs(self, namespace: str) -> Sequence[GangState]:
         return self._inquiries.gangs(namespace)

@@ -6,15 +6,16 @@ filters, and room in the ledger. Nodes that fail by the same rule and resource a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.app.claims import is_claim
 from extender.app.keeper import Keeper
 from extender.app.management import Explanation, NodeGroup, NotFound
-from extender.app.wording import amount, number, why_gang_waits
+from extender.app.wording import amount, number, what_runs, why_gang_waits
+from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
-from extender.core.gang import Gang
+from extender.core.gang import QUARANTINE, Gang
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holding
@@ -23,7 +24,6 @@ from extender.core.node_match import accepts
 from extender.core.units import Short
 from extender.filters.base import Judge
 from extender.filters.ephemeral_fit import ABSENT
-from extender.filters.gang import GangFilter
 
 _EXAMPLES = 5
 _HOLDERS_SHOWN = 3
@@ -63,6 +63,12 @@ class Explain:
             return Explanation(subject=subject, waits=False, summary=f"is bound to {pod.node}")
         if pod.deleting:
             return Explanation(subject=subject, waits=False, summary="is being deleted")
+        if not self._keeper.ours(pod):
+            summary = f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
+            remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
+            return Explanation(subject=subject, waits=True, summary=summary, remedies=[remedy])
+        if self._keeper.brake.observes(namespace):
+            return self._observed(subject, pod)
         if isinstance(pod.gang, MalformedAsk):
             return Explanation(subject=subject, waits=True, summary=pod.gang.reason, remedies=[pod.gang.remedy])
         gang = self._keeper.gangs.of(pod.uid)
@@ -86,6 +92,27 @@ class Explain:
             remedies=self._remedies(groups, fitting),
         )
 
+    def _observed(self, subject: str, pod: Pod) -> Explanation:
+        """What would be answered, where nothing is refused."""
+        now = self._keeper.clock.steady()
+        would = self._keeper.observing.would_refuse(pod, list(self._keeper.nodes), now)
+        said = f"it would be turned away: {would}" if would else "it would pass"
+        return Explanation(
+            subject=subject,
+            waits=True,
+            summary=f"is left to kube-scheduler, for Escher only observes here; {said}",
+            remedies=["`kubectl describe pod` tells why kube-scheduler has not placed it"],
+        )
+
+    def _held_back(self, gang: Gang) -> list[str]:
+        """What would be done for the gang, and the brake holds."""
+        brake, where = self._keeper.brake, gang.key.namespace
+        saves = brake.allows(Act.SAVE_ROOM, where)
+        held = [] if saves else ["no room is saved for it"]
+        if not (saves and brake.allows(Act.PREEMPT, where)):
+            held.append("nobody is evicted for it")
+        return held
+
     def _find(self, namespace: str, name: str) -> Pod:
         found = [pod for pod in self._keeper.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
         if not found:
@@ -107,6 +134,21 @@ class Explain:
                 return Explanation(
                     subject=subject, waits=False, summary=f"is being bound: {len(gang.writing)} Bindings are under way"
                 )
+            case Phase.QUARANTINED:
+                remedy = "report what Escher's log says of it; to start it anew, delete its pods and create them again"
+                return Explanation(subject=subject, waits=True, summary=f"waits: {QUARANTINE}", remedies=[remedy])
+        if self._keeper.brake.observes(key.namespace) and (member := next(gang.unplaced(), None)) is not None:
+            return self._observed(subject, member)
+        explanation = self._waiting(gang, subject)
+        in_doubt = key in self._keeper.gangs.in_doubt
+        if runs := what_runs(gang, in_doubt=in_doubt):
+            explanation = replace(explanation, summary=f"{explanation.summary}; {runs}")
+        if in_doubt:
+            remedy = "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran"
+            explanation = replace(explanation, remedies=[*explanation.remedies, remedy])
+        return explanation
+
+    def _waiting(self, gang: Gang, subject: str) -> Explanation:
         reason = why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver)
         if gang.missing:
             absent, remedies = gang.absent, list[str]()
@@ -140,6 +182,8 @@ class Explain:
         )
         if ahead:
             reason = f"{reason}; gangs that wait before it: {ahead}"
+        if held := self._held_back(gang):
+            reason = f"{reason}; {' and '.join(held)} (the brake: GET /v1/brake)"
         return Explanation(
             subject=subject,
             waits=True,
@@ -152,14 +196,14 @@ class Explain:
 
     def _judge(self, pod: Pod) -> tuple[list[_Group], list[NodeName]]:
         """The nodes that may not have the pod, by rule, largest group first; and those that may."""
+        judging = self._keeper.judging
         # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
-        judges: list[tuple[str, Judge]] = [
-            (policy.name, judge) for policy, judge in self._keeper.judges(pod) if not isinstance(policy, GangFilter)
-        ]
+        judges = [(policy.name, judge) for policy, judge in judging.judges_of_nodes(pod)]
+        room = judging.room(pod)
         groups: dict[tuple[str, str], _Group] = {}
         fitting: list[NodeName] = []
         for node in self._keeper.nodes.values():
-            rule, said, short = self._first_rule(node, pod, judges)
+            rule, said, short = self._first_rule(node, pod, judges, room)
             if not rule:
                 fitting.append(node.name)
                 continue
@@ -167,7 +211,13 @@ class Explain:
             groups.setdefault((rule, resource), _Group(rule, said)).add(node.name, short)
         return sorted(groups.values(), key=lambda group: (-len(group.nodes), group.rule)), fitting
 
-    def _first_rule(self, node: Node, pod: Pod, judges: Sequence[tuple[str, Judge]]) -> tuple[str, str, Short | None]:
+    def _first_rule(
+        self,
+        node: Node,
+        pod: Pod,
+        judges: Sequence[tuple[str, Judge]],
+        room: Callable[[NodeName], Short | None],
+    ) -> tuple[str, str, Short | None]:
         """Name of the rule that keeps the pod off the node, what it says, and the numbers; an empty name if none."""
         if not accepts(node, pod):
             unselective = replace(pod, node_selector={}, affinity=())
@@ -180,7 +230,7 @@ class Explain:
             rejection = judge(node.name)
             if rejection is not None:
                 return (ABSENT_RULE if rejection.reason == ABSENT else name), rejection.reason, rejection.short
-        short = self._keeper.ledger.short(node.name, pod.requests, (pod.uid,))
+        short = room(node.name)
         return ("", "", None) if short is None else (NO_ROOM, "they have too little room", short)
 
     def _summary(self, groups: Sequence[_Group], fitting: Sequence[NodeName]) -> str:

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
 from extender.app.in_flight import InFlight
+from extender.app.judging import Judging
+from extender.app.observing import Observing
 from extender.app.ports import Clock
 from extender.app.strangers import Strangers
+from extender.app.turned_away import TurnedAway
 from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
 from extender.core.audit import Violation
+from extender.core.brake import FREE, Brake, Switches
 from extender.core.cluster import Node, Pod
 from extender.core.evictions import Evictions
 from extender.core.gang import GangEffect, WakePod
@@ -25,14 +29,12 @@ from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
-from extender.core.node_match import accepts
 from extender.core.pod_groups import PodGroup, PodGroups
 from extender.core.promises import GATHER_LIMIT
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.filters import FILTERS, Filter
-from extender.filters.base import Judge, Rejection
 
 GONE = "the pod is deleted or has finished"
 BOUND = "the pod is bound to another node already"
@@ -40,6 +42,8 @@ GATED = "the pod has scheduling gates"
 _GONE_REMEMBERED = 16_384
 _UNSEEN_SECONDS = 120.0
 """So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
+KEYS_PER_NODE = 1500
+"""With the longest names half a MiB of a Node: each stands in capacity, in allocatable, and twice in managedFields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,9 @@ class Rules:
     gang puts up with before room is saved for it. `thrift`: how much is saved
     for how long. `long_running_seconds`: nobody waits for a pod to leave that has run for so long, see `core.staying`.
     `gather_limit`: how many places in a namespace are held for pods that do not exist yet, see `core.promises`.
-    `preempts_for_gangs`: pods of lower priority are evicted for a gang.
+    `switches`: what is allowed at the start, see `core.brake`.
+    `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how many
+    ephemeral resources a node may have.
     """
 
     reserve_at_filter: bool = True
@@ -86,9 +92,11 @@ class Rules:
     thrift: Thrift = DEFAULT_THRIFT
     long_running_seconds: float = LONG_RUNNING_SECONDS
     gather_limit: int = GATHER_LIMIT
-    preempts_for_gangs: bool = True
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
     """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
+    switches: Switches = FREE
+    most_together: int | None = None
+    keys_per_node: int = KEYS_PER_NODE
 
 
 class Keeper:
@@ -108,29 +116,35 @@ class Keeper:
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
+        self.brake = Brake(rules.switches)
         self.gangs = Gangs(
             self.ledger,
             self.nodes,
             rules.patience,
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
-            staying=Staying(self.pods, self.ours, rules.long_running_seconds, rules.preempts_for_gangs),
+            brake=self.brake,
+            staying=Staying(self.pods, self.ours, rules.long_running_seconds),
             thrift=rules.thrift,
             gather_limit=rules.gather_limit,
         )
         self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
-        self._groups = PodGroups()
-        self._filters = filters
+        self._groups = PodGroups(rules.most_together)
+        self.judging = Judging(self.ledger, self.nodes, filters, self.gangs.waiting.turns.gives_way_to)
         self._deliver = deliver
         self._effects: list[Effect] = []
         self._unseen_room = UnseenRoom(self._claim)
         self._in_flight = InFlight(self.ledger)
+        self.observing = Observing(self.gangs, self.judging.verdict)
         self._listed = False
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
-        self._turned_away: dict[PodUid, Pod] = {}
-        """Pods of no gang that our filters rejected everywhere, and that nothing has woken since."""
+        self._turned_away = TurnedAway(self.ledger, self.judging.passes)
+        self._gained: dict[NodeName, None] = {}
+        """Nodes that gained room, which those who were turned away were not asked about yet."""
+        self.more_to_do = False
+        """Whether a slice of work was over before all was settled: `tick` goes on."""
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
 
@@ -208,7 +222,7 @@ class Keeper:
             if pod.node is None and isinstance(pod.gang, GangAsk):
                 self.gangs.take_for_asleep(pod.uid)
             elif pod.node is None and self.ours(pod) and self._asks_ephemeral(pod):
-                self._turned_away[pod.uid] = pod
+                self._turned_away.add(pod)
 
     def _take_pod(self, pod: Pod) -> None:
         now = self.clock.steady()
@@ -221,7 +235,7 @@ class Keeper:
             self._in_flight.ended(pod.uid)
             self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
-            self._turned_away.pop(pod.uid, None)
+            self._turned_away.drop(pod.uid)
             self.gangs.staying.forget(pod.uid)
             self.gangs.observe(pod, now)
             return
@@ -246,10 +260,10 @@ class Keeper:
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
-            self._turned_away.pop(pod.uid, None)
+            self._turned_away.drop(pod.uid)
             self._answer(self._unseen_room.heed_pod(pod.uid))
         elif pod.uid in self._turned_away:
-            self._turned_away[pod.uid] = pod
+            self._turned_away.add(pod)
         if pod.gang is not None or self.gangs.of(pod.uid) is not None:
             self.gangs.observe(pod, now)
 
@@ -281,7 +295,7 @@ class Keeper:
             self._effects.append(PodEnded(pod))
         self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
-        self._turned_away.pop(uid, None)
+        self._turned_away.drop(uid)
         self.gangs.staying.forget(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
@@ -339,6 +353,8 @@ class Keeper:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
         self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
+        if self.brake.observes(pod.namespace):
+            return self._let_pass(pod, sent)
         if isinstance(pod.gang, MalformedAsk):
             self._groups.turned_away(pod)
             self._effects.append(AskRefused(pod, pod.gang))
@@ -365,12 +381,12 @@ class Keeper:
                 self.settle()
                 return Verdict(unresolvable=dict.fromkeys(sent, answer))
             sent = [NodeName(answer)]
-        verdict = self._judge(pod, sent)
+        verdict = self.judging.verdict(pod, sent)
         if not verdict.passed:
-            self._turned_away[pod.uid] = pod
+            self._turned_away.add(pod)
             self._in_flight.ended(pod.uid)
         else:
-            self._turned_away.pop(pod.uid, None)
+            self._turned_away.drop(pod.uid)
             if pod.gang is None:
                 if self.rules.reserve_at_filter and self._asks_ephemeral(pod):
                     verdict = self._reserve_one(pod, verdict)
@@ -378,26 +394,18 @@ class Keeper:
         self.settle()
         return verdict
 
-    def judges(self, pod: Pod) -> list[tuple[Filter, Judge]]:
-        """The filters that have a say about the pod, and how each judges nodes for it."""
-        giving_way = self.gangs.waiting.turns.gives_way_to(pod)
-        asked = ((policy, policy.judge(pod, self.ledger, giving_way)) for policy in self._filters)
-        return [(policy, judge) for policy, judge in asked if judge is not None]
-
-    def _judge(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        judges = [judge for _, judge in self.judges(pod)]
-        if not judges:
-            return Verdict(sent)
-        passed: list[NodeName] = []
-        rejected: dict[NodeName, str] = {}
-        unresolvable: dict[NodeName, str] = {}
-        for node in sent:
-            rejection = _first_rejection(judges, node)
-            if rejection is None:
-                passed.append(node)
-            else:
-                (rejected if rejection.preemption_helps else unresolvable)[node] = rejection.reason
-        return Verdict(passed, rejected, unresolvable)
+    def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """Every node passes, and nothing is held; what would have been refused is told."""
+        now = self.clock.steady()
+        if pod.uid not in self.pods and pod.node is None and pod.uid not in self._gone:
+            self.pods[pod.uid] = pod
+            self._unseen[pod.uid] = now + _UNSEEN_SECONDS
+            self.gangs.observe(pod, now)
+        self._turned_away.drop(pod.uid)
+        self._in_flight.passed(pod, sent, now)
+        self._effects += self.observing.filtered(self.pods.get(pod.uid, pod), sent, now)
+        self.settle()
+        return Verdict(sent)
 
     def _asks_ephemeral(self, pod: Pod) -> bool:
         return any(in_domain(resource, self.ledger.domain) for resource in pod.requests)
@@ -435,6 +443,8 @@ class Keeper:
         """
         self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
+        if self.brake.observes(pod.namespace):
+            return dict(victims)
         if pod.gang is not None:
             if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.steady()) is not None:
                 self.gangs.take_for_asleep(pod.uid)
@@ -446,6 +456,8 @@ class Keeper:
     def claim_for_bind(self, uid: PodUid, node: NodeName) -> str | None:
         """A pod of no gang may be bound to the node (empty), and its units are held there; or why not; None: a
         BindAnswered effect will tell."""
+        if self._observes(uid):
+            return self._let_bind(uid, node)
         refusal = self._claim(uid, node)
         self._in_flight.ended(uid)
         if refusal is None:
@@ -454,6 +466,22 @@ class Keeper:
             self._offered_again(node)
         self._flush()
         return refusal
+
+    def _observes(self, uid: PodUid) -> bool:
+        pod = self.pods.get(uid)
+        return pod is not None and self.brake.observes(pod.namespace)
+
+    def _let_bind(self, uid: PodUid, node: NodeName) -> str:
+        """The pod may be bound to the node, of whatever gang it is; its units are held there if they can be."""
+        pod = self.pods[uid]
+        held = self.ledger.holding(uid)
+        self._in_flight.ended(uid)
+        if held is not None and held.node == node:
+            self.ledger.keep(uid, None)
+        elif pod.node is None and not self._assume(pod, node, None):
+            self._effects.append(self.observing.overfull(pod, node))
+        self._flush()
+        return ""
 
     def _answer(self, answers: Iterable[BindAnswered]) -> None:
         for answer in answers:
@@ -477,7 +505,7 @@ class Keeper:
         if held is not None and held.node == node:
             self.ledger.keep(uid, None)
             return ""
-        rejection = _first_rejection([judge for _, judge in self.judges(pod)], node)
+        rejection = self.judging.rejection(pod, node)
         if rejection is not None:
             return rejection.reason
         if self._assume(pod, node, None):
@@ -496,8 +524,13 @@ class Keeper:
             giving_way = self.gangs.waiting.turns.gives_way_to(pod).get(node, ())
         return not self.ledger.commit([claim], releasing=giving_way).conflicts
 
+    def has_barrier(self, uid: PodUid) -> bool:
+        """Whether the pod's bind is for `arrive`: it is a gang's member. If not, it is for `claim_for_bind`."""
+        return self.gangs.of(uid) is not None and not self._observes(uid)
+
     def arrive(self, uid: PodUid, node: NodeName) -> str:
         """The gang's member stands at its barrier, or the answer says why not."""
+        self._in_flight.ended(uid)
         refusal = self.gangs.arrive(uid, node, self.clock.steady())
         if refusal:
             self._offered_again(node)
@@ -529,6 +562,17 @@ class Keeper:
         self.gangs.not_evicted(uid, self.clock.steady())
         self.settle()
 
+    # -- the brake -----------------------------------------------------------------------------------------------
+
+    def heed_brake(self) -> None:
+        """The switches have changed. What they do not allow any more has ended, and nobody is left to wait for it."""
+        self.gangs.heed_brake(self.clock.steady())
+        for uid in self._unseen_room.waiting():
+            if self._observes(uid):
+                self._answer(self._unseen_room.end(uid, ""))
+        self._effects += map(WakePod, self._turned_away.woken_in(self.brake.observes))
+        self.settle()
+
     # -- time and change -----------------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -544,7 +588,9 @@ class Keeper:
         self.settle()
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `tick` has something to do, in seconds since the epoch; None: nothing waits."""
+        """The next moment at which `tick` has something to do, in seconds that pass; None: nothing waits."""
+        if self.more_to_do:
+            return self.clock.steady()
         keeping_time = (self.ledger, self.gangs, self._unseen_room, self._in_flight)
         known = [each.next_deadline() for each in keeping_time]
         known.append(next(iter(self._unseen.values()), None))
@@ -558,25 +604,27 @@ class Keeper:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.steady()
         self.gangs.staying.heed_time(self.clock.now())
-        while (gains := self.ledger.drain_gains()) or self.gangs.waiting.stirred or self._heed_turn(now):
+        waiting = self.gangs.waiting
+        waiting.begin_slice()
+        while (gains := self.ledger.drain_gains()) or waiting.has_work or self._heed_turn(now):
             # First: kube-scheduler counts those pods there already.
             self._answer(self._unseen_room.heed_nodes(gains))
             self.gangs.settle(gains, now)
-            for uid, pod in list(self._turned_away.items()):
-                if any(self._could_pass(pod, node) for node in gains):
-                    del self._turned_away[uid]
-                    self._effects.append(WakePod(pod))
+            self._gained |= dict.fromkeys(gains)
+            if not self.ledger.has_gains:
+                # What was given up on the way is saved again by now.
+                gained, self._gained = waiting.turns.with_news_for_others(self._gained), {}
+                self._effects += map(WakePod, self._turned_away.woken_by(gained))
+            if waiting.turns.work.is_over:
+                break
+        self.more_to_do = waiting.turns.work.is_over
         self.gangs.announce()
         self._flush()
 
     def _heed_turn(self, now: float) -> bool:
-        if self.rules.preempts_for_gangs and self.gangs.preempt(self.pods, now):
+        if self.gangs.preempt(self.pods, now):
             return True
         return self.gangs.heed_turn(now)
-
-    def _could_pass(self, pod: Pod, node: NodeName) -> bool:
-        seen = self.nodes.get(node)
-        return seen is not None and self.ledger.short(node, pod.requests, (pod.uid,)) is None and accepts(seen, pod)
 
     def _flush(self) -> None:
         if self.gangs.effects:
@@ -587,7 +635,7 @@ class Keeper:
         for effect in self._effects:
             if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):
                 effects.append(effect)
-        if effects or self._effects:
+        if effects or self._effects or self.more_to_do:
             self._effects = []
             self._deliver(effects)
 
@@ -595,10 +643,3 @@ class Keeper:
 def _welcomes(node: Node) -> tuple[object, ...]:
     """What of a node, beside its resources, decides which pods it accepts."""
     return (node.labels, node.taints, node.unschedulable)
-
-
-def _first_rejection(judges: Iterable[Judge], node: NodeName) -> Rejection | None:
-    for judge in judges:
-        if (rejection := judge(node)) is not None:
-            return rejection
-    return None

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from extender.app.ports import NodeChoice, PodOwner, PodRef
+from extender.core.brake import Switches
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Detection, Kind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
@@ -211,6 +212,18 @@ class Explanation:
     remedies: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrakeState:
+    """What holds now. `namespaces`: those whose labels switch something, beside what holds everywhere."""
+
+    everywhere: Switches
+    namespaces: Mapping[str, Switches]
+    unclear: Mapping[str, list[str]]
+    """Labels, by namespace, that say neither of their two words, and hold the brake for that."""
+    labels_are_read: bool
+    """Whether namespaces could be listed at all."""
+
+
 class Management(Protocol):
     """What adapters/http calls for `/v1`."""
 
@@ -252,6 +265,10 @@ class Management(Protocol):
 
     def gang(self, key: GangKey) -> GangState:
         """Raises NotFound."""
+        ...
+
+    def brake(self) -> BrakeState:
+        """What is held back now, everywhere and by namespace."""
         ...
 
     def explain_pod(self, namespace: str, name: str) -> Explanation:

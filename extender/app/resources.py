@@ -97,6 +97,8 @@ class Resources:
         problem = resource.problem
         if not problem and holder is not None and identity(holder) != identity(resource.name):
             problem = f"{self._key(resource.name)} belongs to namespace {holder.namespace}, which had it first"
+        if not problem:
+            problem = self.catalog.crowded_out(resource.name)
         return ResourceState(
             name=resource.name,
             key=self._key(resource.name),

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from extender.app.destroyed import Destroyed, Destruction, logged
 from extender.app.journal import Journal
 from extender.app.keeper import AdvertiseCapacity, AskRefused, Effect, Keeper, PodEnded
 from extender.app.ports import (
@@ -33,6 +34,7 @@ from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict, Victims
 from extender.app.wording import in_words
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
+from extender.core.brake import Act, Withheld
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
     DeadlineSet,
@@ -81,7 +83,7 @@ class Scheduling:
     """The verbs. `write_within`: for how many seconds a Binding is tried again before its caller is told no.
 
     `advertise` takes the nodes whose status should be written; `ended` the pods that are over; `placed` the seconds
-    that a gang took.
+    that a gang took; `destroyed` each pod that was evicted, and why; `withheld` what the brake holds back.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class Scheduling:
         advertise: Callable[[NodeName], None] = lambda node: None,
         ended: Callable[[Pod], None] = lambda pod: None,
         placed: Callable[[float], None] = lambda seconds: None,
+        destroyed: Destroyed | None = None,
+        withheld: Callable[[Act], None] = lambda act: None,
     ) -> None:
         self._keeper = keeper
         self._binder = binder
@@ -108,6 +112,8 @@ class Scheduling:
         self._advertise = advertise
         self._ended = ended
         self._placed = placed
+        self._destroyed = destroyed or logged()
+        self._withheld = withheld
         self._at_barrier: dict[PodUid, asyncio.Future[_Passage]] = {}
         self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -180,7 +186,7 @@ class Scheduling:
         # Before the keeper is asked: its answer may be to let this very one through.
         gate: asyncio.Future[_Passage] = asyncio.get_running_loop().create_future()
         self._at_barrier[pod.uid] = gate
-        if self._keeper.gangs.of(pod.uid) is None:
+        if not self._keeper.has_barrier(pod.uid):
             answer = self._keeper.claim_for_bind(pod.uid, node)
         else:
             answer = self._keeper.arrive(pod.uid, node) or None
@@ -275,6 +281,8 @@ class Scheduling:
                         self._tell(pod, EventType.WARNING, "GangQuarantined", note)
                 case AskRefused(pod, ask):
                     self._tell(pod, EventType.WARNING, "InvalidGang", f"{ask.reason}; {ask.remedy}")
+                case Withheld(act):
+                    self._withheld(act)
                 case GangPlanned() | DeadlineSet():
                     pass
 
@@ -285,10 +293,11 @@ class Scheduling:
         for pod in victims:
             note = f"evicted for gang {key} of higher priority"
             self._tell(pod, EventType.WARNING, "PreemptedByGang", note)
-            self._start(self._evict_victim(pod))
+            self._start(self._evict_victim(pod, note))
 
-    async def _evict_victim(self, pod: Pod) -> None:
-        await self._evict(pod)
+    async def _evict_victim(self, pod: Pod, why: str) -> None:
+        if await self._evict(pod):
+            self._destroyed(Destruction.PREEMPTED, pod, why)
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
@@ -315,7 +324,7 @@ class Scheduling:
 
     async def _evict_member(self, pod: Pod, why: str) -> None:
         if await self._evict(pod):
-            _log.warning("evicted as a part of its gang", pod=str(pod), uid=pod.uid, proof=why)
+            self._destroyed(Destruction.PART, pod, why)
         else:
             self._keeper.not_evicted(pod.uid)
             self.set_alarm()
@@ -449,6 +458,8 @@ def _subject(effect: Effect) -> Sequence[object]:
             return (gang,)
         case AdvertiseCapacity(node):
             return (node,)
+        case Withheld(act, namespace, gang, about):
+            return (act.value, gang or namespace, *about)
         case BindAnswered(uid, _, refusal):
             return (uid, refusal)
         case WakePod(pod) | AskRefused(pod) | PodEnded(pod):

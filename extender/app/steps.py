@@ -69,6 +69,9 @@ def plan(
         nodes = [choice.node]
     if not nodes:
         raise Invalid("node_spec", choice.node, why_none(choice, keeper.nodes, keeper.ledger))
+    full = catalog.first_full(request.name.key(keeper.ledger.domain), nodes)
+    if full is not None:
+        raise Invalid("node_spec", full, catalog.too_many(full))
     expires_at = None if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
     units = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:

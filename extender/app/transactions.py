@@ -19,12 +19,12 @@ import structlog
 from extender.app.catalog import Identity, identity
 from extender.app.claims import holder_of, to_holding
 from extender.app.keeper import Keeper
-from extender.app.management import Claim, ManagementError, Outcome, Refusal, Release, SetResource, Transact
+from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
 from extender.app.resources import Resources, Unsure, Written
 from extender.app.steps import Nothing, plan
 from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
-from extender.core.names import NodeName
+from extender.core.names import NodeName, ResourceKey
 from extender.core.transaction import decide
 from extender.core.units import Short
 
@@ -106,16 +106,23 @@ class Transactions:
         """Every operation that would be refused now is; the others are judged as if those before them were done."""
         rows = self._keeper.ledger.rows
         changed: dict[NodeName, Row] = {}
+        coming: dict[NodeName, set[ResourceKey]] = {}
         for index, wish in course.sets.items():
             try:
                 _, nodes = plan(wish, self._resources.catalog.get(wish.name), self._resources.catalog, self._keeper)
             except ManagementError as error:
                 course.refuse(index, error)
                 continue
+            key = wish.name.key(self._keeper.ledger.domain)
+            full = self._resources.catalog.first_full(key, nodes if wish.capacity else (), coming)
+            if full is not None:
+                course.refuse(index, Invalid("node_spec", full, self._resources.catalog.too_many(full)))
+                continue
             for node in nodes:
+                coming.setdefault(node, set()).add(key)
                 if node in rows:
                     row = changed.setdefault(node, replace(rows[node], capacity=dict(rows[node].capacity)))
-                    row.capacity[wish.name.key(self._keeper.ledger.domain)] = wish.capacity
+                    row.capacity[key] = wish.capacity
         seen: dict[Holder, int] = {}
         for index, claim in course.claims.items():
             if claim.node not in self._keeper.nodes:

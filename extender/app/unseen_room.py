@@ -32,13 +32,28 @@ class UnseenRoom:
     def __init__(self, claim: Callable[[PodUid, NodeName], str | None]) -> None:
         self._claim = claim
         self._waiting: dict[PodUid, tuple[NodeName, float]] = {}
+        """Whose time is over first comes first."""
+        self._at: dict[NodeName, dict[PodUid, None]] = {}
 
     def wait(self, uid: PodUid, node: NodeName, now: float) -> None:
+        self._forget(uid)
         self._waiting[uid] = (node, now + WAITS)
+        self._at.setdefault(node, {})[uid] = None
+
+    def _forget(self, uid: PodUid) -> None:
+        if uid in self._waiting:
+            node, _ = self._waiting.pop(uid)
+            del self._at[node][uid]
+            if not self._at[node]:
+                del self._at[node]
+
+    def waiting(self) -> list[PodUid]:
+        """Whose binds wait."""
+        return list(self._waiting)
 
     def heed_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
         """These nodes have gained room."""
-        for uid in [uid for uid, (node, _) in self._waiting.items() if node in gains]:
+        for uid in [uid for node in gains for uid in self._at.get(node, ())] if self._at else ():
             yield from self.heed_pod(uid)
 
     def heed_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
@@ -51,13 +66,14 @@ class UnseenRoom:
     def end(self, uid: PodUid, refusal: str) -> Iterator[BindAnswered]:
         """The pod's bind waits no more."""
         if uid in self._waiting:
-            node, _ = self._waiting.pop(uid)
+            node, _ = self._waiting[uid]
+            self._forget(uid)
             yield BindAnswered(uid, node, refusal)
 
     def overdue(self, now: float) -> Iterator[BindAnswered]:
         """Those that have waited long enough."""
-        for uid in [uid for uid, (_, until) in self._waiting.items() if until <= now]:
-            yield from self.end(uid, OVERFULL)
+        while self._waiting and (first := next(iter(self._waiting.items())))[1][1] <= now:
+            yield from self.end(first[0], OVERFULL)
 
     def next_deadline(self) -> float | None:
-        return min((until for _, until in self._waiting.values()), default=None)
+        return next((until for _, until in self._waiting.values()), None)

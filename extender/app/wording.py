@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extender.core.gang import Gang
-from extender.core.gang_phases import Phase
+from extender.core.gang import QUARANTINE, Gang
+from extender.core.gang_phases import Phase, Standing
 from extender.core.names import CPU, MEMORY, ResourceKey
 from extender.core.planning import Shortfall
 
@@ -13,6 +13,8 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
     match gang.phase:
         case Phase.BOUND | Phase.BINDING:
             return ""
+        case Phase.QUARANTINED:
+            return QUARANTINE
         case Phase.PLANNED:
             here = gang.placed + len(gang.arrived)
             room = "there is room, claimed as they come," if gang.intends else "room is held"
@@ -33,6 +35,19 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             return f"{short}; room was saved for it {times}, which led to nothing, and others have their turn"
         return short
     return f"{gang.needed} of {gang.quorum} members have no place yet, and have not been tried since the last change"
+
+
+def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
+    """Of a gang that has fewer bound than its quorum: what becomes of those who are; empty if none is."""
+    staying = len(gang.staying())
+    if not staying or not gang.needed:
+        return ""
+    bound = f"{staying} of {gang.quorum} {_do_is(staying)} bound"
+    if gang.standing is Standing.RAN:
+        return f"{bound}: it has run as a whole and has lost members; who is left runs on"
+    if in_doubt:
+        return f"{bound}, and nothing tells whether it ever ran as a whole: they are left alone"
+    return f"{bound}, and the others have {gang.timeout:g} s to follow; if they do not, these are evicted"
 
 
 def in_words(shortfall: Shortfall) -> str:
@@ -66,6 +81,10 @@ def number(resource: ResourceKey, units: int) -> str:
 
 def _have(count: int) -> str:
     return "has" if count == 1 else "have"
+
+
+def _do_is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _do(count: int) -> str:

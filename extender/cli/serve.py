@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,23 @@ from extender.settings import BadSettings, Settings, load_settings
 HELP = """Run the service that kube-scheduler calls as its extender.
 
 Example: escher serve --kubeconfig ~/.kube/config --port 8080
+
+What Escher may do to others is set in the file of --config. These take effect while the service runs, within seconds:
+
+  observe_only: true         decide and explain; evict, preempt, save and refuse nothing
+  evicts_parts: false        leave gangs that are bound in part as they are
+  preempts_for_gangs: false  evict nobody for a gang of higher priority
+  saves_room: false          keep no room idle for the gang whose turn it is, and preempt nobody
+
+A namespace is spared by its labels, and GET /v1/brake shows what holds now:
+
+  escher.dev/observe-only=true
+  escher.dev/evict-parts=off
+  escher.dev/preempt=off     for its gangs, and of its pods as victims
+  escher.dev/save-room=off
+
+These need a restart: scheduler_names, preempts_other_schedulers, evictions_per_second,
+saved_share, saved_seconds. docs/operations.md describes every setting.
 """
 
 
@@ -37,25 +55,27 @@ def serve(
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
+    load = partial(
+        load_settings,
+        config,
+        kubeconfig=kubeconfig,
+        context=context,
+        host=host,
+        port=port,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        log_level=log_level,
+    )
     try:
-        settings = load_settings(
-            config,
-            kubeconfig=kubeconfig,
-            context=context,
-            host=host,
-            port=port,
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-            log_level=log_level,
-        )
+        settings = load()
     except BadSettings as error:
         typer.echo(f"escher serve: {error}", err=True)
         raise typer.Exit(2) from None
     _log_to_stderr(settings)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_service(settings))
+            runner.run(run_service(settings, config, load))
     except BadConfiguration as error:
         typer.echo(f"escher serve: {error}", err=True)
         raise typer.Exit(1) from None

@@ -108,6 +108,12 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
+class Namespace:
+    name: str
+    labels: Mapping[str, str] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node. `allocatable` is what kube-scheduler matches against, `capacity` what the node says it has."""
 

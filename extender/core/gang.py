@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.attempt import Attempt
+from extender.core.brake import Withheld
 from extender.core.cluster import Pod
 from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
 from extender.core.gang_phases import STANDINGS, Past, Phase, Standing, Step, after
@@ -333,4 +334,5 @@ GangEffect = (
     | DeadlineSet
     | EvictMembers
     | GangQuarantined
+    | Withheld
 )

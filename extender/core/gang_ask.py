@@ -50,6 +50,17 @@ class MalformedAsk:
     remedy: str
 
 
+def too_large(ask: GangAsk, most: int, field: str = MIN_MEMBER) -> MalformedAsk:
+    """An ask that is understood, and that cannot be granted: so many binds cannot wait for each other here."""
+    return MalformedAsk(
+        field,
+        str(ask.quorum),
+        f"the gang needs more members together than can wait at a barrier: {most} at most, for each holds an open file "
+        "of Escher's, and their number is limited (RLIMIT_NOFILE)",
+        f"raise the limit of open files of `escher serve`, or ask for at most {most} members together",
+    )
+
+
 _GATE_WITHOUT_GANG = MalformedAsk(
     "spec.schedulingGates",
     GANG_GATE,

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
+from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
     INCOMPLETE,
@@ -82,8 +83,10 @@ class Gangs:
         staying: Staying | None = None,
         thrift: Thrift = DEFAULT_THRIFT,
         gather_limit: int = GATHER_LIMIT,
+        brake: Brake | None = None,
     ) -> None:
         self.ledger = ledger
+        self.brake = brake or Brake()
         self.nodes = nodes
         self.by_key: dict[GangKey, Gang] = {}
         self.effects: list[GangEffect] = []
@@ -110,6 +113,7 @@ class Gangs:
             self._giving_way,
             self.staying,
             thrift,
+            self.brake,
         )
         self._planned: dict[GangKey, float] = {}
         """Gangs that have a plan, and some that do no more; until when each is left alone to carry it out."""
@@ -353,7 +357,7 @@ class Gangs:
         if gang.phase is Phase.QUARANTINED:
             return QUARANTINE
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
-        if planless and not self._plan(gang, pod, sent, now):
+        if planless and (self.waiting.postpone(gang) or not self._plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
         if node is None:
@@ -384,7 +388,7 @@ class Gangs:
         """The plan stands, but the pod fits on none of the nodes sent."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.rejected.add(pod.uid)
-            self.waiting.has_surplus(gang)
+            self.waiting.has_surplus(gang, pod, sent)
             return NO_ROOM_FOR_MEMBER
         times = gang.displaced[pod.uid] = gang.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self.nodes) // max(1, len(sent)))
@@ -500,6 +504,43 @@ class Gangs:
         if gang.deadline is not None and deadline > gang.deadline:
             gang.deadline = deadline
             self._places.keep(gang, deadline)
+
+    # -- the brake -----------------------------------------------------------------------------------------------
+
+    def heed_brake(self, now: float) -> None:
+        """The switches have changed: what they do not allow any more has ended. `Waiting` looks at every gang again."""
+        for gang in self.by_key.values():
+            if self.brake.observes(gang.key.namespace) and gang.phase is Phase.PLANNED:
+                self._let_through(gang, now)
+            self.waiting.stirred[gang.key] = None
+
+    def _let_through(self, gang: Gang, now: float) -> None:
+        """Whoever stands at the barrier is bound, though not all are there: kube-scheduler has counted them on their
+        nodes, and an error would only keep them from there. The plan is given up, and this is no attempt at a quorum.
+        """
+        members = tuple(gang.arrived)
+        if not members:
+            self._dissolve(gang, now)
+            return
+        gang.writing.update(gang.arrived)
+        gang.arrived.clear()
+        for uid in members:
+            self.ledger.keep(uid, None)
+        self._places.release(gang)
+        gang.deadline, gang.intends = None, False
+        gang.displaced.clear()
+        self._planned.pop(gang.key, None)
+        gang.step(Step.BARRIER_OPENED)
+        self.effects.append(OpenBarrier(gang.key, members))
+
+    def would_refuse(self, pod: Pod, sent: Sequence[NodeName]) -> str:
+        """Why `admit` would turn the member away now, empty if it would not. Nothing is held, and nothing changes."""
+        gang = self.of(pod.uid)
+        if gang is None or pod.uid in gang.bound or not gang.needed:
+            return ""
+        if gang.missing:
+            return INCOMPLETE
+        return "" if self._places.has_room(gang, pod, sent, ()) else NO_ROOM
 
     # -- bind ----------------------------------------------------------------------------------------------------
 
@@ -669,8 +710,12 @@ class Gangs:
         proof = gang.part()
         if proof is None:
             return
-        self.effects.append(EvictMembers(gang.key, gang.quorum, proof.bound, proof))
-        gang.leaving.update(pod.uid for pod in proof.bound)
+        if self.brake.allows(Act.EVICT_PART, gang.key.namespace):
+            self.effects.append(EvictMembers(gang.key, gang.quorum, proof.bound, proof))
+            gang.leaving.update(pod.uid for pod in proof.bound)
+        else:
+            about = (*map(str, proof.bound), str(proof))
+            self.effects.append(Withheld(Act.EVICT_PART, gang.key.namespace, gang.key, about))
         self._stir(gang)
         if gang.phase not in (Phase.GATHERING, Phase.WAITING):
             gang.timed_out += gang.phase is Phase.PLANNED
@@ -681,7 +726,8 @@ class Gangs:
         for key in [key for key, until in self.in_doubt.items() if until <= now]:
             self.in_doubt[key] = float("inf")
             gang = self.by_key[key]
-            self.effects.append(GangInDoubt(key, gang.quorum, tuple(gang.staying())))
+            if not self.brake.observes(key.namespace):
+                self.effects.append(GangInDoubt(key, gang.quorum, tuple(gang.staying())))
 
     def not_evicted(self, uid: PodUid, now: float) -> None:
         """An eviction of the member that was to be is not: it counts again, unless it is about to go anyway."""
@@ -703,7 +749,7 @@ class Gangs:
         """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
         for key in self._untold:
             gang = self.by_key.get(key)
-            if gang is not None and key in self.in_part:
+            if gang is not None and key in self.in_part and not self.brake.observes(key.namespace):
                 self.effects.append(GangInPart(key, gang.quorum, tuple(gang.staying()), gang.timeout))
         self._untold.clear()
 

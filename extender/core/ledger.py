@@ -88,6 +88,7 @@ class Ledger:
         """What all savings hold together, by resource."""
         self._gains: dict[NodeName, None] = {}
         self._changes: dict[NodeName, None] = {}
+        self._capacity_changes: dict[NodeName, None] = {}
         self._where: dict[str, NodeName] = {}
         self._deadlines: dict[str, float] = {}
         self._by_deadline: list[tuple[float, str]] = []
@@ -200,6 +201,7 @@ class Ledger:
 
     def _capacity_changed(self, node: NodeName, before: Vector, after: Vector) -> None:
         self._changes[node] = None
+        self._capacity_changes[node] = None
         self.capacity_count += 1
         for resource in {**before, **after}:
             _count(self.capacity_total, resource, after.get(resource, 0) - before.get(resource, 0))
@@ -298,12 +300,22 @@ class Ledger:
         """The node counts as having gained room: something beside its resources has changed in its favour."""
         if (row := self.rows.get(node)) is not None:
             self._gained(node, row)
-            self.capacity_count += 1
+            self._capacity_changed(node, {}, {})
 
     def drain_changes(self) -> AbstractSet[NodeName]:
         """The nodes of which anything has changed since the last call."""
         changes, self._changes = self._changes, {}
         return changes.keys()
+
+    def drain_capacity_changes(self) -> AbstractSet[NodeName]:
+        """The nodes of which capacity, or whom they accept, has changed since the last call."""
+        changes, self._capacity_changes = self._capacity_changes, {}
+        return changes.keys()
+
+    @property
+    def has_gains(self) -> bool:
+        """Whether `drain_gains` has something to tell."""
+        return bool(self._gains)
 
     def drain_gains(self) -> AbstractSet[NodeName]:
         """The nodes that may have gained room since the last call, in the order in which they did first."""

@@ -17,6 +17,7 @@ from itertools import count, islice
 from extender.core.aiming import aim
 from extender.core.cluster import Node, Pod
 from extender.core.gang import Gang
+from extender.core.kinds import PodKind
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
@@ -198,6 +199,15 @@ class Places:
 
     def _free_part(self, node: NodeName, units: Vector) -> float:
         return min((self._ledger.free(node, r) / number for r, number in units.items() if number), default=0.0)
+
+    def is_sample(self, sent: Sequence[NodeName]) -> bool:
+        """Whether kube-scheduler may allow the pod other nodes than those it sent."""
+        return SAMPLE_FLOOR <= len(sent) < len(self._nodes)
+
+    def would_have(self, node: NodeName, kind: PodKind) -> bool:
+        """Whether selectors, taints and cordons let pods of the kind be there."""
+        seen = self._nodes.get(node)
+        return seen is not None and accepts(seen, kind.like)
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room if nothing were held but what stays."""

@@ -13,10 +13,12 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import (
     DEFAULT_TIMEOUT,
     LARGEST_GANG,
+    MIN_MEMBER,
     POD_GROUP_LABEL,
     GangAsk,
     GroupAsk,
     MalformedAsk,
+    too_large,
 )
 from extender.core.names import GangKey, PodUid
 
@@ -38,7 +40,11 @@ class PodGroup:
 
 
 class PodGroups:
-    def __init__(self) -> None:
+    """`most_together`: of how many members a quorum may be, as all their binds have to wait at the same time; None: of
+    any number."""
+
+    def __init__(self, most_together: int | None = None) -> None:
+        self._most_together = most_together
         self._groups: dict[Name, PodGroup] | None = None
         """None while the kind is not known to be installed."""
         self._members: dict[Name, dict[PodUid, Pod]] = {}
@@ -108,9 +114,13 @@ class PodGroups:
 
     def resolved(self, pod: Pod) -> Pod:
         """The pod with the ask for a gang in the place of a group's name."""
-        if not isinstance(pod.gang, GroupAsk):
-            return pod
-        return replace(pod, gang=self._ask(pod.gang))
+        of_group = isinstance(pod.gang, GroupAsk)
+        ask = self._ask(pod.gang) if isinstance(pod.gang, GroupAsk) else pod.gang
+        most = self._most_together
+        # Who is bound waits for nobody, and stays a member of a gang that was placed under a higher limit.
+        if most is not None and isinstance(ask, GangAsk) and ask.quorum > most and pod.node is None:
+            ask = too_large(ask, most, POD_GROUP_LABEL if of_group else MIN_MEMBER)
+        return pod if ask is pod.gang else replace(pod, gang=ask)
 
     def _ask(self, ask: GroupAsk) -> GangAsk | MalformedAsk | None:
         if self._groups is None:

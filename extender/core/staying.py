@@ -13,7 +13,7 @@ server's, which are compared with the time of day: where that is set back, all p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
@@ -61,6 +61,7 @@ class Staying:
     _totals: dict[NodeName, dict[Rank, dict[ResourceKey, int]]] = field(default_factory=dict)
     _growing_old: list[tuple[float, PodUid]] = field(default_factory=list)
     """A heap of when pods will have run for long, and of some that have ended or will be judged otherwise then."""
+    _changed: dict[NodeName, None] = field(default_factory=dict)
     _now: float = -inf
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -125,6 +126,7 @@ class Staying:
             self.grown += 1
 
     def _add(self, stay: _Stay, sign: int) -> None:
+        self._changed[stay.node] = None
         ranks = self._totals.setdefault(stay.node, {})
         total = ranks.setdefault(stay.rank, {})
         for resource, units in stay.units.items():
@@ -151,6 +153,11 @@ class Staying:
         lowest = -inf if priority is None or not self.preempts else priority
         staying = [total for rank, total in ranks.items() if rank >= lowest]
         return staying[0] if len(staying) == 1 else add(staying)
+
+    def drain_changes(self) -> Collection[NodeName]:
+        """The nodes on which something else stays than at the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
 
     # -- audit ---------------------------------------------------------------------------------------------------
 

@@ -22,14 +22,17 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from extender.core.audit import Violation
-from extender.core.cluster import Pod, SelectorTerm, Toleration
-from extender.core.copies import Copies, Need, copies_in, need_of
+from extender.core.brake import Act, Brake
+from extender.core.cluster import Pod
+from extender.core.copies import Copies, Need, copies_beside, copies_in, need_of
+from extender.core.could_fit import CouldFit, NothingStays, Rank, Shape, Stays
 from extender.core.gang import Gang, Turn
+from extender.core.kinds import PodKind, kind_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey, NodeName
 from extender.core.places import Places
 from extender.core.savings import DEFAULT_THRIFT, Savings, Thrift
-from extender.core.staying import Staying
+from extender.core.work import Work
 
 SAVED_SECONDS = 60.0
 """After so long without news, where room is saved is looked for anew."""
@@ -45,22 +48,14 @@ class Patience:
 
 DEFAULT_PATIENCE = Patience()
 
-PodKind = tuple[Need, frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]
-Shape = tuple[int, frozenset[tuple[PodKind, int]]]
-"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     gang: Gang
     shape: Shape
     turn: Turn
+    rank: Rank
     changes: int
-
-
-_Answer = tuple[int, int, bool]
-"""Whether a shape could ever fit; and the ledger's `capacity_count`, and that count of `staying`, that could change it.
-"""
 
 
 class Turns:
@@ -72,31 +67,37 @@ class Turns:
         places: Places,
         patience: Patience,
         giving_way: Callable[[int], Sequence[Gang]] = lambda priority: (),
-        *,
-        staying: Staying | None = None,
+        brake: Brake | None = None,
+        stays: Stays | None = None,
+        work: Work | None = None,
         thrift: Thrift = DEFAULT_THRIFT,
     ) -> None:
+        self._brake = brake or Brake()
         self.saver: Gang | None = None
         """The gang that room is saved for."""
         self.savings = Savings(ledger, thrift)
         self.lost: list[Gang] = []
         """Gangs that have lost their turn, and that nobody has been told of."""
-        self._staying = Staying({}) if staying is None else staying
         self._ledger = ledger
         self._places = places
         self.patience = patience
         self._giving_way = giving_way
-        self._copies = Copies(ledger)
+        self.work = Work() if work is None else work
+        self.copies: Copies[PodKind] = Copies(ledger.rows, self._count_free)
+        """How often pods of a kind fit into what is free."""
+        self._could_fit = CouldFit(
+            ledger, places.could_ever_fit, places.would_have, NothingStays() if stays is None else stays, self.work
+        )
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
         """Those who wait, by shape, each in turn."""
-        self._could_fit: dict[Shape, dict[tuple[int | None, GangKey | None], _Answer]] = {}
-        """For gangs of the shape that may preempt below that priority, or None; one that has members bound has its own
-        answer."""
         self._paused: dict[GangKey, float] = {}
         """Gangs that wait and that no room is saved for, until then at least."""
         self._version = 0
-        self._first: tuple[tuple[int, ...], Gang | None] = ((), None)
+        self._first: tuple[tuple[int, int, int], Gang | None] = ((-1, -1, -1), None)
+        self._held_back: dict[GangKey, None] = {}
+        """Gangs of which it was told that the brake keeps room from being saved for them."""
+        self._gave_way: tuple[GangKey, int] | None = None
 
     # -- who waits -----------------------------------------------------------------------------------------------
 
@@ -106,11 +107,13 @@ class Turns:
         if known is not None and known.changes == gang.changes:
             return
         self._take_out(gang.key)
-        entry = self._entries[gang.key] = _Entry(gang, _shape_of(gang), gang.turn, gang.changes)
+        rank = gang.priority if gang.preempts else None
+        entry = self._entries[gang.key] = _Entry(gang, _shape_of(gang), gang.turn, rank, gang.changes)
         if entry.shape not in self._queues:
             self._queues[entry.shape] = []
-            for need in _needs(entry.shape):
-                self._copies.follow(need)
+            self.refresh()
+            for kind, _ in entry.shape[1]:
+                self.copies.follow(kind)
         insort(self._queues[entry.shape], entry.turn)
         if gang.saves_after:
             self._paused[gang.key] = gang.saves_after
@@ -133,15 +136,29 @@ class Turns:
         entry = self._entries.pop(key, None)
         if entry is None:
             return
+        self._held_back.pop(key, None)
         self._version += 1
         self._paused.pop(key, None)
         queue = self._queues[entry.shape]
         del queue[bisect_left(queue, entry.turn)]
         if not queue:
             del self._queues[entry.shape]
-            self._could_fit.pop(entry.shape, None)
-            for need in _needs(entry.shape):
-                self._copies.leave(need)
+            self._could_fit.forget(entry.shape)
+            for kind, _ in entry.shape[1]:
+                self.copies.leave(kind)
+
+    def _count_free(self, node: NodeName, kind: PodKind) -> int:
+        row = self._ledger.rows.get(node)
+        if row is None or not row.present:
+            return 0
+        count = copies_beside(row.capacity, row.held, kind.need)
+        return count if count and self._places.would_have(node, kind) else 0
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(nodes that have changed x kinds of pods that wait)."""
+        if changes := self._ledger.drain_changes():
+            self.work.take(self.copies.refresh(changes))
+        self._could_fit.refresh()
 
     # -- whom to try ---------------------------------------------------------------------------------------------
 
@@ -151,7 +168,7 @@ class Turns:
         One of each shape at a time: only if it was placed (it has left by the next step) the next of its shape comes.
         O(shapes), and not O(gangs), where nothing fits.
         """
-        self._copies.refresh()
+        self.refresh()
         heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
         single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in heap}
         if self.saver is not None and gains and self.saver.turn not in heap:
@@ -164,19 +181,23 @@ class Turns:
             entry = self._entries.get(key)
             if entry is None:
                 continue
+            if turn not in single:
+                # Those before it may have taken the room.
+                self.refresh()
+                if not self._may_gain(entry.shape, gains):
+                    continue
             yield entry.gang
             if turn in single or key in self._entries:
                 continue
-            self._copies.refresh()
-            queue = self._queues.get(entry.shape)
-            if queue and self._may_fit(entry.shape):
+            if queue := self._queues.get(entry.shape):
                 heappush(heap, queue[0])
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saver is not None and self._queues[shape][0] <= self.saver.turn:
             return bool(gains)
-        news = any(self._copies.on(node, need) for need in _needs(shape) for node in gains)
-        return news and self._may_fit(shape)
+        if not self._may_fit(shape):
+            return False
+        return any(self.copies.on(node, kind) for kind, _ in shape[1] for node in gains)
 
     def may_fit(self, gang: Gang, gains: Collection[NodeName] | None) -> bool:
         """False: the gang, for which room is saved, does not fit yet. `gains`: nodes that gained room since it was
@@ -190,17 +211,19 @@ class Turns:
         return self._may_fit(shape, len(saved))
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
-        """False: it does not fit. Selectors and taints are not asked."""
+        """False: it does not fit."""
         needed, kinds = shape
-        most = {need: self._copies.total(need) + saved for need in _needs(shape)}
-        if sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed:
+        most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
+        if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
             return True
         first = self._entries[self._queues[shape][0][-1]].gang
         others = [held for gang in self._giving_way(first.priority) for held in self._places.unbound(gang)]
-        for need in most:
+        if not others:
+            return False
+        for kind in most:
             # What is free beside a place that is given up may make room for one more.
-            most[need] += sum(1 + copies_in(held.units, need) for held in others)
-        return sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed
+            most[kind] += sum(1 + copies_in(held.units, kind.need) for held in others)
+        return sum(min(count, most[kind]) for kind, count in kinds) >= needed
 
     # -- whose turn it is ----------------------------------------------------------------------------------------
 
@@ -213,32 +236,54 @@ class Turns:
 
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that would have room beside what stays, and that room may be
-        saved for now."""
-        now = (self._version, self._ledger.capacity_count, self._staying.grown, self._staying.shrunk)
+        saved for."""
+        self._could_fit.refresh()
+        now = (self._version, self._could_fit.changes, self._brake.version)
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
 
     def _find_first(self) -> Gang | None:
-        foremost = (
-            next((turn for turn in queue if turn[-1] not in self._paused), None) for queue in self._queues.values()
-        )
-        for turn in sorted(turn for turn in foremost if turn is not None):
+        heads = (next(filter(self._may_save, queue), None) for queue in self._queues.values())
+        for turn in sorted(turn for turn in heads if turn is not None):
             entry = self._entries[turn[-1]]
             if self._could_ever_fit(entry):
                 return entry.gang
         return None
 
+    def _may_save(self, turn: Turn) -> bool:
+        return turn[-1] not in self._paused and self._brake.allows(Act.SAVE_ROOM, turn[-1].namespace)
+
+    def held_back(self, now: float) -> list[Gang]:
+        """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
+        that. Each is told of once while it waits."""
+        if self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled:
+            return []
+        waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
+        found = [gang for gang in waiting if self.is_due(gang, now) and not self._may_save(gang.turn)]
+        self._held_back |= dict.fromkeys(gang.key for gang in found)
+        return found
+
     def _could_ever_fit(self, entry: _Entry) -> bool:
-        gang, staying, capacity = entry.gang, self._staying, self._ledger.capacity_count
-        answers = self._could_fit.setdefault(entry.shape, {})
-        key = (gang.priority if gang.preempts else None, gang.key if gang.bound else None)
-        known = answers.get(key)
-        # What leaves makes no room too small, and what comes makes none large enough.
-        if known is None or known[:2] != (capacity, staying.grown if known[2] else staying.shrunk):
-            could_fit = self._places.could_ever_fit(gang)
-            known = answers[key] = (capacity, staying.grown if could_fit else staying.shrunk, could_fit)
-        return known[2]
+        gang = entry.gang
+        # Members of its own that are bound stay as well, and are those of no other gang of the shape.
+        beside_its_own = not gang.bound or self._places.could_ever_fit(gang)
+        return beside_its_own and self._could_fit(gang, entry.shape, entry.rank)
+
+    def resume(self) -> None:
+        """A new slice of work begins."""
+        self.work.renew()
+        self._could_fit.resume()
+
+    def take_work(self, gang: Gang) -> None:
+        """The gang is tried: each node is looked at for each kind of its members."""
+        entry = self._entries.get(gang.key)
+        self.work.take(len(self._ledger.rows) * (1 if entry is None else len(entry.shape[1])))
+
+    @property
+    def unsure(self) -> bool:
+        """Whether `first` has not looked at all that has changed, for the slice of work was over."""
+        return self._could_fit.unsure
 
     def is_due(self, gang: Gang, now: float) -> bool:
         return gang.passes >= self.patience.passes or now >= self._due_at(gang)
@@ -264,7 +309,8 @@ class Turns:
         for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
             self._version += 1
-        if self.saver is not None and not self._could_ever_fit(self._entries[self.saver.key]):
+        saver = self.saver
+        if saver is not None and not (self._may_save(saver.turn) and self._could_ever_fit(self._entries[saver.key])):
             self._give_back()
         elif self.saver is not None and self.savings.must_end():
             self._lose_turn(self.saver, now)
@@ -331,11 +377,23 @@ class Turns:
                 found.setdefault(held.node, []).append(held.holder)
         return found
 
+    def with_news_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        """The nodes that gained room, and those on which what is saved gives way to more pods than when this was
+        asked last."""
+        before, saver = self._gave_way, self.saver
+        self._gave_way = None if saver is None else (saver.key, saver.priority)
+        if saver is None or self._gave_way == before:
+            return gains
+        return dict.fromkeys((*gains, *(held.node for held in self._places.unbound(saver))))
+
     # -- audit ---------------------------------------------------------------------------------------------------
 
     def violations(self) -> Iterator[Violation]:
-        yield from self._copies.violations()
-        yield from self._staying.violations()
+        self.refresh()
+        yield from self.copies.violations()
+        yield from self._could_fit.violations()
+        if self._could_fit.shapes - self._queues.keys():
+            yield Violation("turns", "it is kept whether shapes could fit of which nobody waits")
         yield from self.savings.violations(saving=self.saver is not None)
         for key, entry in self._entries.items():
             if (entry.shape, entry.turn) != (_shape_of(entry.gang), entry.gang.turn):
@@ -349,12 +407,9 @@ class Turns:
 
 
 def _shape_of(gang: Gang) -> Shape:
-    kinds = Counter[PodKind](
-        (need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations)
-        for pod in gang.unplaced()
-    )
+    kinds = Counter(kind_of(pod) for pod in gang.unplaced())
     return gang.needed, frozenset(kinds.items())
 
 
 def _needs(shape: Shape) -> set[Need]:
-    return {kind[0] for kind, _ in shape[1]}
+    return {kind.need for kind, _ in shape[1]}

@@ -34,7 +34,11 @@ GivingWay = Mapping[NodeName, Sequence[Holder]]
 
 
 class Filter(Protocol):
-    """One policy. `name` is a DNS label, for metrics and explanations."""
+    """One policy. `name` is a DNS label, for metrics and explanations.
+
+    Of a pod it judges by what is alike for all of a kind: its namespace, gang, priority, requests, selectors and
+    tolerations, and by what is held for it. Others are woken by what one of a kind is told.
+    """
 
     name: str
 

@@ -5,7 +5,8 @@
 Gangs of 2 to 32 and ordinary pods are placed all the time, run for some seconds and end; there are more than have room.
 Ephemeral resources are set and taken back, some with a time to live, some with a pod as owner. Half of the strikes are
 aimed at the making of a gang: up to 30 ms after its last pod was created, or after its first member was seen bound.
-After the last strike everything is left to settle, and then again with everything deleted.
+After the last strike everything is left to settle, and then again with everything deleted. All the while the harm
+witness (loadtests/harm) follows watches and audit log: nothing that ran may be taken away but with a proven reason.
 
     service      the extender's service, killed with -9 and started again
     scheduler    kube-scheduler, the same

@@ -7,6 +7,7 @@ A run has a seed of its own, one higher than that of the run before. It draws ga
 ephemeral resources, some of which are deleted or changed soon; which kinds of faults the run has; and what goes wrong
 with which request and which event of a watch. Everything is made while the proxy hinders; then it is honest, and what
 is left is looked at from outside. Then everything is deleted while it hinders again, and what is left is looked at.
+All the while the harm witness (loadtests/harm) follows what the service takes away.
 
 {kinds}
 

@@ -44,6 +44,8 @@ _REMEMBERED = 600.0
 _MASS_END = ("deletecollection", "pods", "")
 _ENDS = (("delete", "pods", ""), ("create", "pods", "eviction"))
 _REFUSED_FOR_GOOD = (404, 409, 422)
+_MOST = 100_000
+"""Pods of which something is remembered beyond their end."""
 _SHORTLY = 3.0
 _SAME = 0.001
 """Seconds: closer than that is at the same time."""
@@ -341,6 +343,8 @@ class HarmWitness:
         if not _is_about_an_end(reason):
             return
         self._statements.setdefault(uid, []).append(statement)
+        if len(self._statements) > _MOST:
+            del self._statements[next(iter(self._statements))]
         for eviction in self._waiting.pop(uid, ()):
             self._judge(eviction, statement)
 
@@ -454,7 +458,7 @@ def _is_dry(event: Json) -> bool:
     return bool(options.get("dryRun") or sent.get("dryRun")) or "dryRun=All" in (event.get("requestURI") or "")
 
 
-def _remember(known: dict[str, None], uid: str, most: int = 100_000) -> None:
+def _remember(known: dict[str, None], uid: str) -> None:
     known[uid] = None
-    if len(known) > most:
+    if len(known) > _MOST:
         del known[next(iter(known))]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
+from extender.core.attempt import attempts_for
 from extender.core.cluster import Pod
+from extender.core.gang import QUARANTINE
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
@@ -150,10 +152,40 @@ async def test_members_that_are_bound_are_not_among_those_missing(world: World) 
         world.keeper.see_pod(member)
     told = world.desk.explain_gang(TRAIN)
     assert told.waits
-    assert told.summary == "waits: 2 of the 4 members that must be placed together do not exist yet"
-    assert told.remedies == ["create members (2 more), or lower the annotation escher.dev/gang-min-member"]
+    assert told.summary == (
+        "waits: 2 of the 4 members that must be placed together do not exist yet; 1 of 4 is bound, and nothing tells"
+        " whether it ever ran as a whole: they are left alone"
+    )
+    assert told.remedies == [
+        "create members (2 more), or lower the annotation escher.dev/gang-min-member",
+        "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran",
+    ]
     of_member = world.desk.explain_pod("default", "train-1")
     assert (of_member.subject, of_member.waits) == ("pod default/train-1", True)
+
+
+async def test_what_becomes_of_those_who_are_bound_is_told(world: World) -> None:
+    members = gang_pods("train", 3)
+    said = attempts_for("earlier", [each.uid for each in members], needed=3)
+    world.keeper.see_pod(replace(members[0], node=N1, attempt=said[members[0].uid]))
+    world.keeper.see_pod(members[1])
+    assert "1 of 3 is bound, and the others have 4 s to follow" in world.desk.explain_gang(TRAIN).summary
+    for number, each in enumerate(members):
+        world.keeper.see_pod(replace(each, node=N1, created=float(number)))
+    world.keeper.lose_pod(members[2].uid)
+    assert "2 of 3 are bound: it has run as a whole" in world.desk.explain_gang(TRAIN).summary
+
+
+async def test_a_gang_in_quarantine_and_a_strangers_pod_are_told_of_as_such(world: World) -> None:
+    world.keeper.see_pod(gang_pods("train", 2)[0])
+    world.keeper.gangs.contain(TRAIN, RuntimeError("some defect"))
+    told = world.desk.explain_gang(TRAIN)
+    assert QUARANTINE in told.summary
+    assert told.remedies
+    world.keeper.see_pod(pod("theirs", scheduler="default-scheduler"))
+    of_pod = world.desk.explain_pod("default", "theirs")
+    assert "default-scheduler" in of_pod.summary
+    assert "scheduler_names" in of_pod.remedies[0]
 
 
 @pytest.mark.parametrize(

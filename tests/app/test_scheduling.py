@@ -28,7 +28,7 @@ from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.turns import DEFAULT_PATIENCE
 from extender.filters.ephemeral_fit import ABSENT
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
-from tests.builders import JOB, job_pods, node, pod, units
+from tests.builders import JOB, gang_pods, job_pods, node, pod, units
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +109,27 @@ async def stage() -> AsyncIterator[Stage]:
     await made.scheduling.close()
     assert made.keeper.violations() == []
     assert made.scheduling.waiting_at_barrier == 0
+
+
+async def test_what_a_slice_of_work_had_no_room_for_is_done_though_nothing_happens(stage: Stage) -> None:
+    """And others have their turn on the event loop in between."""
+    stage.keeper.gangs.waiting.turns.work.limit = 1
+    fillers = [pod(f"filler-n{number}", FULL, node=NodeName(f"n{number}")) for number in range(1, 5)]
+    stage.see(*fillers)
+    gangs = [gang_pods(f"g{number}", 2, {"cpu": 8000 - number}) for number in range(2)]
+    for members in gangs:
+        stage.see(*members)
+        assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
+    await asyncio.sleep(0.1)
+    stage.keeper.replace_pods([member for members in gangs for member in members])
+    assert stage.phase("g1") is Phase.WAITING
+    assert stage.keeper.more_to_do
+    passed = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.1)
+    assert [stage.phase("g0"), stage.phase("g1")] == [Phase.PLANNED, Phase.PLANNED]
+    assert not stage.keeper.more_to_do
+    assert stage.keeper.next_deadline() != stage.clock.steady()
+    assert asyncio.get_running_loop().time() == pytest.approx(passed + 0.1)
 
 
 class TestABarrier:

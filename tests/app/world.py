@@ -10,7 +10,7 @@ from typing import Any
 from extender.app.conditions import Conditions
 from extender.app.desk import Desk
 from extender.app.journal import Journal
-from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, PodEnded
+from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
 from extender.app.management import ResourceState, SetResource
 from extender.app.ports import NodeChoice
 from extender.app.reconcile import Reconcile, drift_units
@@ -25,11 +25,13 @@ from tests.builders import Amounts, node, pod
 
 
 class World:
-    def __init__(self, *, latency: float = 0.0, chance: float = 1.0, **write_back: Any) -> None:
+    def __init__(
+        self, *, latency: float = 0.0, chance: float = 1.0, rules: Rules | None = None, **write_back: Any
+    ) -> None:
         """`chance`: how long pauses are, between half (0) and the whole (1) of what they may be."""
         self.clock = LoopClock()
         self.api = ApiServer(self.clock, latency)
-        self.keeper = Keeper(self.clock, self._take)
+        self.keeper = Keeper(self.clock, self._take, rules or Rules())
         self.write_back = WriteBack(self.keeper, self.api.writer, chance=lambda: chance, **write_back)
         self.resources = Resources(self.keeper, self.api.store, self.write_back)
         self.conditions = Conditions(self.keeper, self.resources.catalog, self.api.store, chance=lambda: chance)

@@ -8,6 +8,7 @@ is about.
 from __future__ import annotations
 
 import gc
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -220,6 +221,8 @@ class _Hows(dict[type, Copying | None]):
             how = _copied_dict
         elif issubclass(kind, (list, set, deque)):
             how = _copied_collection
+        elif kind is array:
+            how = _copied_array
         elif kind is tuple:
             how = _copied_tuple
         elif kind is MethodType:
@@ -261,6 +264,11 @@ def _copied_collection(value: Any, known: dict[int, Any]) -> Any:
     for first in copy:
         assert _HOW[type(first)] in (None, _copied_tuple), f"a collection of {type(first)}: not needed yet"
         break
+    return copy
+
+
+def _copied_array(value: array[int], known: dict[int, Any]) -> array[int]:
+    copy = known[id(value)] = value[:]
     return copy
 
 

@@ -14,6 +14,7 @@ from extender.core.gang import Gang
 from extender.core.holdings import Kind
 from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.promises import Promises
+from extender.core.surplus import Surplus
 from extender.core.turns import Turns
 from tests.builders import NOW
 
@@ -54,7 +55,7 @@ def state_of(world: Rivals) -> Hashable:
         tuple(tuple(_about_gang(world, gang)) for gang in living),
         tuple(vacant),
         tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
-        frozenset(waiting._surplus),
+        tuple(_surplus(waiting.surplus, now)),
         _of_savings(waiting.turns, now),
         _of_promises(gangs._promises, now),
         frozenset(world.ran),
@@ -75,6 +76,15 @@ def _of_promises(promises: Promises, now: float) -> Hashable:
     pauses = ((name, pause.times, _ahead(pause.until, now)) for name, pause in promises._pauses.items())
     awaited = tuple((controller, tuple(keys)) for controller, keys in promises._awaited.items())
     return (tuple(plans), tuple(pauses), awaited)
+
+
+def _surplus(surplus: Surplus, now: float) -> Iterator[Hashable]:
+    for key, asleep in surplus._asleep.items():
+        gang = surplus._gangs.get(key)
+        made = gang is not None and gang.slots_made != asleep.slots_seen
+        yield (key, frozenset(asleep.kinds), made, frozenset(asleep.told_of.items()))
+    for uid, awake in surplus._awake.items():
+        yield (uid, awake.node, _ahead(awake.until, now))
 
 
 def about(news: Pod | PodUid) -> PodUid:

@@ -16,11 +16,13 @@ from extender.app.keeper import AskRefused, Effect, Keeper, Rules
 from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict
 from extender.core.attempt import Attempt
+from extender.core.brake import FREE, Switches, Withheld
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang import (
     EvictFor,
     EvictMembers,
     GangInDoubt,
+    GangInPart,
     GangQuarantined,
     GangTurnedAway,
     OpenBarrier,
@@ -58,6 +60,7 @@ class GangWorld:
     reserve_at_filter: bool = True
     jobs: int = 0
     """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
+    switches: Switches = FREE
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     events: deque[Pod | PodUid] = field(default_factory=deque)
@@ -80,11 +83,13 @@ class GangWorld:
     preempted: list[list[str]] = field(default_factory=list)
     """Pods that are to be evicted for a gang, each time that it was so."""
     told: list[RoomSaved] = field(default_factory=list)
+    told_in_part: list[GangInPart] = field(default_factory=list)
     turned_away: list[GangTurnedAway] = field(default_factory=list)
     refused: list[AskRefused] = field(default_factory=list)
     evicted: list[PodUid] = field(default_factory=list)
     """Pods that are to be evicted: the API server does it when the scheduler comes to its next round."""
 
+    withheld: list[Withheld] = field(default_factory=list)
     lives: int = 0
     ended: dict[PodUid, Pod] = field(default_factory=dict)
     """Pods that have finished, and that nobody has deleted."""
@@ -96,7 +101,7 @@ class GangWorld:
         self._begin()
 
     def _begin(self) -> None:
-        rules = Rules(self.reserve_at_filter, patience=self.patience)
+        rules = Rules(self.reserve_at_filter, patience=self.patience, switches=self.switches)
         self.keeper = Keeper(self.clock, self._take, rules, life=str(self.lives))
 
     @property
@@ -121,15 +126,20 @@ class GangWorld:
                     gang = self.keeper.gangs.by_key[key]
                     seen_bound = all(uid in gang.bound for uid in members)
                     whole = gang.placed + len(gang.writing) >= gang.quorum
-                    assert whole or seen_bound, "opened before the quorum was there"
+                    observed = self.keeper.brake.observes(key.namespace)
+                    assert whole or seen_bound or observed, "opened before the quorum was there"
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
                         self.opened[uid] = gang.writing.get(uid) or self.assumed[uid]
                 case EvictFor(_, _, victims):
                     self.preempted.append([pod.name for pod in victims])
                     self.evicted += [pod.uid for pod in victims]
+                case Withheld():
+                    self.withheld.append(effect)
                 case RoomSaved():
                     self.told.append(effect)
+                case GangInPart():
+                    self.told_in_part.append(effect)
                 case GangTurnedAway():
                     self.turned_away.append(effect)
                 case AskRefused():
@@ -157,6 +167,18 @@ class GangWorld:
 
     def has_a_defect(self, event: GangQuarantined) -> None:
         raise event.defect
+
+    # -- the brake -----------------------------------------------------------------------------------------------
+
+    def hold(self, **switches: bool) -> None:
+        """The settings say so from now on; all else is as by default."""
+        self.keeper.brake.set_everywhere(Switches(**switches))
+        self.keeper.heed_brake()
+
+    def label(self, namespace: str, **switches: bool) -> None:
+        """The namespace's labels say so from now on."""
+        self.keeper.brake.set_labelled(namespace, Switches(**switches))
+        self.keeper.heed_brake()
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 
@@ -251,10 +273,20 @@ class GangWorld:
     def catch_up(self) -> None:
         while self.events:
             self.deliver()
+        self.do_the_rest()
+
+    def do_the_rest(self) -> None:
+        """The event loop comes back to what a slice of work had no room for, until nothing is left."""
+        for _ in range(1000):
+            if not self.keeper.more_to_do:
+                return
+            self.keeper.tick()
+        raise AssertionError("there is always more to do")
 
     def pass_time(self, seconds: float) -> None:
         self.clock.time += seconds
         self.keeper.tick()
+        self.do_the_rest()
 
     # -- the scheduler -------------------------------------------------------------------------------------------
 
@@ -308,7 +340,7 @@ class GangWorld:
     def bind(self, uid: PodUid) -> str:
         """The scheduler's bind call: empty if it passed or waits at the barrier."""
         node = self.assumed[uid]
-        if self.keeper.gangs.of(uid) is not None:
+        if self.keeper.has_barrier(uid):
             refusal = self.keeper.arrive(uid, node)
         else:
             self.counting_on_room.add(uid)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.core.copies import need_of
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName
 from extender.core.turns import Turns
-from tests.builders import claim, gang_pods, ledger_of, node, pod, slot, units
+from tests.builders import claim, gang_pods, ledger_of, node, pod, slot
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -85,7 +84,8 @@ def test_a_queue_that_lacks_one_who_waits(world: GangWorld) -> None:
 
 
 def test_copies_whose_total_is_not_their_sum(world: GangWorld) -> None:
-    turns(world)._copies._totals[need_of(units(cpu=8000, pods=1))] += 1
+    [counts] = turns(world).copies._counts.values()
+    counts.total += 1
     assert [invariant for invariant, _ in found(world)] == ["copies"]
 
 

@@ -29,12 +29,17 @@ CPU = (500, 1000, 2000)
 
 class GangMachine(RuleBasedStateMachine):
     reserve_at_filter = True
+    slice_of_work: int | None = None
 
     def __init__(self) -> None:
         super().__init__()
         patience = Patience(passes=1, seconds=30)
         self.world = GangWorld(patience=patience, reserve_at_filter=self.reserve_at_filter)
+        if self.slice_of_work is not None:
+            self.world.keeper.gangs.waiting.turns.work.limit = self.slice_of_work
         self.made = 0
+        self.shown_a_part: set[PodUid] = set()
+        """Pods that were last tried on some of the nodes that would have them: kube-scheduler may know no better."""
         self.deleted: list[Any] = []
 
     def pick(self, data: st.DataObject, things: Any) -> Any:
@@ -164,6 +169,9 @@ class GangMachine(RuleBasedStateMachine):
         if window and sent:
             sent = data.draw(st.lists(st.sampled_from(sorted(sent)), min_size=1, unique=True))
         if sent:
+            self.shown_a_part.discard(chosen)
+            if window:
+                self.shown_a_part.add(chosen)
             self.world.filter(self.world.pods[chosen], sent)
 
     @precondition(lambda self: self.deleted and self.world.nodes)
@@ -217,11 +225,14 @@ class GangMachine(RuleBasedStateMachine):
             world.schedule()
             world.pass_time(100)
         world.check()
+        self.nobody_sleeps_who_could_pass()
         turns = world.keeper.gangs.waiting.turns
         assert turns.saver is turns.first(), "patience has ended, and nothing is saved for the first in turn"
         for gang in world.keeper.gangs.by_key.values():
             if gang.phase is Phase.BOUND:
                 for member in gang.unplaced():
+                    if member.uid in self.shown_a_part:
+                        continue
                     found = plan(world.keeper.ledger, [_slot(world, member)], list(world.nodes))
                     assert isinstance(found, Shortfall), f"{member.name} is beyond the quorum, fits and still waits"
                 continue
@@ -235,6 +246,16 @@ class GangMachine(RuleBasedStateMachine):
             found = plan(world.keeper.ledger, slots, list(world.nodes), releasing=turns.usable_by(gang))
             assert isinstance(found, Shortfall), f"{gang.key} fits and still waits: {found}"
 
+    def nobody_sleeps_who_could_pass(self) -> None:
+        """By the filter's own answer, which is asked for last, for it changes things."""
+        world = self.world
+        for uid in [uid for uid in world.asleep if uid not in self.shown_a_part]:
+            pod = world.pods[uid]
+            if pod.gang is None and (sent := world.offer(pod)):
+                passes = world.keeper.judging.passes(pod)
+                found = [name for name in sent if passes(name)]
+                assert not found, f"{pod.name} was turned away, could pass on {found} and sleeps"
+
 
 def _slot(world: GangWorld, member: Pod) -> Slot:
     return Slot(Holder(f"try-{member.uid}"), member.requests, partial(_acceptable, world, member))
@@ -244,13 +265,54 @@ def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
     return accepts(world.nodes[name], member)
 
 
+class BrakedGangMachine(GangMachine):
+    """Somebody puts the brake on and off. In the end it is off, and all is as if it had never been on."""
+
+    @rule(observe_only=st.booleans(), evicts_parts=st.booleans(), preempts=st.booleans(), saves_room=st.booleans())
+    def somebody_uses_the_brake(self, observe_only: bool, evicts_parts: bool, preempts: bool, saves_room: bool) -> None:
+        before = len(self.world.turned_back)
+        self.world.hold(
+            observe_only=observe_only,
+            evicts_parts=evicts_parts,
+            preempts_for_gangs=preempts,
+            saves_room=saves_room,
+        )
+        assert not observe_only or len(self.world.turned_back) == before, "putting the brake on refuses nobody"
+
+    @rule(observe_only=st.booleans())
+    def somebody_labels_the_namespace(self, observe_only: bool) -> None:
+        self.world.label("default", observe_only=observe_only)
+
+    @invariant()
+    def nothing_is_kept_or_refused_where_we_only_observe(self) -> None:
+        if self.world.keeper.brake.observes("default"):
+            assert self.world.keeper.gangs.waiting.turns.saver is None
+            assert not self.world.asleep
+            assert all(not gang.arrived for gang in self.world.keeper.gangs.by_key.values())
+
+    def teardown(self) -> None:
+        self.world.hold()
+        self.world.label("default")
+        super().teardown()
+
+
 class OptimisticGangMachine(GangMachine):
     """Nothing is reserved at filter: what a gang is planned on may be taken until its barrier opens."""
 
     reserve_at_filter = False
 
 
+class SlicedGangMachine(GangMachine):
+    """Next to no work is done at a time: the rest is left for the next turn of the event loop."""
+
+    slice_of_work = 1
+
+
 TestGangMachine = GangMachine.TestCase
 TestGangMachine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=40)
 TestOptimisticGangMachine = OptimisticGangMachine.TestCase
 TestOptimisticGangMachine.settings = TestGangMachine.settings
+TestBrakedGangMachine = BrakedGangMachine.TestCase
+TestBrakedGangMachine.settings = TestGangMachine.settings
+TestSlicedGangMachine = SlicedGangMachine.TestCase
+TestSlicedGangMachine.settings = TestGangMachine.settings

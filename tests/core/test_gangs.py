@@ -768,7 +768,7 @@ def test_a_member_that_is_being_deleted_while_it_is_bound_holds_nothing_when_tha
     assert held_nothing(world, "train") or world.evicted
 
 
-def test_members_beyond_the_quorum_that_are_alike_are_each_woken(world: GangWorld) -> None:
+def test_of_members_beyond_the_quorum_as_many_are_woken_as_there_is_room_for(world: GangWorld) -> None:
     nodes(world, 1)
     first, *_ = gang_pods("train", 1, EIGHT)
     others = [replace(first, name=f"more-{number}", uid=PodUid(f"uid-more-{number}")) for number in range(2)]
@@ -780,7 +780,12 @@ def test_members_beyond_the_quorum_that_are_alike_are_each_woken(world: GangWorl
     world.add_node(node("small", {"cpu": 4000}))
     assert world.wakes == {}
     world.add_node(node("n1"))
+    assert world.wakes == {others[0].uid: 1}
+    world.schedule()
+    world.add_node(node("n2"))
+    world.schedule()
     assert world.wakes == {other.uid: 1 for other in others}
+    assert world.bound("train") == 3
 
 
 def test_a_member_that_waits_while_the_gang_is_bound_in_part_is_turned_back_when_its_time_is_over(

@@ -8,15 +8,14 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.copies import Copies, need_of
 from extender.core.gang import NO_ROOM, Gang, RoomSaved
 from extender.core.gang_phases import Phase
-from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
+from extender.core.ledger import Holding, Kind
+from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.places import Places
 from extender.core.turns import SAVED_SECONDS, Patience
 from extender.filters.reservation_guard import REASON
-from tests.builders import gang_ask, gang_pods, node, pod, units
+from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -584,51 +583,6 @@ class TestManyWait:
         assert tried == ["g0x2"]
         crowd.schedule()
         assert crowd.bound("g0x2") == 2
-
-
-def test_copies_are_those_that_fit_as_the_ledger_is_now() -> None:
-    ledger = Ledger()
-    copies = Copies(ledger)
-    need = need_of(units(cpu=2000, pods=1, memory=0))
-    ledger.set_node(NodeName("a"), units(cpu=9000, pods=3))
-    copies.follow(need)
-    assert (copies.on(NodeName("a"), need), copies.total(need)) == (3, 3)
-    ledger.set_node(NodeName("b"), units(cpu=4000, pods=9))
-    ledger.reserve(Holder("x"), on=NodeName("a"), units=units(cpu=6000), owner=GangKey("n", "g"), until=9.0)
-    copies.refresh()
-    assert (copies.on(NodeName("a"), need), copies.on(NodeName("b"), need), copies.total(need)) == (1, 2, 3)
-    ledger.remove_node(NodeName("b"))
-    copies.refresh()
-    assert copies.total(need) == 1
-    assert list(copies.violations()) == []
-    copies.leave(need)
-    assert list(copies.violations()) == []
-
-
-def test_copies_are_counted_as_long_as_anybody_follows_them() -> None:
-    ledger = Ledger()
-    copies = Copies(ledger)
-    need = need_of(units(cpu=2000))
-    copies.follow(need)
-    copies.follow(need)
-    copies.leave(need)
-    ledger.set_node(NodeName("a"), units(cpu=4000))
-    copies.refresh()
-    assert copies.total(need) == 2
-    copies.leave(need)
-    with pytest.raises(KeyError):
-        copies.total(need)
-
-
-def test_no_copies_fit_where_there_is_nothing_of_a_resource_and_any_number_where_nothing_is_asked_for() -> None:
-    ledger = Ledger()
-    copies = Copies(ledger)
-    a_device, nothing = need_of({ResourceKey("nvidia.com/gpu"): 1}), need_of({})
-    ledger.set_node(NodeName("a"), units(cpu=4000))
-    copies.follow(a_device)
-    copies.follow(nothing)
-    assert (copies.on(NodeName("a"), a_device), copies.total(a_device)) == (0, 0)
-    assert copies.on(NodeName("a"), nothing) == 10_000
 
 
 def savings(world: GangWorld) -> list[Holding]:

@@ -55,6 +55,11 @@ def running(simulation: Simulation, prefix: str) -> list[str]:
     ]
 
 
+def on(simulation: Simulation, name: str) -> str:
+    found = simulation.cluster.api.store.get(POD, "default", name)
+    return "" if found is None else str(found["spec"].get("nodeName"))
+
+
 async def a_gang(simulation: Simulation, name: str, size: int = 4, **more: Any) -> list[str]:
     """A gang that runs, placed by the service."""
     for number in range(size):
@@ -177,7 +182,8 @@ async def test_pods_of_a_daemon_set_that_are_evicted_in_a_loop_are_seen() -> Non
         await a_gang_that_waits(simulation)
         for _ in range(3):
             await until(lambda: len(running(simulation, "agent-")) == 4)
-            await old.preempt("top", running(simulation, "agent-")[:1])
+            [there] = [name for name in running(simulation, "agent-") if on(simulation, name) == "node-0"]
+            await old.preempt("top", [there])
             await asyncio.sleep(25)
         owner.stop()
         broken = await judged(simulation, witness, after=10)

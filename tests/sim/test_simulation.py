@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from extender.app.ports import PodRef
 from extender.sim.kinds import POD, Json
 from extender.sim.virtual_time import VirtualTimeLoop
 from extender.simulation import Simulation
@@ -45,6 +46,42 @@ async def test_a_gang_that_fits_is_bound_one_that_does_not_waits_and_is_woken() 
         for number in range(3):
             await simulation.ask("DELETE", POD.path("default", f"first-{number}"))
         await until(lambda: bound(simulation, "second") == 3)
+        assert simulation.application.keeper.violations() == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("asleep", [10, 60])
+async def test_members_beyond_a_quorum_are_not_woken_by_room_that_is_saved_for_another_gang(asleep: int) -> None:
+    """However many sleep: wakes are a write each, and bring a filter call."""
+    async with Simulation(nodes=2) as simulation:
+        scheduling, woken = simulation.application.scheduling, list[str]()
+        wake = scheduling._waker.wake
+
+        async def counted(ref: PodRef, token: str) -> None:
+            woken.append(ref.name)
+            await wake(ref, token)
+
+        scheduling._waker.wake = counted  # type: ignore[assignment, method-assign]
+
+        async def elastic(first: int, last: int) -> None:
+            for number in range(first, last):
+                await simulation.create(pod(f"elastic-{number}", gang="elastic", quorum=2, cpu=1), POD)
+
+        await elastic(0, 4)
+        await simulation.create(pod("probe-0", gang="probe", quorum=1, cpu=1), POD)
+        await asyncio.sleep(2)
+        await gang(simulation, "whole", 2, cpu=8)
+        await asyncio.sleep(90)
+        saver = simulation.application.keeper.gangs.waiting.turns.saver
+        assert saver is not None
+        assert saver.key.name == "whole"
+        await elastic(4, 4 + asleep)
+        await asyncio.sleep(30)
+        for number in range(3):
+            await simulation.ask("DELETE", POD.path("default", f"elastic-{number}"))
+            await asyncio.sleep(10)
+        beyond = [name for name in woken if name.startswith("elastic")]
+        assert len(beyond) <= bound(simulation, "elastic")
         assert simulation.application.keeper.violations() == []
 
 

@@ -15,7 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from extender.adapters.http.problems import Kind, Problem, quoted
 from extender.adapters.http.quantities import shown, shown_units
-from extender.app.management import Explanation, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
+from extender.app.management import (
+    BrakeState,
+    Explanation,
+    GangState,
+    HolderState,
+    NodeState,
+    Outcome,
+    Refusal,
+    ResourceState,
+)
+from extender.core.brake import Switches
 from extender.core.ledger import Stale
 from extender.core.units import Short
 
@@ -45,6 +55,28 @@ class ResourceView(Answer):
     owner: OwnerView | None
     expires_at: datetime | None
     problem: Annotated[str, Field(description="Why its custom resource cannot be understood; empty if it can")]
+
+
+class SwitchesView(Answer):
+    """Named as in the settings file."""
+
+    observe_only: Annotated[bool, Field(description="Nothing is evicted, preempted, saved or refused")]
+    evicts_parts: bool
+    preempts_for_gangs: bool
+    saves_room: bool
+
+
+class BrakeView(Answer):
+    """What Escher may do now."""
+
+    everywhere: Annotated[SwitchesView, Field(description="As the settings say")]
+    namespaces: Annotated[
+        dict[str, SwitchesView], Field(description="Where labels switch something: what both allow there")
+    ]
+    unclear_labels: Annotated[
+        dict[str, list[str]], Field(description="Labels that are not understood, and hold the brake for that")
+    ]
+    labels_are_read: Annotated[bool, Field(description="Whether Escher may list namespaces")]
 
 
 class HolderView(Answer):
@@ -271,3 +303,21 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
 def timestamp(seconds: float | None) -> datetime | None:
     """Seconds since the epoch as JSON shows them."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def brake_view(state: BrakeState) -> BrakeView:
+    return BrakeView(
+        everywhere=_switches(state.everywhere),
+        namespaces={name: _switches(state.everywhere.both(there)) for name, there in state.namespaces.items()},
+        unclear_labels=dict(state.unclear),
+        labels_are_read=state.labels_are_read,
+    )
+
+
+def _switches(switches: Switches) -> SwitchesView:
+    return SwitchesView(
+        observe_only=switches.observe_only,
+        evicts_parts=switches.evicts_parts,
+        preempts_for_gangs=switches.preempts_for_gangs,
+        saves_room=switches.saves_room,
+    )

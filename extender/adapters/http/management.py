@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from extender.adapters.http import answers
 from extender.adapters.http.answers import (
+    BrakeView,
     ExplanationView,
     GangView,
     NodeView,
@@ -245,3 +246,12 @@ async def explain_gang(application: Application, namespace: Namespace, name: str
 async def explain_pod(application: Application, namespace: Namespace, pod: str) -> ExplanationView:
     """Why the pod waits, with numbers, and what would help."""
     return answers.explanation_view(application.explain_pod(namespace, pod))
+
+
+# -- what may be done
+
+
+@router.get("/brake", tags=["brake"])
+async def get_brake(application: Application) -> BrakeView:
+    """What Escher may do now: evict parts of gangs, preempt, save room, refuse; everywhere, and by namespace."""
+    return answers.brake_view(application.brake())

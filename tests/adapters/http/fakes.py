@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
 from extender.app.management import (
+    BrakeState,
     Explanation,
     GangState,
     Management,
@@ -27,6 +28,7 @@ from extender.app.management import (
 )
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict, Victims
+from extender.core.brake import FREE
 from extender.core.cluster import Node, Pod
 from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
 
@@ -78,6 +80,7 @@ class NotedManagement:
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
+        self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
         self._note(request)
@@ -122,6 +125,10 @@ class NotedManagement:
             if state.key == key:
                 return state
         raise NotFound("name", str(key), f"there is no gang {key}")
+
+    def brake(self) -> BrakeState:
+        self._note("brake")
+        return self.held
 
     def explain_pod(self, namespace: str, name: str) -> Explanation:
         return self._explain((namespace, name))

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from extender.app.management import (
+    BrakeState,
     Claim,
     Explanation,
     GangState,
@@ -22,6 +23,7 @@ from extender.app.management import (
     ResourceState,
 )
 from extender.app.ports import NodeChoice, PodRef
+from extender.core.brake import Switches
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Detection, Kind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey, NodeName, PodUid, ResourceKey
@@ -300,3 +302,24 @@ async def test_a_namespace_that_cannot_be_is_refused_everywhere(
 ) -> None:
     problem(await client.get(f"/v1/namespaces/Team_A/{path}"), 422, "namespace")
     assert management.asked == []
+
+
+# -- the brake
+
+
+async def test_the_brake_is_shown_everywhere_and_where_labels_add_to_it(
+    client: httpx.AsyncClient, management: NotedManagement
+) -> None:
+    management.held = BrakeState(
+        everywhere=Switches(saves_room=False),
+        namespaces={"lab": Switches(evicts_parts=False)},
+        unclear={"lab": ["escher.dev/evict-parts=never"]},
+        labels_are_read=True,
+    )
+    free = {"observe_only": False, "evicts_parts": True, "preempts_for_gangs": True, "saves_room": False}
+    assert (await client.get("/v1/brake")).json() == {
+        "everywhere": free,
+        "namespaces": {"lab": free | {"evicts_parts": False}},
+        "unclear_labels": {"lab": ["escher.dev/evict-parts=never"]},
+        "labels_are_read": True,
+    }

@@ -1,0 +1,36 @@
+"""Open files: as many as this process may have, and how many binds can wait with them.
+
+A bind that waits at its gang's barrier holds a connection, which is an open file. Where none is left no connection is
+accepted any more, and the last members of the gang that would open the barrier never get there.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+OTHERS_NEED = 640
+"""Open files for all else: at most 512 connections to the API server (`kube.connection`), and what comes and goes."""
+
+
+def raise_limit() -> int:
+    """This process may open as many files as it may allow itself. How many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            _log.warning("the limit of open files cannot be raised", soft=soft, hard=hard, why=str(error))
+        else:
+            _log.info("the limit of open files is raised", before=soft, now=hard)
+            soft = hard
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def binds_that_can_wait(limit: int) -> int:
+    """How many connections may wait at barriers: what others leave, and half of a limit that leaves them little."""
+    return max(limit - OTHERS_NEED, limit // 2)

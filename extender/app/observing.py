@@ -1,0 +1,62 @@
+"""Observing: what would have been refused where the brake lets nothing be refused.
+
+It asks the same rules as the keeper does, and holds nothing: where nobody is refused, what is held for one pod would
+only be another's missing room. What a gang would be told is worked out anew after a while, not for each of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from extender.app.verbs import Verdict
+from extender.core.brake import Act, Withheld
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.gangs import Gangs
+from extender.core.names import GangKey, NodeName
+
+HOLDS_GOOD = 5.0
+"""For how many seconds what a gang would be told is taken to be so."""
+NO_NODE = "none of the nodes that kube-scheduler offers has room for it"
+_GANGS_REMEMBERED = 1024
+
+
+class Observing:
+    """`judge`: how our filters see a pod of no gang on the nodes; it must hold nothing."""
+
+    def __init__(self, gangs: Gangs, judge: Callable[[Pod, Sequence[NodeName]], Verdict]) -> None:
+        self._gangs = gangs
+        self._judge = judge
+        self._said: dict[GangKey, tuple[float, str]] = {}
+
+    def filtered(self, pod: Pod, sent: Sequence[NodeName], now: float) -> list[Withheld]:
+        """The pod may go to any of the nodes. What of that would have been refused."""
+        why = self.would_refuse(pod, sent, now)
+        gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
+        return [Withheld(Act.REFUSE, pod.namespace, gang, (str(pod), why))] if why else []
+
+    def overfull(self, pod: Pod, node: NodeName) -> Withheld:
+        """The pod is bound to a node that has no room for it as far as we know."""
+        return Withheld(Act.REFUSE, pod.namespace, None, (str(pod), f"no room on {node}"))
+
+    def would_refuse(self, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
+        """Why the pod would be turned away, empty if it would not."""
+        if isinstance(pod.gang, MalformedAsk):
+            return pod.gang.reason
+        if isinstance(pod.gang, GangAsk):
+            return self._would_refuse_gang(pod.gang.key, pod, sent, now)
+        verdict = self._judge(pod, sent)
+        if verdict.passed or not sent:
+            return ""
+        return next(iter([*verdict.rejected.values(), *verdict.unresolvable.values()]), NO_NODE)
+
+    def _would_refuse_gang(self, key: GangKey, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
+        until, said = self._said.get(key, (0.0, ""))
+        if now < until:
+            return said
+        said = self._gangs.would_refuse(pod, sent)
+        self._said.pop(key, None)
+        self._said[key] = (now + HOLDS_GOOD, said)
+        if len(self._said) > _GANGS_REMEMBERED:
+            del self._said[next(iter(self._said))]
+        return said

@@ -1,0 +1,67 @@
+"""Pods that our filters turned away everywhere, and that nothing has woken since.
+
+Those that are alike are judged as one: a change on a node is looked at once for each kind of pods, not for each pod.
+Who is woken is woken once, by a change that would let it pass. Must not know why pods are turned away: see `judging`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator
+
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk
+from extender.core.kinds import kind_of
+from extender.core.ledger import Ledger
+from extender.core.names import NodeName, PodUid
+
+
+class TurnedAway:
+    """`passes`: whether the pod could go to a node now."""
+
+    def __init__(self, ledger: Ledger, passes: Callable[[Pod], Callable[[NodeName], bool]]) -> None:
+        self._ledger = ledger
+        self._passes = passes
+        self._kinds: dict[Hashable, dict[PodUid, Pod]] = {}
+        self._kind_of: dict[PodUid, Hashable] = {}
+
+    def __contains__(self, uid: PodUid) -> bool:
+        return uid in self._kind_of
+
+    def add(self, pod: Pod) -> None:
+        """It sleeps, and is as told."""
+        kind = self._likeness(pod)
+        if self._kind_of.get(pod.uid) != kind:
+            self.drop(pod.uid)
+            self._kind_of[pod.uid] = kind
+        self._kinds.setdefault(kind, {})[pod.uid] = pod
+
+    def _likeness(self, pod: Pod) -> Hashable:
+        """Of whom it is true alike that they could go to a node: see `filters.base.Filter`."""
+        gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
+        # What is held for a pod only that one may use.
+        alone = pod.uid if self._ledger.holding(pod.uid) is not None else None
+        return (pod.namespace, gang, pod.priority, kind_of(pod), alone)
+
+    def drop(self, uid: PodUid) -> None:
+        """It is not asleep, or it is gone."""
+        kind = self._kind_of.pop(uid, None)
+        if kind is not None:
+            alike = self._kinds[kind]
+            del alike[uid]
+            if not alike:
+                del self._kinds[kind]
+
+    def woken_in(self, namespaces: Callable[[str], bool]) -> Iterator[Pod]:
+        """Those of these namespaces: they are dropped."""
+        for pod in [pod for alike in self._kinds.values() for pod in alike.values() if namespaces(pod.namespace)]:
+            self.drop(pod.uid)
+            yield pod
+
+    def woken_by(self, nodes: Collection[NodeName]) -> Iterator[Pod]:
+        """Those that could go to one of the nodes, which have changed: they are dropped. O(kinds x nodes)."""
+        for alike in list(self._kinds.values()) if nodes else ():
+            could_go = self._passes(next(iter(alike.values())))
+            if any(could_go(node) for node in nodes):
+                for uid, pod in list(alike.items()):
+                    self.drop(uid)
+                    yield pod

@@ -1,0 +1,118 @@
+"""Ordinary pods on their way to a node, and wakes that wait for them: by rule, and by how much is looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.app.in_flight import FEW, PLACED_WITHIN, InFlight
+from extender.app.unseen_room import WAITS, UnseenRoom
+from extender.core.cluster import Pod
+from extender.core.gang import WakePod
+from extender.core.ledger import Ledger
+from extender.core.names import GangKey, NodeName, PodUid
+from tests.builders import NOW, node, pod
+
+ALL = [NodeName(f"n{number}") for number in range(FEW + 4)]
+FULL = {"cpu": 8000}
+
+
+class CountingLedger(Ledger):
+    asked = 0
+
+    def short(self, *args: object) -> object:  # type: ignore[override]
+        self.asked += 1
+        return super().short(*args)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def ledger() -> CountingLedger:
+    made = CountingLedger()
+    for name in ALL:
+        made.set_node(name, node(name).allocatable)
+    return made
+
+
+def reserved(ledger: Ledger, name: str, on: NodeName) -> WakePod:
+    """A gang's member with a place of its own."""
+    member = pod(name, FULL)
+    ledger.assume(member.uid, on=on, units=member.requests, until=NOW + 9, owner=GangKey("default", "train"))
+    return WakePod(member)
+
+
+def names(wakes: list[WakePod]) -> list[str]:
+    return [wake.pod.name for wake in wakes]
+
+
+def test_a_wake_waits_for_all_who_may_go_to_its_place(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    walkers = [pod(f"walker-{number}", FULL) for number in range(3)]
+    for walker in walkers:
+        in_flight.passed(walker, ALL, NOW)
+    assert in_flight.holds_back(reserved(ledger, "m", ALL[0]), NOW)
+    assert in_flight.next_deadline() == NOW + PLACED_WITHIN
+    for walker in (walkers[2], walkers[0]):
+        in_flight.ended(walker.uid)
+        assert in_flight.let_go(NOW) == []
+    in_flight.ended(walkers[1].uid)
+    assert names(in_flight.let_go(NOW)) == ["m"]
+    assert in_flight.let_go(NOW) == []
+    assert in_flight.next_deadline() is None
+
+
+def test_a_wake_does_not_wait_for_who_goes_elsewhere_or_passed_later_or_would_fit_beside_it(
+    ledger: CountingLedger,
+) -> None:
+    in_flight = InFlight(ledger)
+    in_flight.passed(pod("elsewhere", FULL), [ALL[1]], NOW)
+    in_flight.passed(pod("nothing", {"cpu": 0}), ALL, NOW)
+    first = reserved(ledger, "m0", ALL[0])
+    assert not in_flight.holds_back(first, NOW)
+    there = pod("there", FULL)
+    in_flight.passed(there, [ALL[0]], NOW)
+    assert in_flight.holds_back(first, NOW)
+    in_flight.passed(pod("later", FULL), ALL, NOW)
+    in_flight.ended(there.uid)
+    assert names(in_flight.let_go(NOW)) == ["m0"]
+
+
+def test_a_wake_waits_for_so_long_and_no_longer(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    in_flight.passed(pod("walker", FULL), ALL, NOW)
+    assert in_flight.holds_back(reserved(ledger, "m0", ALL[0]), NOW)
+    in_flight.passed(pod("another", FULL), ALL, NOW + PLACED_WITHIN / 2)
+    assert in_flight.let_go(NOW + PLACED_WITHIN / 2) == []
+    assert names(in_flight.let_go(NOW + PLACED_WITHIN)) == ["m0"]
+
+
+def test_thousands_on_their_way_are_looked_at_by_what_they_ask_for(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    walkers: list[Pod] = [pod(f"walker-{number}", FULL) for number in range(3000)]
+    for walker in walkers:
+        in_flight.passed(walker, ALL, NOW)
+    ledger.asked = 0
+    wakes = [reserved(ledger, f"m{number}", name) for number, name in enumerate(ALL)]
+    assert all(in_flight.holds_back(wake, NOW) for wake in wakes)
+    for walker in walkers:
+        assert in_flight.let_go(NOW) == []
+        in_flight.ended(walker.uid)
+    assert len(in_flight.let_go(NOW)) == len(ALL)
+    assert ledger.asked <= 3 * len(ALL)
+
+
+def test_a_node_that_gains_room_concerns_the_binds_that_wait_for_it_alone() -> None:
+    asked: list[PodUid] = []
+
+    def claim(uid: PodUid, on: NodeName) -> str | None:
+        asked.append(uid)
+        return None
+
+    unseen = UnseenRoom(claim)
+    for number in range(2000):
+        unseen.wait(PodUid(f"p{number}"), NodeName(f"n{number}"), NOW + number / 1000)
+    assert list(unseen.heed_nodes([NodeName("n7"), NodeName("elsewhere")])) == []
+    assert asked == ["p7"]
+    assert unseen.next_deadline() == NOW + WAITS
+    assert [answer.pod for answer in unseen.overdue(NOW + WAITS + 0.0015)] == ["p0", "p1"]
+    assert [answer.refusal for answer in unseen.end(PodUid("p7"), "gone")] == ["gone"]
+    assert list(unseen.heed_nodes([NodeName("n7")])) == []
+    assert asked == ["p7"]

@@ -1,0 +1,231 @@
+"""Work per event: what a change costs is counted, and what is too much at once is done in slices, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.could_fit import CouldFit
+from extender.core.gang import NO_ROOM, Gang
+from extender.core.gang_phases import Phase
+from extender.core.ledger import Ledger
+from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.places import Places
+from extender.core.turns import Patience
+from tests.builders import gang_ask, gang_pods, node, pod, units
+from tests.core.gang_world import GangWorld
+
+NODES, GANGS = 60, 20
+NEVER = Patience(10**9, float("inf"))
+LARGER = {"cpu": 8003, "memory": 2**30}
+
+
+class Counts:
+    """How often a whole quorum was tried, and how often a kind of pods was counted on a node."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.tries = 0
+        self.counts = 0
+        self._count(Places, "could_ever_fit", "tries")
+        self._count(Places, "_look_for", "tries")
+        self._count(CouldFit, "_count", "counts")
+
+    def _count(self, owner: type, method: str, tally: str) -> None:
+        asked = getattr(owner, method)
+
+        def counting(*args: object, **more: object) -> object:
+            setattr(self, tally, getattr(self, tally) + 1)
+            return asked(*args, **more)
+
+        self.monkeypatch.setattr(owner, method, counting)
+
+    def of_this(self) -> tuple[int, int]:
+        """Since the last call."""
+        found = self.tries, self.counts
+        self.tries = self.counts = 0
+        return found
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    return Counts(monkeypatch)
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    return GangWorld(patience=NEVER)
+
+
+def crowd(world: GangWorld, cpu: int) -> None:
+    """So many nodes of 8 CPU; so many gangs of three, each of another shape, that wait for them."""
+    world.keeper.replace_nodes([node(f"n{number}") for number in range(NODES)])
+    for number in range(GANGS):
+        asks = {"cpu": cpu + number, "memory": 1000 + number}
+        ask = gang_ask(f"g{number}", 3)
+        members = [pod(f"g{number}-{index}", asks, gang=ask, created=number) for index in range(3)]
+        for member in members:
+            world.keeper.see_pod(member)
+        world.keeper.filter(members[0], list(world.keeper.nodes))
+    waiting = {gang.phase for gang in world.keeper.gangs.by_key.values()}
+    assert waiting == {Phase.WAITING}
+
+
+class TestGangsThatCanNeverFit:
+    @pytest.fixture(autouse=True)
+    def waiting(self, counts: Counts, world: GangWorld) -> None:
+        crowd(world, 8001)
+        world.do_the_rest()
+        counts.of_this()
+
+    def test_are_not_tried_when_one_node_gains_what_they_do_not_ask_for(self, world: GangWorld, counts: Counts) -> None:
+        world.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), 5)
+        assert counts.of_this() == (0, GANGS)
+
+    def test_are_not_tried_when_the_labels_of_one_node_change(self, world: GangWorld, counts: Counts) -> None:
+        world.keeper.see_node(node("n2", labels={"a": "b"}))
+        assert counts.of_this() == (0, GANGS)
+
+    def test_are_not_looked_at_when_pods_come_and_go(self, world: GangWorld, counts: Counts) -> None:
+        world.keeper.see_pod(pod("plain", node=NodeName("n3")))
+        world.keeper.lose_pod(PodUid("uid-plain"))
+        assert counts.of_this() == (0, 0)
+
+    def test_are_tried_when_enough_nodes_are_large_enough_and_no_others_are(
+        self, world: GangWorld, counts: Counts
+    ) -> None:
+        for number in range(2):
+            world.keeper.see_node(node(f"n{number}", LARGER))
+        assert counts.of_this()[0] == 0
+        world.keeper.see_node(node("n2", LARGER))
+        phases = [gang.phase for gang in world.keeper.gangs.by_key.values()]
+        assert phases == [Phase.PLANNED, *(GANGS - 1) * [Phase.WAITING]]
+        assert counts.of_this()[0] <= 2
+
+
+class TestASlice:
+    """One gang is tried at a time."""
+
+    @pytest.fixture
+    def world(self) -> GangWorld:
+        made = GangWorld(patience=NEVER)
+        made.keeper.gangs.waiting.turns.work.limit = 1
+        return made
+
+    def waiting(self, world: GangWorld, name: str, asks: dict[str, int], created: float, size: int = 2) -> list[Pod]:
+        members = [replace(each, created=created) for each in gang_pods(name, size, asks)]
+        world.create(*members)
+        for member in members:
+            verdict = world.filter(member, list(world.nodes))
+            world.do_the_rest()
+            assert set(verdict.unresolvable.values()) == {NO_ROOM}
+        return members
+
+    def stage(self, world: GangWorld, *gangs: str) -> Sequence[PodUid]:
+        """Two full nodes, and gangs of two that wait, of different shapes, one older than the next."""
+        fillers = [pod(f"filler-n{number}", {"cpu": 8000}, node=NodeName(f"n{number}")) for number in range(2)]
+        for number in range(2):
+            world.add_node(node(f"n{number}"))
+        world.create(*fillers)
+        for number, name in enumerate(gangs):
+            self.waiting(world, name, {"cpu": 8000 - number}, created=1 + number)
+        return [filler.uid for filler in fillers]
+
+    def free(self, world: GangWorld, fillers: Sequence[PodUid]) -> None:
+        """All at once, and nothing else has its turn yet."""
+        gone = {*fillers}
+        for uid in gone:
+            del world.pods[uid]
+        world.keeper.replace_pods(list(world.pods.values()))
+
+    def test_leaves_the_rest_for_the_next_and_says_so(self, world: GangWorld) -> None:
+        fillers = self.stage(world, "one", "two")
+        world.add_node(node("n2", {"cpu": 16000}))
+        world.do_the_rest()
+        assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING}
+        self.free(world, fillers)
+        assert world.keeper.more_to_do
+        assert world.keeper.next_deadline() == world.clock.steady()
+        world.do_the_rest()
+        assert world.gangs == {"one": Phase.PLANNED, "two": Phase.PLANNED}
+        assert world.keeper.violations() == []
+
+    def test_ends_where_nothing_is_left(self, world: GangWorld) -> None:
+        self.free(world, self.stage(world, "one", "two", "three"))
+        world.do_the_rest()
+        assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "three": Phase.WAITING}
+        assert not world.keeper.more_to_do
+
+    def test_lets_nobody_pass_who_is_not_tried_yet(self, world: GangWorld) -> None:
+        """A gang that comes between two slices does not take the room of those who wait for the second."""
+        fillers = self.stage(world, "one", "two")
+        newcomer = [replace(each, created=9.0) for each in gang_pods("new", 2, {"cpu": 8000})]
+        world.create(*newcomer)
+        world.do_the_rest()
+        world.keeper.gangs.waiting.turns.work.spent = 0
+        self.free(world, fillers)
+        assert world.keeper.more_to_do
+        verdict = world.filter(newcomer[0], ["n0", "n1"])  # type: ignore[list-item]
+        assert not verdict.passed
+        world.do_the_rest()
+        assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "new": Phase.WAITING}
+
+    def test_that_was_postponed_is_tried_when_its_turn_has_come(self, world: GangWorld) -> None:
+        fillers = self.stage(world, "one", "two")
+        for number in range(2, 6):
+            world.add_node(node(f"n{number}", {"cpu": 1000}))
+        newcomer = [replace(each, created=9.0) for each in gang_pods("new", 2, {"cpu": 7000})]
+        world.create(*newcomer)
+        world.do_the_rest()
+        for number in range(2, 4):
+            world.nodes[NodeName(f"n{number}")] = node(f"n{number}", {"cpu": 7000})
+        self.free(world, fillers)
+        world.keeper.replace_nodes(list(world.nodes.values()))
+        world.filter(newcomer[0], list(world.nodes))
+        world.do_the_rest()
+        assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "new": Phase.PLANNED}
+        world.schedule()
+        assert world.bound("new") == 2
+
+
+def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_there() -> None:
+    """Of two cores each, with one that stays: seen as it comes and goes, node by node."""
+
+    class OneStays:
+        changed: tuple[NodeName, ...] = ()
+        on_n0 = 1000
+
+        def on(self, name: NodeName, priority: int | None) -> dict[ResourceKey, int]:
+            return units(cpu=self.on_n0) if name == "n0" else {}
+
+        def drain_changes(self) -> Sequence[NodeName]:
+            changed, self.changed = self.changed, ()
+            return changed
+
+    ledger, stays = Ledger(), OneStays()
+    for name in ("n0", "n1"):
+        ledger.set_node(NodeName(name), units(cpu=2000, pods=9))
+    world = GangWorld(patience=NEVER)
+    world.create(*gang_pods("train", 2, {"cpu": 2000}))
+    [gang] = world.keeper.gangs.by_key.values()
+    turns = world.keeper.gangs.waiting.turns
+    turns.enter(gang)
+    [shape] = turns._queues
+    tried: list[str] = []
+
+    def fits(each: Gang) -> bool:
+        tried.append(each.key.name)
+        return True
+
+    could_fit = CouldFit(ledger, fits, lambda name, kind: True, stays, turns.work)
+    assert not could_fit(gang, shape, None)
+    stays.on_n0, stays.changed = 0, (NodeName("n0"),)
+    assert not could_fit(gang, shape, None)
+    could_fit.refresh()
+    assert could_fit(gang, shape, None)
+    assert could_fit(gang, shape, None)
+    assert tried == ["train"]
+    assert list(could_fit.violations()) == []

@@ -1,0 +1,138 @@
+"""Copies: how often pods of a kind fit, kept node by node, with nothing counted that has not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.copies import Copies, Need, copies_beside, copies_in, need_of
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import CPU, GangKey, NodeName, ResourceKey
+from tests.builders import units
+
+A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
+
+
+class Counted:
+    """Copies of what a ledger has free, and how many counts were asked for."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.asked = 0
+        self.copies = Copies[Need](self.ledger.rows, self._count)
+
+    def _count(self, node: NodeName, need: Need) -> int:
+        self.asked += 1
+        row = self.ledger.rows.get(node)
+        return 0 if row is None or not row.present else copies_beside(row.capacity, row.held, need)
+
+    def refresh(self) -> None:
+        self.copies.refresh(self.ledger.drain_changes())
+
+
+@pytest.fixture
+def counted() -> Counted:
+    return Counted()
+
+
+def test_copies_are_those_that_fit_as_the_ledger_is_now(counted: Counted) -> None:
+    ledger, copies = counted.ledger, counted.copies
+    need = need_of(units(cpu=2000, pods=1, memory=0))
+    ledger.set_node(A, units(cpu=9000, pods=3))
+    copies.follow(need)
+    assert (copies.on(A, need), copies.total(need)) == (3, 3)
+    ledger.set_node(B, units(cpu=4000, pods=9))
+    ledger.reserve(Holder("x"), on=A, units=units(cpu=6000), owner=GangKey("n", "g"), until=9.0)
+    counted.refresh()
+    assert (copies.on(A, need), copies.on(B, need), copies.total(need)) == (1, 2, 3)
+    ledger.remove_node(B)
+    counted.refresh()
+    assert (copies.total(need), list(copies.with_room(need))) == (1, [A])
+    assert list(copies.violations()) == []
+    copies.leave(need)
+    assert need not in copies
+    assert list(copies.violations()) == []
+
+
+def test_copies_are_counted_as_long_as_anybody_follows_them(counted: Counted) -> None:
+    ledger, copies = counted.ledger, counted.copies
+    need = need_of(units(cpu=2000))
+    copies.follow(need)
+    copies.follow(need)
+    copies.leave(need)
+    ledger.set_node(A, units(cpu=4000))
+    counted.refresh()
+    assert copies.total(need) == 2
+    copies.leave(need)
+    with pytest.raises(KeyError):
+        copies.total(need)
+
+
+def test_no_copies_fit_where_there_is_nothing_of_a_resource_and_any_number_where_nothing_is_asked_for(
+    counted: Counted,
+) -> None:
+    ledger, copies = counted.ledger, counted.copies
+    a_device, nothing = need_of({ResourceKey("nvidia.com/gpu"): 1}), need_of({})
+    ledger.set_node(A, units(cpu=4000))
+    copies.follow(a_device)
+    copies.follow(nothing)
+    assert (copies.on(A, a_device), copies.total(a_device)) == (0, 0)
+    assert copies.on(A, nothing) == 10_000
+    assert copies.on(B, nothing) == 0
+
+
+def test_a_change_of_one_node_is_counted_for_that_node_alone_and_tells_whom_it_concerns(counted: Counted) -> None:
+    ledger, copies = counted.ledger, counted.copies
+    small, large = need_of(units(cpu=1000)), need_of(units(cpu=8000))
+    for name in (A, B, C):
+        ledger.set_node(name, units(cpu=4000))
+    ledger.drain_changes()
+    copies.follow(small)
+    copies.follow(large)
+    before, counted.asked = (copies.version(small), copies.version(large)), 0
+    ledger.set_node(B, units(cpu=5000))
+    counted.refresh()
+    assert counted.asked == 2
+    assert copies.version(small) != before[0]
+    assert copies.version(large) == before[1]
+
+
+def test_names_of_nodes_that_are_gone_are_not_kept_for_ever(counted: Counted) -> None:
+    ledger, copies = counted.ledger, counted.copies
+    need = need_of(units(cpu=1000))
+    copies.follow(need)
+    for number in range(1000):
+        ledger.set_node(NodeName(f"n{number}"), units(cpu=4000))
+        counted.refresh()
+        if number >= 3:
+            ledger.remove_node(NodeName(f"n{number - 3}"))
+            counted.refresh()
+    assert copies.total(need) == 12
+    assert len(copies._numbers) < 100
+    assert list(copies.violations()) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=20), st.integers(1, 4))
+def test_they_are_what_they_would_be_if_counted_anew(changes: list[tuple[str, int]], asked: int) -> None:
+    counted = Counted()
+    need = need_of(units(cpu=asked))
+    counted.copies.follow(need)
+    for name, cpu in changes:
+        if cpu:
+            counted.ledger.set_node(NodeName(name), units(cpu=cpu))
+        else:
+            counted.ledger.remove_node(NodeName(name))
+        counted.refresh()
+        assert list(counted.copies.violations()) == []
+    last: Mapping[str, int] = dict(changes)
+    assert counted.copies.total(need) == sum(cpu // asked for cpu in last.values())
+
+
+@given(st.integers(0, 50), st.integers(0, 60), st.integers(1, 9))
+def test_copies_beside_what_is_held_are_those_in_what_is_left(capacity: int, held: int, asked: int) -> None:
+    need = need_of(units(cpu=asked))
+    beside = copies_beside(units(cpu=capacity), units(cpu=held), need)
+    assert beside == copies_in({CPU: capacity - held}, need)

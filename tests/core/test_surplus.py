@@ -1,0 +1,200 @@
+"""Members beyond a quorum: woken for the room there is, in order, and by nothing that cannot help them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.gang import NO_ROOM_FOR_MEMBER
+from extender.core.gang_phases import Phase
+from extender.core.names import NodeName, PodUid
+from extender.core.surplus import COMES_WITHIN
+from extender.core.turns import Patience
+from tests.builders import gang_pods, node, pod
+from tests.core.gang_world import GangWorld
+
+ONE, EIGHT = {"cpu": 1000}, {"cpu": 8000}
+SECONDS = 60.0
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld(patience=Patience(8, SECONDS))
+    yield made
+    made.check()
+
+
+def elastic(world: GangWorld, count: int, *, node_selector: dict[str, str] | None = None) -> list[Pod]:
+    """A gang of quorum 2 that fills a node of two, and so many members beyond it, all turned away."""
+    world.add_node(node("n0", {"cpu": 16000}))
+    members = [replace(each, created=1.0) for each in gang_pods("elastic", 2 + count, EIGHT, quorum=2)]
+    members = [*members[:2], *(replace(each, node_selector=node_selector or {}) for each in members[2:])]
+    world.create(*members[:2])
+    world.schedule()
+    assert world.gangs["elastic"] is Phase.BOUND
+    join(world, members[2:])
+    return members[2:]
+
+
+def join(world: GangWorld, members: Sequence[Pod]) -> None:
+    for member in members:
+        world.create(member)
+        verdict = world.filter(member, list(world.nodes))
+        assert set(verdict.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
+
+
+def woken(world: GangWorld) -> list[str]:
+    found = [uid.removeprefix("uid-") for uid, count in world.wakes.items() for _ in range(count)]
+    world.wakes.clear()
+    world._wakes_seen.clear()
+    return found
+
+
+def end(world: GangWorld, name: str) -> None:
+    world.delete(PodUid(f"uid-{name}"))
+
+
+class TestAChange:
+    def test_of_the_gang_itself_wakes_nobody(self, world: GangWorld) -> None:
+        elastic(world, 5)
+        join(world, [replace(gang_pods("elastic", 9, EIGHT, quorum=2)[-1], created=2.0)])
+        end(world, "elastic-4")
+        assert woken(world) == []
+
+    def test_that_makes_room_wakes_as_many_as_have_room_the_oldest_first_and_each_once(self, world: GangWorld) -> None:
+        elastic(world, 5)
+        world.add_node(node("n1", {"cpu": 16000}))
+        assert woken(world) == ["elastic-2", "elastic-3"]
+        world.schedule()
+        assert (woken(world), world.bound("elastic")) == ([], 4)
+        world.add_node(node("n2", {"cpu": 8000}))
+        world.schedule()
+        assert (woken(world), world.bound("elastic")) == (["elastic-4"], 5)
+
+    def test_while_others_are_on_their_way_leaves_them_their_room(self, world: GangWorld) -> None:
+        elastic(world, 5)
+        world.add_node(node("n1", {"cpu": 8000}))
+        world.add_node(node("n1", {"cpu": 8000}, labels={"a": "b"}))
+        assert woken(world) == ["elastic-2"]
+
+    def test_on_a_node_that_they_may_not_be_on_wakes_nobody(self, world: GangWorld) -> None:
+        elastic(world, 2, node_selector={"zone": "x"})
+        world.add_node(node("n1"))
+        assert woken(world) == []
+        world.add_node(node("n1", labels={"zone": "x"}))
+        assert woken(world) == ["elastic-2"]
+
+    def test_that_goes_to_the_gang_whose_turn_it_is_wakes_nobody(self, world: GangWorld) -> None:
+        """However many sleep, and however many end."""
+        world.add_node(node("n0", {"cpu": 4000}))
+        world.add_node(node("n1", {"cpu": 8000}))
+        members = [replace(each, created=1.0) for each in gang_pods("elastic", 60, ONE, quorum=2)]
+        world.create(*members[:8])
+        world.schedule()
+        assert world.bound("elastic") == 8
+        whole = [replace(each, created=2.0) for each in gang_pods("whole", 2, EIGHT)]
+        world.create(*whole)
+        world.filter(whole[0], list(world.nodes))
+        world.add_node(node("n0", {"cpu": 8000}))
+        world.pass_time(SECONDS)
+        saver = world.keeper.gangs.waiting.turns.saver
+        assert saver is not None
+        assert saver.key.name == "whole"
+        join(world, members[8:])
+        for number in range(3):
+            end(world, f"elastic-{number}")
+        assert woken(world) == []
+
+
+class TestWhoWasWoken:
+    @pytest.fixture(autouse=True)
+    def room_for_one(self, world: GangWorld) -> None:
+        elastic(world, 3)
+        world.add_node(node("n1", {"cpu": 8000}))
+        assert woken(world) == ["elastic-2"]
+
+    def test_and_does_not_come_leaves_its_place_to_the_next_after_a_while(self, world: GangWorld) -> None:
+        world.pass_time(COMES_WITHIN - 1)
+        assert woken(world) == []
+        assert world.keeper.next_deadline() == world.clock.steady() + 1
+        world.pass_time(1)
+        assert woken(world) == ["elastic-3"]
+
+    def test_and_is_gone_leaves_its_place_to_the_next(self, world: GangWorld) -> None:
+        end(world, "elastic-2")
+        assert woken(world) == ["elastic-3"]
+
+    def test_and_goes_elsewhere_leaves_its_place_to_the_next(self, world: GangWorld) -> None:
+        world.add_node(node("n2", {"cpu": 8000}))
+        assert woken(world) == ["elastic-3"]
+        world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n2")])
+        world.add_node(node("n1", {"cpu": 16000}))
+        assert woken(world) == ["elastic-4"]
+
+    def test_and_is_turned_away_again_wakes_nobody_who_is_like_it(self, world: GangWorld) -> None:
+        """kube-scheduler does not offer that node, and would not offer it to them."""
+        world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
+        assert woken(world) == []
+        world.pass_time(10 * COMES_WITHIN)
+        assert woken(world) == []
+
+    def test_and_is_turned_away_again_leaves_its_place_to_others(self, world: GangWorld) -> None:
+        smaller = replace(gang_pods("elastic", 9, {"cpu": 4000}, quorum=2)[-1], created=9.0)
+        world.create(smaller)
+        assert not world.filter(smaller, [NodeName("n0")]).passed
+        world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
+        assert woken(world) == ["elastic-8"]
+
+
+def test_when_a_gang_is_planned_as_many_beyond_its_quorum_are_woken_as_there_is_room_for(world: GangWorld) -> None:
+    world.add_node(node("n0"))
+    members = gang_pods("late", 5, EIGHT, quorum=2)
+    world.create(*members)
+    for member in members:
+        world.filter(member)
+    world.add_node(node("n1", {"cpu": 16000}))
+    assert sorted(woken(world)) == ["late-0", "late-1", "late-2"]
+    world.schedule()
+    assert world.bound("late") == 3
+
+
+def test_one_turned_away_on_a_sample_of_the_nodes_is_woken_once_if_another_has_room(world: GangWorld) -> None:
+    for number in range(110):
+        world.add_node(node(f"n{number}", {"cpu": 1000}))
+    world.add_node(node("large", {"cpu": 16000}))
+    members = gang_pods("elastic", 4, EIGHT, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    world.add_node(node("free", {"cpu": 16000}))
+    sample = [NodeName(f"n{number}") for number in range(100)]
+    world.create(members[2])
+    for _ in range(2):
+        assert not world.filter(members[2], sample).passed
+    assert woken(world) == ["elastic-2"]
+
+
+def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld) -> None:
+    world.add_node(node("n0", {"cpu": 16000}))
+    members = gang_pods("train", 4, EIGHT, quorum=2)
+    world.create(*members)
+    for member in members:
+        world.filter(member, list(world.nodes))
+    assert len(world.asleep) == 2
+    end(world, "train-0")
+    assert woken(world) == ["train-2"]
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_ordinary_pods_in_between_change_nothing_about_the_order(world: GangWorld) -> None:
+    elastic(world, 3)
+    world.add_node(node("n1"))
+    world.create(pod("plain", EIGHT, node=NodeName("n1")))
+    assert woken(world) == ["elastic-2"]
+    world.delete(PodUid("uid-plain"))
+    assert woken(world) == []
+    world.schedule()
+    assert world.bound("elastic") == 3
