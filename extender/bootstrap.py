@@ -24,7 +24,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
-from extender.adapters.kube import kinds, namespaces, pod_groups
+from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
 from extender.adapters.kube.connection import Connection, Requests
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.owners import ApiOwners
@@ -45,9 +45,10 @@ from extender.app.ports import Clock, Refused, Unavailable
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
-from extender.app.sinks import Groups, Nodes, Pods
+from extender.app.sinks import Groups, Nodes, Pods, Promises
 from extender.app.stale_wakes import StaleWakes
 from extender.app.write_back import WriteBack
+from extender.core.savings import Thrift
 from extender.core.turns import Patience
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
@@ -59,6 +60,7 @@ _BACKLOG = 4096
 """Connections that the kernel keeps until they are accepted, if net.core.somaxconn allows as many."""
 _DRAIN_SECONDS = 5.0
 _LOOK_FOR_GROUPS_SECONDS = 60.0
+_LOOK_FOR_JOBS_SECONDS = 60.0
 
 
 class WallClock:
@@ -108,6 +110,9 @@ class Application:
             most_together=None if open_files is None else binds_that_can_wait(open_files),
             patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
             schedulers=frozenset(settings.scheduler_names),
+            thrift=Thrift(settings.saved_share, settings.saved_seconds),
+            long_running_seconds=settings.long_running_seconds,
+            gather_limit=settings.gather_limit,
         )
         self.keeper = Keeper(clock, self._take, rules, life=world.unique())
         self.write_back = WriteBack(
@@ -155,6 +160,7 @@ class Application:
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         self._groups = follow(pod_groups.pod_groups(), Groups(self.keeper, self.journal))
         self._without_groups = False
+        self._jobs = follow(jobs.jobs(), Promises(self.keeper, self.journal))
         self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
 
     def _take(self, effects: Sequence[Effect]) -> None:
@@ -179,6 +185,7 @@ class Application:
             self._labels.run(),
             self._follow_pods(),
             self._follow_groups(),
+            self._follow_jobs(),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self.conditions.run(after=synced),
             self.reconcile.run(after=synced),
@@ -211,6 +218,23 @@ class Application:
                 _log.warning("cannot see whether PodGroups are installed", why=str(error))
             await asyncio.sleep(_LOOK_FOR_GROUPS_SECONDS if self._without_groups else 1.0)
         await self._groups.run()
+
+    async def _follow_jobs(self) -> None:
+        """Jobs are followed where we may read them. Until they are known, nobody waits for their pods' room."""
+        told = False
+        while True:
+            try:
+                await jobs.readable(self._connection)
+                break
+            except Refused as error:
+                if not told:
+                    _log.warning("cannot read Jobs: gangs are planned when all of their members exist", why=str(error))
+                told = True
+                await asyncio.sleep(_LOOK_FOR_JOBS_SECONDS)
+            except Unavailable as error:
+                _log.warning("cannot see whether Jobs can be read", why=str(error))
+                await asyncio.sleep(1.0)
+        await self._jobs.run()
 
     async def settle_memory(self) -> None:
         """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""

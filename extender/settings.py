@@ -83,6 +83,18 @@ class Settings(BaseModel):
         le=3000,
         description="how many ephemeral resources a node may have: a Node larger than 1.5 MiB can be stored no more",
     )
+    long_running_seconds: float = Field(
+        86_400.0,
+        ge=60.0,
+        description="no room is kept free for a gang that would need a pod to end which has run for so long, unless it "
+        "is a Job's or may be preempted for the gang",
+    )
+    gather_limit: int = Field(
+        256,
+        ge=0,
+        le=100_000,
+        description="how many places are held in a namespace for members of gangs that their Jobs have yet to create",
+    )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 

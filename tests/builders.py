@@ -6,9 +6,10 @@ Units are whole numbers as in `extender.core.units`: milli-cores, bytes, devices
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from extender.core.cluster import Node, Pod, Requirement, SelectorTerm, Taint, Toleration
+from extender.core.cluster import Node, Owner, Pod, Requirement, SelectorTerm, Taint, Toleration
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
@@ -43,6 +44,14 @@ def gang_pods(name: str, size: int, asks: Amounts | None = None, *, quorum: int 
     """The members `<name>-0` ... of a gang; its quorum is its size unless told otherwise."""
     ask = gang_ask(name, size if quorum is None else quorum)
     return [pod(f"{name}-{index}", asks, gang=ask) for index in range(size)]
+
+
+JOB = Owner("Job", "job", "uid-job")
+
+
+def job_pods(name: str, size: int, asks: Amounts | None = None, *, quorum: int | None = None) -> list[Pod]:
+    """As `gang_pods`, made by a Job: a keeper that was told what JOB promises plans for those that are to come."""
+    return [replace(member, owner=JOB) for member in gang_pods(name, size, asks, quorum=quorum)]
 
 
 def node(name: str = "n1", has: Amounts | None = None, **facts: Any) -> Node:

@@ -98,6 +98,7 @@ class Metrics(Collector):
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
         pending.add_metric([], self._write_back.pending)
         yield pending
+        yield from self._savings()
 
     def _brake(self) -> Metric:
         family = GaugeMetricFamily("escher_brake", "1 where the settings hold an act back everywhere", labels=["act"])
@@ -113,6 +114,19 @@ class Metrics(Collector):
         for phase, count in counts.items():
             family.add_metric([phase.value], count)
         return family
+
+    def _savings(self) -> Iterator[Metric]:
+        savings = self._keeper.gangs.waiting.turns.savings
+        share = GaugeMetricFamily(
+            "escher_saved_share", "Share of the cluster that is kept free for a gang, of the resource with the largest"
+        )
+        share.add_metric([], savings.share)
+        yield share
+        seconds = GaugeMetricFamily(
+            "escher_saved_seconds", "For how long more than saved_share has been kept free; falls while it is not"
+        )
+        seconds.add_metric([], savings.seconds_over_at(self._keeper.clock.steady()))
+        yield seconds
 
     def _units(self) -> Metric:
         totals: dict[tuple[str, str], int] = {}

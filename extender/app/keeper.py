@@ -30,6 +30,9 @@ from extender.core.gangs import Gangs
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
 from extender.core.pod_groups import PodGroup, PodGroups
+from extender.core.promises import GATHER_LIMIT
+from extender.core.savings import DEFAULT_THRIFT, Thrift
+from extender.core.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.filters import FILTERS, Filter
 
@@ -75,7 +78,10 @@ class Rules:
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
     its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
     be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
-    gang puts up with before room is saved for it. `switches`: what is allowed at the start, see `core.brake`.
+    gang puts up with before room is saved for it. `thrift`: how much is saved
+    for how long. `long_running_seconds`: nobody waits for a pod to leave that has run for so long, see `core.staying`.
+    `gather_limit`: how many places in a namespace are held for pods that do not exist yet, see `core.promises`.
+    `switches`: what is allowed at the start, see `core.brake`.
     `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how many
     ephemeral resources a node may have.
     """
@@ -83,6 +89,9 @@ class Rules:
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
     patience: Patience = DEFAULT_PATIENCE
+    thrift: Thrift = DEFAULT_THRIFT
+    long_running_seconds: float = LONG_RUNNING_SECONDS
+    gather_limit: int = GATHER_LIMIT
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
     """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
     switches: Switches = FREE
@@ -115,6 +124,9 @@ class Keeper:
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
             brake=self.brake,
+            staying=Staying(self.pods, self.ours, rules.long_running_seconds),
+            thrift=rules.thrift,
+            gather_limit=rules.gather_limit,
         )
         self._strangers = Strangers(rules.schedulers)
         self._evictions = Evictions(self.gangs)
@@ -224,6 +236,7 @@ class Keeper:
             self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
             self._turned_away.drop(pod.uid)
+            self.gangs.staying.forget(pod.uid)
             self.gangs.observe(pod, now)
             return
         if pod.uid in self._gone:
@@ -243,6 +256,7 @@ class Keeper:
             # No filter will come to say so.
             self._effects.append(AskRefused(pod, pod.gang))
         self.pods[pod.uid] = pod
+        self.gangs.staying.observe(pod, known)
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
@@ -282,6 +296,7 @@ class Keeper:
         self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.drop(uid)
+        self.gangs.staying.forget(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
@@ -308,6 +323,20 @@ class Keeper:
             if self._groups.to_wake(pod):
                 self._effects.append(WakePod(pod))
         self.settle()
+
+    def replace_promises(self, promised: Mapping[str, int]) -> None:
+        """These controllers and no others exist, by UID, and promise so many pods at a time."""
+        self.gangs.replace_promises(promised)
+        self.settle()
+
+    def see_promise(self, controller: str, pods: int) -> None:
+        """The controller is there, and its spec promises so many pods at a time."""
+        if self.gangs.see_promise(controller, pods):
+            self.settle()
+
+    def lose_promise(self, controller: str) -> None:
+        """The controller is deleted."""
+        self.gangs.lose_promise(controller)
 
     # -- capacity ------------------------------------------------------------------------------------------------
 
@@ -513,6 +542,7 @@ class Keeper:
         pod = self.pods.get(uid)
         if pod is not None:
             self.pods[uid] = replace(pod, node=node)
+            self.gangs.staying.observe(self.pods[uid], pod)
             self.ledger.confirm(uid, on=node, units=pod.requests)
         self.gangs.written(uid, node, self.clock.steady())
         self.settle()
@@ -573,6 +603,7 @@ class Keeper:
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.steady()
+        self.gangs.staying.heed_time(self.clock.now())
         waiting = self.gangs.waiting
         waiting.begin_slice()
         while (gains := self.ledger.drain_gains()) or waiting.has_work or self._heed_turn(now):

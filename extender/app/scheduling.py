@@ -50,6 +50,7 @@ from extender.core.gang import (
     OpenBarrier,
     RoomSaved,
     TurnBack,
+    TurnLost,
     WakePod,
 )
 from extender.core.names import GangKey, NodeName, PodUid
@@ -250,6 +251,11 @@ class Scheduling:
                     note = f"gang {key.name}: its turn has come: what comes free is saved for its {needed} places"
                     for pod in members:
                         self._tell(pod, EventType.NORMAL, "GangRoomSaved", note)
+                case TurnLost(key, seconds, members):
+                    given_back = "what was saved for it led to nothing and is given back"
+                    note = f"gang {key.name}: {given_back}; none is saved for {seconds:g} s"
+                    for pod in members:
+                        self._tell(pod, EventType.WARNING, "GangTurnLost", note)
                 case EvictFor(key, members, victims):
                     self._preempt(key, members, victims)
                 case GangTimedOut(key, arrived, quorum, members):
@@ -436,7 +442,9 @@ def _subject(effect: Effect) -> Sequence[object]:
     match effect:
         case OpenBarrier(gang, members) | TurnBack(gang, members):
             return (gang, *members)
-        case GangInPart(gang, _, members) | GangInDoubt(gang, _, members) | RoomSaved(gang, _, members):
+        case GangInPart(gang, _, members) | GangInDoubt(gang, _, members):
+            return (gang, *members)
+        case RoomSaved(gang, _, members) | TurnLost(gang, _, members):
             return (gang, *members)
         case EvictMembers(gang, _, members, proof):
             return (gang, str(proof), *members)

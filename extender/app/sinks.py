@@ -1,4 +1,4 @@
-"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups. All news is noted in the journal.
+"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs. All news is noted in the journal.
 
 Must not decide anything.
 """
@@ -11,6 +11,7 @@ from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.core.cluster import Node, Pod
 from extender.core.pod_groups import PodGroup
+from extender.core.promises import Promise
 
 
 class Nodes:
@@ -66,3 +67,21 @@ class Groups:
     def remove(self, item: PodGroup) -> None:
         self._journal.note("pod group gone", item)
         self._keeper.lose_group(item)
+
+
+class Promises:
+    """Not noted one by one: a Job's status changes with each of its pods."""
+
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+        self._keeper = keeper
+        self._journal = journal
+
+    def replace(self, objects: Iterable[Promise]) -> None:
+        self._journal.note("jobs listed")
+        self._keeper.replace_promises({each.controller: each.pods for each in objects})
+
+    def upsert(self, item: Promise) -> None:
+        self._keeper.see_promise(item.controller, item.pods)
+
+    def remove(self, item: Promise) -> None:
+        self._keeper.lose_promise(item.controller)

@@ -28,7 +28,12 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
         return f"{gated} {of_them} {behind}" + (f", and {absent} {_do(absent)} not exist yet" if absent else "")
     if gang.shortfall is not None:
         short = in_words(gang.shortfall)
-        return f"it is its turn, and what comes free is saved for it: {short}" if saved else short
+        if saved:
+            return f"it is its turn, and what comes free is saved for it: {short}"
+        if gang.rounds_lost:
+            times = "once" if gang.rounds_lost == 1 else f"{gang.rounds_lost} times"
+            return f"{short}; room was saved for it {times}, which led to nothing, and others have their turn"
+        return short
     return f"{gang.needed} of {gang.quorum} members have no place yet, and have not been tried since the last change"
 
 

@@ -49,6 +49,14 @@ def _totals(ledger: Ledger) -> list[Violation]:
             found.append(Violation("ledger_totals", f"{name}: capacity {row.capacity} is not its facts and ephemeral"))
         if not (row.present or row.holdings or row.ephemeral):
             found.append(Violation("ledger_totals", f"{name}: a row of nothing"))
+    saved = add(h.units for h in ledger.holdings() if h.kind is Kind.SAVING)
+    capacity = add(row.capacity for row in ledger.rows.values())
+    for what, running, anew in (
+        ("capacity", ledger.capacity_total, capacity),
+        ("saved", ledger.saved_total, saved),
+    ):
+        if running != {r: u for r, u in anew.items() if u}:
+            found.append(Violation("ledger_totals", f"{what} in all {running}, of the rows {anew}"))
     return found
 
 

@@ -20,8 +20,8 @@ from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.parts import Proof, Trial, proven_part
 from extender.core.planning import Shortfall
 
-Turn = tuple[int, float, float, GangKey]
-"""Sorts waiting gangs: priority, then age."""
+Turn = tuple[int, float, int, float, GangKey]
+"""Sorts waiting gangs: priority, then age, where one that lost its turn counts as no older than who waited then."""
 
 
 # What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
@@ -86,6 +86,12 @@ class Gang:
     """Since when it has waited for room."""
     passes: int = 0
     """How often, since then, a gang behind it was given room while it was the first in turn."""
+    rounds_lost: int = 0
+    """How often, since it had a plan last, what was saved for it was given back, for that led to nothing."""
+    behind: float = 0.0
+    """The age of the youngest that waited when that happened last, as `created`."""
+    saves_after: float = 0.0
+    """When room may be saved for it again."""
     priority: int = 0
     created: float = 0.0
     """When the oldest of its members was created, as the API server tells it."""
@@ -151,7 +157,7 @@ class Gang:
 
     @property
     def turn(self) -> Turn:
-        return (-self.priority, self.created, self.first_seen, self.key)
+        return (-self.priority, max(self.created, self.behind), self.rounds_lost, self.first_seen, self.key)
 
     @property
     def preempts(self) -> bool:
@@ -236,6 +242,16 @@ class RoomSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnLost:
+    """Event: what was saved for the gang is given back, for that led to nothing in time; others have their turn, and
+    for `seconds` no room is saved for it. It is tried as before whenever room comes free."""
+
+    gang: GangKey
+    seconds: float
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvictFor:
     """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room."""
 
@@ -310,6 +326,7 @@ GangEffect = (
     | GangBound
     | GangTurnedAway
     | RoomSaved
+    | TurnLost
     | EvictFor
     | GangTimedOut
     | GangInPart

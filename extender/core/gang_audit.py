@@ -21,7 +21,7 @@ def violations(gangs: Gangs, of_others: Callable[[Holding], bool]) -> list[Viola
     `of_others`: which holdings have an owner that is no gang.
     """
     found = [violation for gang in gangs.by_key.values() for violation in _of_gang(gangs, gang)]
-    found += gangs.waiting.turns.violations()
+    found += gangs.waiting.violations()
     for held in gangs.ledger.holdings():
         if held.kind is Kind.BOUND or held.owner is None or of_others(held):
             continue

@@ -54,12 +54,11 @@ from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.parts import Trial, gone_on_with
 from extender.core.places import SAMPLE_FLOOR, Places
 from extender.core.planning import Shortfall
+from extender.core.promises import GATHER_LIMIT, GATHER_SECONDS, Promises
+from extender.core.savings import DEFAULT_THRIFT, Thrift
+from extender.core.staying import Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.core.waiting import Waiting
-
-GATHER_SECONDS = 5.0
-"""How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
-
 
 UNDISTURBED_SECONDS = 1.0
 """For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
@@ -81,6 +80,9 @@ class Gangs:
         *,
         reserve_at_filter: bool = True,
         life: str = "0",
+        staying: Staying | None = None,
+        thrift: Thrift = DEFAULT_THRIFT,
+        gather_limit: int = GATHER_LIMIT,
         brake: Brake | None = None,
     ) -> None:
         self.ledger = ledger
@@ -98,9 +100,20 @@ class Gangs:
         self._life = life
         self._trials = 0
         self._reserve_at_filter = reserve_at_filter
-        self._places = Places(ledger, nodes)
+        self.staying = Staying({}) if staying is None else staying
+        self._promises = Promises(gather_limit)
+        self._places = Places(ledger, nodes, self.staying)
         self.waiting = Waiting(
-            ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way, self.brake
+            ledger,
+            self._places,
+            patience,
+            self.by_key,
+            self.effects,
+            self._plan,
+            self._giving_way,
+            self.staying,
+            thrift,
+            self.brake,
         )
         self._planned: dict[GangKey, float] = {}
         """Gangs that have a plan, and some that do no more; until when each is left alone to carry it out."""
@@ -303,6 +316,29 @@ class Gangs:
             gang.rejected.add(uid)
             self.waiting.changed(gang)
 
+    # -- promises ------------------------------------------------------------------------------------------------
+
+    def see_promise(self, controller: str, pods: int) -> bool:
+        """The controller's spec promises so many pods at a time. Whether somebody waited to know."""
+        waited = self._promises.see(controller, pods)
+        self._gather_again(waited)
+        return bool(waited)
+
+    def lose_promise(self, controller: str) -> None:
+        """The controller is deleted."""
+        self._promises.lose(controller)
+
+    def replace_promises(self, promised: Mapping[str, int]) -> None:
+        """These controllers and no others exist."""
+        self._gather_again(self._promises.replace(promised))
+
+    def _gather_again(self, keys: Sequence[GangKey]) -> None:
+        """One member of each asks again: its gang was turned away before its controller was known."""
+        for key in keys:
+            gang = self.by_key.get(key)
+            if gang is not None and gang.missing and not gang.holds_a_plan and gang.rejected:
+                self.waiting.wake(gang, min(gang.rejected))
+
     # -- filter --------------------------------------------------------------------------------------------------
 
     def admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | str:
@@ -320,7 +356,6 @@ class Gangs:
             return NO_ROOM
         if gang.phase is Phase.QUARANTINED:
             return QUARANTINE
-        self.waiting.asked_by(pod.scheduler)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and (self.waiting.postpone(gang) or not self._plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
@@ -383,7 +418,8 @@ class Gangs:
         """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
         changes."""
         missing = gang.missing
-        if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
+        late = gang.gathered or now - gang.first_seen > GATHER_SECONDS
+        if missing and (late or not self._promises.allow(gang, now)):
             gang.step(Step.LACKS_MEMBERS)
             gang.shortfall = None
             return False
@@ -403,6 +439,8 @@ class Gangs:
         gang.step(Step.PLAN_MADE)
         gang.deadline, gang.shortfall, gang.tried_at = deadline, None, None
         gang.displaced.clear()
+        if missing:
+            self._promises.begun(gang, now)
         self._planned[gang.key] = now + UNDISTURBED_SECONDS
         unasked = first is None and not gang.rejected
         self.waiting.has_a_plan(gang)

@@ -82,6 +82,10 @@ class Ledger:
         """Grows whenever some node may have gained room: an unchanged number means nothing that failed can succeed."""
         self.capacity_count = 0
         """Grows whenever what nodes can hold, or whom they accept, has changed."""
+        self.capacity_total: dict[ResourceKey, int] = {}
+        """What the nodes that are present can hold together, by resource."""
+        self.saved_total: dict[ResourceKey, int] = {}
+        """What all savings hold together, by resource."""
         self._gains: dict[NodeName, None] = {}
         self._changes: dict[NodeName, None] = {}
         self._capacity_changes: dict[NodeName, None] = {}
@@ -149,7 +153,7 @@ class Ledger:
         before = row.capacity
         row.facts = facts
         row.capacity = {**facts, **row.ephemeral}
-        self._capacity_changed(node)
+        self._capacity_changed(node, before, row.capacity)
         if not row.present:
             row.present = True
             for resource in row.ephemeral:
@@ -163,9 +167,9 @@ class Ledger:
         if row is None or not row.present:
             return
         row.present = False
+        self._capacity_changed(node, row.capacity, {})
         row.facts = {}
         row.capacity = {}
-        self._capacity_changed(node)
         for resource in row.ephemeral:
             self._provides_no_more(node, resource)
         self._drop_if_empty(node)
@@ -183,7 +187,8 @@ class Ledger:
             row.ephemeral[resource] = units
         else:
             row.ephemeral.pop(resource, None)
-        self._capacity_changed(node)
+        there = row.present
+        self._capacity_changed(node, {resource: before} if there else {}, {resource: units} if there else {})
         if row.present and units:
             row.capacity[resource] = units
             self.providers.setdefault(resource, {})[node] = None
@@ -194,10 +199,12 @@ class Ledger:
             self._provides_no_more(node, resource)
         self._drop_if_empty(node)
 
-    def _capacity_changed(self, node: NodeName) -> None:
+    def _capacity_changed(self, node: NodeName, before: Vector, after: Vector) -> None:
         self._changes[node] = None
         self._capacity_changes[node] = None
         self.capacity_count += 1
+        for resource in {**before, **after}:
+            _count(self.capacity_total, resource, after.get(resource, 0) - before.get(resource, 0))
 
     def _provides_no_more(self, node: NodeName, resource: ResourceKey) -> None:
         nodes = self.providers[resource]
@@ -293,7 +300,7 @@ class Ledger:
         """The node counts as having gained room: something beside its resources has changed in its favour."""
         if (row := self.rows.get(node)) is not None:
             self._gained(node, row)
-            self._capacity_changed(node)
+            self._capacity_changed(node, {}, {})
 
     def drain_changes(self) -> AbstractSet[NodeName]:
         """The nodes of which anything has changed since the last call."""
@@ -372,7 +379,7 @@ class Ledger:
         if holding.owner is not None:
             self._owned.setdefault(holding.owner, {})[holding.holder] = None
         if holding.kind is not Kind.BOUND:
-            self._count_unbound(holding.node, row, +1)
+            self._count_unbound(holding, row, +1)
             self._set_deadline(holding.holder, holding.until)
 
     def _remove(self, holding: Holding) -> None:
@@ -394,7 +401,7 @@ class Ledger:
             if not holders:
                 del self._owned[holding.owner]
         if holding.kind is not Kind.BOUND:
-            self._count_unbound(holding.node, row, -1)
+            self._count_unbound(holding, row, -1)
 
     def _set_deadline(self, holder: Holder, until: float | None) -> None:
         if until is None:
@@ -407,12 +414,15 @@ class Ledger:
             else:
                 heappush(self._by_deadline, (until, holder))
 
-    def _count_unbound(self, node: NodeName, row: Row, change: int) -> None:
+    def _count_unbound(self, holding: Holding, row: Row, change: int) -> None:
         row.unbound += change
         if row.unbound:
-            self.unbound_on[node] = row.unbound
+            self.unbound_on[holding.node] = row.unbound
         else:
-            self.unbound_on.pop(node, None)
+            self.unbound_on.pop(holding.node, None)
+        if holding.kind is Kind.SAVING:
+            for resource, units in holding.units.items():
+                _count(self.saved_total, resource, change * units)
 
     def _gained(self, node: NodeName, row: Row) -> None:
         # A node that is away has no room to gain; when it returns, it gains all of it.
@@ -431,3 +441,12 @@ class Ledger:
     def violations(self) -> list[Violation]:
         """Every invariant of the ledger that does not hold now. O(everything)."""
         return audit.violations(self)
+
+
+def _count(totals: dict[ResourceKey, int], resource: ResourceKey, units: int) -> None:
+    """So many more; what comes to 0 is left out."""
+    total = totals.get(resource, 0) + units
+    if total:
+        totals[resource] = total
+    else:
+        totals.pop(resource, None)

@@ -19,11 +19,12 @@ from extender.core.cluster import Node, Pod
 from extender.core.gang import Gang
 from extender.core.kinds import PodKind
 from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import CPU, MEMORY, NodeName, PodUid
+from extender.core.names import CPU, MEMORY, NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 from extender.core.preemption import Choice, Unit, choose
 from extender.core.room import Room, templates_of
+from extender.core.staying import Staying
 from extender.core.units import Vector, add
 
 SAMPLE_FLOOR = 100
@@ -31,11 +32,12 @@ SAMPLE_FLOOR = 100
 
 
 class Places:
-    """`nodes` is the keeper's table of nodes, read here for selectors and taints."""
+    """`nodes` is the keeper's table of nodes, read here for selectors and taints. `staying`: what no gang waits for."""
 
-    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node]) -> None:
+    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node], staying: Staying) -> None:
         self._ledger = ledger
         self._nodes = nodes
+        self._staying = staying
 
     def unbound(self, gang: Gang) -> list[Holding]:
         """The gang's reservations and assumptions."""
@@ -136,9 +138,16 @@ class Places:
 
     # -- room that is saved for a quorum -------------------------------------------------------------------------
 
-    def save(self, gang: Gang, nodes: Sequence[NodeName] | None, until: float) -> None:
+    def save(
+        self,
+        gang: Gang,
+        nodes: Sequence[NodeName] | None,
+        until: float,
+        limit: Mapping[ResourceKey, int] | None = None,
+    ) -> float:
         """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
-        nothing yet. `nodes`: those to choose from; None for all."""
+        nothing yet. `nodes`: those to choose from; None for all. `limit`: how much at most; a place that would exceed
+        it is left free. How large a part of all is saved now, a part of a place counting by its scarcest resource."""
         nodes = list(self._nodes) if nodes is None else nodes
         slots = self._slots(gang, self._smallest_in_empty(gang), None)
         saved = self.unbound(gang)
@@ -146,14 +155,20 @@ class Places:
         unused = (name for number in count() if (name := Holder(f"saved:{gang.key}#{number}")) not in kept)
         lacking = [replace(slot, holder=next(unused)) for slot in slots[len(kept) :]]
         others = [held.holder for held in saved if held.holder not in kept]
-        found = aim(self._ledger, lacking, nodes, releasing=others, kept=list(kept.values()))
+        found = aim(self._ledger, lacking, nodes, self._lasting(gang), releasing=others, kept=list(kept.values()))
         claims = [
             Holding(holder, node, units, Kind.SAVING, gang.key, until)
             for holder, (node, units) in (found or {}).items()
         ]
+        if limit is not None:
+            claims = _within(limit, [*(replace(held, until=until) for held in kept.values()), *claims])
+            kept = {}
         self._commit(claims, releasing=others)
         for holder in kept:
             self._ledger.keep(holder, until)
+        asked = {slot.holder: slot.units for slot in lacking}
+        parts = (_part(claim.units, asked.get(claim.holder, slots[0].units)) for claim in claims)
+        return (len(kept) + sum(parts)) / max(1, len(slots))
 
     def _whole(self, saved: Sequence[Holding], slots: Sequence[Slot]) -> dict[Holder, Holding]:
         """Of what is saved, the places that are whole and need not be looked for again. Only where all slots are alike:
@@ -195,14 +210,31 @@ class Places:
         return seen is not None and accepts(seen, kind.like)
 
     def could_ever_fit(self, gang: Gang) -> bool:
-        """Whether the quorum would have room if nobody else held anything."""
+        """Whether the quorum would have room if nothing were held but what stays."""
         slots = self._slots(gang, self._smallest_in_empty(gang), None)
-        return aim(self._ledger, slots, list(self._nodes)) is not None
+        return aim(self._ledger, slots, list(self._nodes), self._lasting(gang)) is not None
+
+    def asked(self, gang: Gang) -> list[Vector]:
+        """What the places of the quorum ask for."""
+        return [slot.units for slot in self._slots(gang, self._smallest_in_empty(gang), None)]
+
+    def _lasting(self, gang: Gang) -> Callable[[NodeName], Vector]:
+        """What is on a node for as long as the gang waits: what stays, and its own members that are bound."""
+        below = gang.priority if gang.preempts else None
+        staying = self._staying
+        own: dict[NodeName, list[Vector]] = {}
+        for uid in gang.bound:
+            pod = gang.members.get(uid)
+            if pod is not None and pod.node is not None and uid not in staying and uid not in gang.leaving:
+                own.setdefault(pod.node, []).append(pod.requests)
+        if not own:
+            return lambda node: staying.on(node, below)
+        return lambda node: add([staying.on(node, below), *own.get(node, ())])
 
     # -- how a quorum is asked for -------------------------------------------------------------------------------
 
     def _smallest_in_empty(self, gang: Gang) -> list[Pod]:
-        return self._smallest(gang, lambda: Room.emptied(self._ledger, self._nodes))
+        return self._smallest(gang, lambda: Room.emptied(self._ledger, self._nodes, self._lasting(gang)))
 
     def _smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:
         """The members to place, smallest first. Where there are more than the quorum needs, those come last that would
@@ -404,3 +436,22 @@ def _size(pod: Pod) -> tuple[int, int, int]:
     """Orders pods by what they ask for, the most contended first."""
     requests = pod.requests
     return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))
+
+
+def _part(held: Vector, asked: Vector) -> float:
+    """Of the scarcest resource, 0 to 1."""
+    return min((min(1.0, held.get(resource, 0) / units) for resource, units in asked.items() if units), default=1.0)
+
+
+def _within(limit: Mapping[ResourceKey, int], claims: Iterable[Holding]) -> list[Holding]:
+    """The claims, in order, as long as they stay below the limit together; those that do not hold nothing."""
+    left = dict(limit)
+    found: list[Holding] = []
+    for claim in claims:
+        if all(units <= left.get(resource, 0) for resource, units in claim.units.items() if units):
+            for resource, units in claim.units.items():
+                left[resource] = left.get(resource, 0) - units
+            found.append(claim)
+        else:
+            found.append(replace(claim, units={}))
+    return found

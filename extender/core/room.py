@@ -13,6 +13,8 @@ from extender.core.names import NodeName, ResourceKey
 from extender.core.units import Vector
 
 Accepts = Callable[[NodeName], bool]
+Staying = Callable[[NodeName], Vector]
+"""What stays on a node, whoever else leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,11 @@ class Room:
                 self._add(holding.node, tuple(holding.units.items()), +1)
 
     @classmethod
-    def emptied(cls, ledger: Ledger, nodes: Iterable[NodeName]) -> Room:
-        """The nodes as if nobody held anything."""
+    def emptied(cls, ledger: Ledger, nodes: Iterable[NodeName], staying: Staying) -> Room:
+        """The nodes as if nothing were held there but what stays."""
         room = object.__new__(cls)
         rows = ((node, ledger.rows.get(node)) for node in nodes)
-        room.rows = {node: RowCopy(row.capacity, {}, row.sequence) for node, row in rows if row is not None}
+        room.rows = {node: RowCopy(row.capacity, staying(node), row.sequence) for node, row in rows if row is not None}
         room.change = {}
         return room
 

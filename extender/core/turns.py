@@ -1,10 +1,14 @@
 """Turns: in which order waiting gangs are tried when room comes free, and room saved for the one whose turn it is.
 
 A gang that does not fit is passed by others that do, for room should not stand idle. That has a bound, `Patience`:
-among those that would fit into the cluster if it were empty, room is saved for the first in turn (priority, then age)
-once it was passed so often, or has waited so long. What comes free on the nodes that it could be on is reserved, place
-by place and part by part, until its whole quorum has room. Nobody takes that but gangs before it in turn, and pods of
-a higher priority. Room is saved for one gang at a time, so that no two hold a part each.
+among those that would fit into the cluster beside what stays there (`staying`), room is saved for the first in turn
+(priority, then age) once it was passed so often, or has waited so long. What comes free on the nodes that it could be
+on is reserved, place by place and part by part, until its whole quorum has room. Nobody takes that but gangs before it
+in turn, and pods of a higher priority. Room is saved for one gang at a time, so that no two hold a part each.
+
+That has a bound too, `savings`: where it leads to nothing, or keeps too much idle for too long, all is given back. The
+gang has lost its turn: it goes behind all of its priority that wait now, and no room is saved for it for a time, twice
+as long each time. It is tried as before whenever room comes free.
 
 Knows who waits and what for; must not know phases, barriers, nor how a gang is planned: see `gangs`.
 """
@@ -27,6 +31,7 @@ from extender.core.kinds import PodKind, kind_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey, NodeName
 from extender.core.places import Places
+from extender.core.savings import DEFAULT_THRIFT, Savings, Thrift
 from extender.core.work import Work
 
 SAVED_SECONDS = 60.0
@@ -65,10 +70,14 @@ class Turns:
         brake: Brake | None = None,
         stays: Stays | None = None,
         work: Work | None = None,
+        thrift: Thrift = DEFAULT_THRIFT,
     ) -> None:
         self._brake = brake or Brake()
         self.saver: Gang | None = None
         """The gang that room is saved for."""
+        self.savings = Savings(ledger, thrift)
+        self.lost: list[Gang] = []
+        """Gangs that have lost their turn, and that nobody has been told of."""
         self._ledger = ledger
         self._places = places
         self.patience = patience
@@ -82,6 +91,8 @@ class Turns:
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
         """Those who wait, by shape, each in turn."""
+        self._paused: dict[GangKey, float] = {}
+        """Gangs that wait and that no room is saved for, until then at least."""
         self._version = 0
         self._first: tuple[tuple[int, int, int], Gang | None] = ((-1, -1, -1), None)
         self._held_back: dict[GangKey, None] = {}
@@ -104,6 +115,8 @@ class Turns:
             for kind, _ in entry.shape[1]:
                 self.copies.follow(kind)
         insort(self._queues[entry.shape], entry.turn)
+        if gang.saves_after:
+            self._paused[gang.key] = gang.saves_after
         self._version += 1
 
     def leave(self, gang: Gang) -> None:
@@ -125,6 +138,7 @@ class Turns:
             return
         self._held_back.pop(key, None)
         self._version += 1
+        self._paused.pop(key, None)
         queue = self._queues[entry.shape]
         del queue[bisect_left(queue, entry.turn)]
         if not queue:
@@ -215,12 +229,13 @@ class Turns:
 
     def passed_by(self, gang: Gang) -> None:
         """The gang has its plan. Whoever is first in turn, and waits on, has been passed if that was another."""
+        gang.rounds_lost, gang.behind, gang.saves_after = 0, 0.0, 0.0
         first = self.first()
         if first is not None and first.turn < gang.turn:
             first.passes += 1
 
     def first(self) -> Gang | None:
-        """The gang that is first in turn, among those that an empty cluster would have room for, and that room may be
+        """The gang that is first in turn, among those that would have room beside what stays, and that room may be
         saved for."""
         self._could_fit.refresh()
         now = (self._version, self._could_fit.changes, self._brake.version)
@@ -237,7 +252,7 @@ class Turns:
         return None
 
     def _may_save(self, turn: Turn) -> bool:
-        return self._brake.allows(Act.SAVE_ROOM, turn[-1].namespace)
+        return turn[-1] not in self._paused and self._brake.allows(Act.SAVE_ROOM, turn[-1].namespace)
 
     def held_back(self, now: float) -> list[Gang]:
         """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
@@ -250,7 +265,10 @@ class Turns:
         return found
 
     def _could_ever_fit(self, entry: _Entry) -> bool:
-        return self._could_fit(entry.gang, entry.shape, entry.rank)
+        gang = entry.gang
+        # Members of its own that are bound stay as well, and are those of no other gang of the shape.
+        beside_its_own = not gang.bound or self._places.could_ever_fit(gang)
+        return beside_its_own and self._could_fit(gang, entry.shape, entry.rank)
 
     def resume(self) -> None:
         """A new slice of work begins."""
@@ -274,43 +292,76 @@ class Turns:
         return float("inf") if gang.waits_since is None else gang.waits_since + self.patience.seconds
 
     def next_deadline(self) -> float | None:
-        """When patience ends next, if nothing else happens."""
+        """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
         first = self.first() if self._queues else None
-        return None if first is None or first is self.saver else self._due_at(first)
+        known = [
+            None if first is None or first is self.saver else self._due_at(first),
+            self.savings.next_deadline(saving=self.saver is not None),
+            min(self._paused.values(), default=None),
+        ]
+        return min((when for when in known if when is not None), default=None)
 
     # -- what is saved -------------------------------------------------------------------------------------------
 
     def heed(self, now: float) -> Gang | None:
         """If patience has ended for the first in turn, room is saved for it from now on. That gang, if it is so now."""
+        more_may_be_saved = self.savings.heed_time(now)
+        for key in [key for key, until in self._paused.items() if until <= now]:
+            del self._paused[key]
+            self._version += 1
         saver = self.saver
         if saver is not None and not (self._may_save(saver.turn) and self._could_ever_fit(self._entries[saver.key])):
             self._give_back()
+        elif self.saver is not None and self.savings.must_end():
+            self._lose_turn(self.saver, now)
         first = self.first() if self._queues else None
         if first is None or first is self.saver or not self.is_due(first, now):
+            if self.saver is not None and more_may_be_saved:
+                self._save(self.saver, None, now)
+                self.savings.heed_time(now)
             return None
-        self._give_back()
-        self.saver = first
-        self._places.save(first, None, now + SAVED_SECONDS)
+        self._save_for(first, None, now)
         return first
+
+    def _lose_turn(self, gang: Gang, now: float) -> None:
+        self._give_back()
+        gang.rounds_lost += 1
+        gang.behind = max(entry.turn[1] for entry in self._entries.values() if entry.turn[0] == gang.turn[0])
+        gang.saves_after = now + self.savings.thrift.pause(gang.rounds_lost)
+        self._take_out(gang.key)
+        self.enter(gang)
+        self.lost.append(gang)
 
     def _give_back(self) -> None:
         if self.saver is not None:
             self._places.release(self.saver)
             self.saver = None
 
-    def save_at(self, gang: Gang, nodes: Sequence[NodeName], now: float) -> None:
-        """Others are about to leave these nodes for the gang, which is first in turn: room is saved for it there."""
+    def _save_for(self, gang: Gang, nodes: Sequence[NodeName] | None, now: float) -> None:
         if self.saver is not gang:
             self._give_back()
-        self.saver = gang
-        self._places.save(gang, nodes, now + SAVED_SECONDS)
+            self.saver = gang
+            self.savings.begin(now)
+        self._save(gang, nodes, now)
+
+    def _save(self, gang: Gang, nodes: Sequence[NodeName] | None, now: float) -> None:
+        part = self._places.save(gang, nodes, now + SAVED_SECONDS, self.savings.limit())
+        self.savings.progress(part, now)
+
+    def may_save_all(self, gang: Gang) -> bool:
+        """Whether all that the gang needs may be saved for it now."""
+        return self.savings.suffices(self._places.asked(gang))
+
+    def save_at(self, gang: Gang, nodes: Sequence[NodeName], now: float) -> None:
+        """Others are about to leave these nodes for the gang, which is first in turn: room is saved for it there."""
+        self._save_for(gang, nodes, now)
 
     def save(self, gains: Collection[NodeName], now: float) -> None:
         """What is free now on the nodes that the saver waits for, or on those that gained, is reserved for it."""
         if self.saver is not None:
             waits_for = [held.node for held in self._places.unbound(self.saver)]
             nodes = list(dict.fromkeys((*waits_for, *gains))) if waits_for else None
-            self._places.save(self.saver, nodes, now + SAVED_SECONDS)
+            self._save(self.saver, nodes, now)
 
     def usable_by(self, gang: Gang) -> Sequence[Holder]:
         """What is saved for the gang itself, or for one behind it."""
@@ -343,6 +394,7 @@ class Turns:
         yield from self._could_fit.violations()
         if self._could_fit.shapes - self._queues.keys():
             yield Violation("turns", "it is kept whether shapes could fit of which nobody waits")
+        yield from self.savings.violations(saving=self.saver is not None)
         for key, entry in self._entries.items():
             if (entry.shape, entry.turn) != (_shape_of(entry.gang), entry.gang.turn):
                 yield Violation("turns", f"{key} has changed since it was put in its place")

@@ -6,16 +6,19 @@ the function that it is given. Must not know members' coming and going, nor the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from extender.core.audit import Violation
 from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, RoomSaved, Turn, WakePod
+from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, RoomSaved, Turn, TurnLost, WakePod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import Places
 from extender.core.preemption import Unit, unit_of
+from extender.core.savings import Thrift
+from extender.core.staying import Staying
 from extender.core.surplus import Surplus
 from extender.core.turns import Patience, Turns
 
@@ -41,9 +44,12 @@ class Waiting:
         effects: list[GangEffect],
         plan: Plan,
         giving_way: Callable[[int], Sequence[Gang]],
+        staying: Staying,
+        thrift: Thrift,
         brake: Brake,
     ) -> None:
-        self.turns = Turns(ledger, places, patience, giving_way, brake)
+        self.turns = Turns(ledger, places, patience, giving_way, brake, staying, thrift=thrift)
+        self._staying = staying
         self._brake = brake
         self.stirred: dict[GangKey, None] = {}
         """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
@@ -55,8 +61,6 @@ class Waiting:
         self._unasked: dict[GangKey, float] = {}
         """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
         no node for any of them, for others take each one that comes free."""
-        self._schedulers: dict[str, None] = {}
-        """kube-scheduler's profiles that have asked us about a gang."""
         self.handled: GangKey | None = None
         """The gang that is being looked at: where that fails, it is its defect."""
         self.surplus = Surplus(ledger, gangs, self.turns.copies, places.would_have, self._handle)
@@ -71,10 +75,6 @@ class Waiting:
 
     def _handle(self, key: GangKey) -> None:
         self.handled = key
-
-    def asked_by(self, scheduler: str) -> None:
-        """This profile of kube-scheduler asks us about gangs."""
-        self._schedulers[scheduler] = None
 
     def changed(self, gang: Gang) -> None:
         """Something about it has changed: if it waits, it is to be settled."""
@@ -218,6 +218,23 @@ class Waiting:
         if uid in gang.members:
             self._effects.append(WakePod(gang.members[uid]))
 
+    # -- audit ---------------------------------------------------------------------------------------------------
+
+    def violations(self) -> Iterator[Violation]:
+        """A gang whose quorum exists and that has no plan is never lost sight of."""
+        yield from self.turns.violations()
+        yield from self._staying.violations()
+        for gang in self._gangs.values():
+            watched = (
+                self._brake.observes(gang.key.namespace)
+                or gang in self.turns
+                or gang.key in self._unasked
+                or gang.key in self.stirred
+            )
+            waits = gang.phase in (Phase.GATHERING, Phase.WAITING) and gang.needed and not gang.missing
+            if waits and not watched:
+                yield Violation("gang_not_watched", f"{gang.key} waits, and nothing will try it again")
+
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
@@ -237,6 +254,9 @@ class Waiting:
             self._effects.append(Withheld(Act.SAVE_ROOM, held_back.key.namespace, held_back.key))
         self.handled = None if (first := self.turns.first()) is None else first.key
         gang = self.turns.heed(now)
+        for each in self.turns.lost:
+            self._effects.append(TurnLost(each.key, each.saves_after - now, tuple(each.unplaced())))
+        self.turns.lost.clear()
         if gang is not None:
             self._effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.unplaced())))
             self.stirred[gang.key] = None
@@ -248,19 +268,18 @@ class Waiting:
             if now < since + self.turns.patience.seconds:
                 return
             self.handled = key
-            gang = self._gangs[key]
-            observed = self._brake.observes(key.namespace)
-            if not observed and any(pod.scheduler in self._schedulers for pod in gang.unplaced()):
-                self.enter(gang, now)
-                self.stirred[key] = None
-            self._unasked.pop(key, None)
+            if self._brake.observes(key.namespace):
+                self._unasked.pop(key, None)
+                continue
+            self.enter(self._gangs[key], now)
+            self.stirred[key] = None
 
     def preempt(self, pods: Mapping[PodUid, Pod], now: float) -> bool:
         """Room is made for the gang that is first in turn, if pods of lower priority hold it. `pods`: all that are not
         finished. Whether anything is to be settled for that."""
         gang = self.turns.first()
         self.handled = None if gang is None else gang.key
-        if gang is None or now < gang.preempts_after or not gang.preempts:
+        if gang is None or now < gang.preempts_after or not gang.preempts or not self.turns.may_save_all(gang):
             return False
         gang.preempts_after = now + PREEMPTS_EVERY
         units, going = self._units_below(gang.priority, pods)

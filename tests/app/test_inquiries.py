@@ -19,7 +19,7 @@ from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.turns import DEFAULT_PATIENCE
 from extender.core.units import Short
 from tests.app.world import World
-from tests.builders import gang_pods, labels_term, pod, taint, units
+from tests.builders import JOB, gang_pods, job_pods, labels_term, pod, taint, units
 
 pytestmark = pytest.mark.anyio
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
@@ -451,7 +451,8 @@ async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: Wo
 
 
 async def test_room_that_is_reserved_for_members_to_come_is_named_with_the_gang(world: World) -> None:
-    first = gang_pods("train", 3, {"cpu": 8000})[0]
+    first = job_pods("train", 3, {"cpu": 8000})[0]
+    world.keeper.see_promise(JOB.uid, 3)
     world.keeper.see_pod(first)
     assert world.keeper.filter(first, NODES).passed == [N1]
     world.keeper.see_node(replace(world.keeper.nodes[N1], unschedulable=True))

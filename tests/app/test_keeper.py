@@ -22,7 +22,7 @@ from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
 from extender.filters.ephemeral_fit import ABSENT
 from extender.filters.ephemeral_fit import REASON as NOT_FREE
 from tests.app.fakes import LoopClock
-from tests.builders import claim, gang_ask, gang_pods, node, pod, taint, toleration
+from tests.builders import JOB, claim, gang_ask, job_pods, node, pod, taint, toleration
 
 DATA, LICENCE = ResourceKey("escher.dev/default.data"), ResourceKey("escher.dev/default.licence")
 N1, N2, N3 = NODES = [NodeName(f"n{number}") for number in (1, 2, 3)]
@@ -36,6 +36,7 @@ class Room:
         self.clock = LoopClock()
         self.effects: list[Effect] = []
         self.keeper = Keeper(self.clock, self._take, Rules(reserve_at_filter))
+        self.keeper.see_promise(JOB.uid, 16)
         self.nodes, self.pods = Nodes(self.keeper, Journal(self.clock)), Pods(self.keeper, Journal(self.clock))
         self.nodes.replace(node(name) for name in NODES)
 
@@ -180,7 +181,7 @@ class TestAPodThatEnds:
 
     @pytest.mark.parametrize("how", ["deleted", "being deleted", "finished"])
     def test_does_not_count_at_a_barrier_because_of_a_call_that_comes_late(self, room: Room, how: str) -> None:
-        first, second = gang_pods("train", 2, FULL)
+        first, second = job_pods("train", 2, FULL)
         room.see(first, second)
         end(room, first, how)
         assert room.filter(first) == []
@@ -460,14 +461,14 @@ class TestPreempt:
     def test_asked_for_a_member_with_a_copy_from_before_its_binding_does_not_forget_where_it_is(
         self, room: Room
     ) -> None:
-        first, *others = gang_pods("train", 3, FULL)
+        first, *others = job_pods("train", 3, FULL)
         room.see(replace(first, node=N1), *others)
         assert room.keeper.preempt(first, {}) == {}
         assert room.keeper.arrive(first.uid, N2) == "the pod goes to n1 already"
         assert room.keeper.arrive(first.uid, N1) == ""
 
     def test_asked_for_a_member_that_is_bound_already_does_not_wake_it(self, room: Room) -> None:
-        first, *others = gang_pods("train", 3, FULL)
+        first, *others = job_pods("train", 3, FULL)
         room.fill(N3)
         room.see(replace(first, node=N1), *others)
         assert room.filter(others[0]) == []
@@ -524,7 +525,7 @@ def test_a_node_that_was_never_seen_can_go(room: Room) -> None:
 
 
 def test_a_node_that_is_gone_turns_back_whoever_waits_to_be_bound_there(room: Room) -> None:
-    members = gang_pods("train", 2, FULL)
+    members = job_pods("train", 2, FULL)
     room.see(*members)
     chosen = [room.filter(member)[0] for member in members]
     assert room.keeper.arrive(members[0].uid, chosen[0]) == ""

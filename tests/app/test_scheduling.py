@@ -28,7 +28,7 @@ from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 from extender.core.turns import DEFAULT_PATIENCE
 from extender.filters.ephemeral_fit import ABSENT
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
-from tests.builders import gang_pods, node, pod, units
+from tests.builders import JOB, gang_pods, job_pods, node, pod, units
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +45,7 @@ class Stage:
         self.api = PodApi()
         self.journal = Journal(self.clock)
         self.keeper = Keeper(self.clock, lambda effects: self.scheduling.take(effects))
+        self.keeper.see_promise(JOB.uid, 16)
         self.advertised: list[str] = []
         self.ended: list[str] = []
         self.placed: list[float] = []
@@ -135,7 +136,7 @@ class TestABarrier:
     async def test_no_binding_is_written_before_the_last_member_is_there_and_then_all_at_once(
         self, stage: Stage
     ) -> None:
-        members = gang_pods("train", 4, FULL)
+        members = job_pods("train", 4, FULL)
         first = stage.go(*members[:3])
         await asyncio.sleep(3)
         assert stage.api.calls == []
@@ -153,14 +154,14 @@ class TestABarrier:
         walker = pod("walker", FULL)
         stage.see(walker)
         assert len(stage.scheduling.filter(walker, list(stage.keeper.nodes)).passed) == 4
-        stage.see(*(replace(member, at_our_gate=True) for member in gang_pods("train", 4, FULL)))
+        stage.see(*(replace(member, at_our_gate=True) for member in job_pods("train", 4, FULL)))
         await asyncio.sleep(PLACED_WITHIN / 2)
         assert stage.api.calls == []
         await asyncio.sleep(PLACED_WITHIN)
         assert [what for _, what in stage.api.calls] == [f"open train-{number}" for number in range(4)]
 
     async def test_its_deadline_turns_back_those_who_wait_tells_them_and_frees_the_room(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         stage.see(*members)
         answers = await asyncio.gather(*stage.go(*members[:2]))
         assert asyncio.get_running_loop().time() == pytest.approx(9, abs=1)
@@ -173,7 +174,7 @@ class TestABarrier:
         ]
 
     async def test_a_member_deleted_at_it_is_answered_and_the_others_wait_for_a_successor(self, stage: Stage) -> None:
-        *members, successor = gang_pods("train", 4, FULL, quorum=3)
+        *members, successor = job_pods("train", 4, FULL, quorum=3)
         one, two = stage.go(*members[:2])
         await asyncio.sleep(1)
         stage.keeper.lose_pod(members[0].uid)
@@ -183,7 +184,7 @@ class TestABarrier:
         assert len(stage.api.bound) == 3
 
     async def test_room_taken_by_others_meanwhile_turns_back_whom_it_concerns(self, stage: Stage) -> None:
-        members = gang_pods("train", 2, FULL)
+        members = job_pods("train", 2, FULL)
         [waiting] = stage.go(members[0])
         await asyncio.sleep(1)
         stage.see(pod("foreign", FULL, node=stage.filter(members[0])))
@@ -193,7 +194,7 @@ class TestABarrier:
         assert await asyncio.gather(again, *last) == ["", ""]
 
     async def test_whoever_waits_is_turned_back_when_a_member_fits_nowhere(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         stage.see(*members)
         first = stage.filter(members[0])
         waiting = stage.bind(members[0], first)
@@ -203,7 +204,7 @@ class TestABarrier:
         assert stage.kinds() == {}
 
     async def test_a_member_that_is_seen_bound_meanwhile_is_answered_and_the_others_wait(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         one, two = stage.go(*members[:2])
         await asyncio.sleep(1)
         node_of_one = stage.filter(members[0])
@@ -214,7 +215,7 @@ class TestABarrier:
         assert stage.scheduling.waiting_at_barrier == 1
 
     async def test_a_call_that_is_repeated_is_answered_with_the_first(self, stage: Stage) -> None:
-        members = gang_pods("train", 2, FULL)
+        members = job_pods("train", 2, FULL)
         stage.see(*members)
         chosen = stage.filter(members[0])
         both = [stage.bind(members[0], chosen), stage.bind(members[0], chosen)]
@@ -228,7 +229,7 @@ class TestABarrier:
         stage.keeper.set_capacity(N1, DATA, 1)
         stage.see(asking)
         assert stage.filter(asking) == N1
-        [waiting] = stage.go(gang_pods("train", 2, FULL)[0])
+        [waiting] = stage.go(job_pods("train", 2, FULL)[0])
         assert "deadline" in await waiting
         assert asyncio.get_running_loop().time() == pytest.approx(4)
         assert stage.kinds() == {asking.uid: "ASSUMPTION"}
@@ -237,7 +238,7 @@ class TestABarrier:
 
     async def test_a_gang_that_is_woken_and_does_not_come_gives_its_room_back_in_time(self, stage: Stage) -> None:
         """The plan was made when a node came, and no call of kube-scheduler's follows."""
-        members = gang_pods("train", 5, FULL)
+        members = job_pods("train", 5, FULL)
         stage.see(*members)
         assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
         stage.keeper.see_node(node("n5"))
@@ -246,14 +247,14 @@ class TestABarrier:
         assert stage.kinds() == {}
 
     async def test_a_bind_that_the_gang_has_no_place_for_is_refused(self, stage: Stage) -> None:
-        members = gang_pods("train", 2, FULL)
+        members = job_pods("train", 2, FULL)
         stage.see(*members)
         answer = await stage.bind(members[0], "n1")
         assert "the gang's reservation has ended" in answer
         assert stage.api.calls == []
 
     async def test_when_the_service_stops_those_who_wait_are_told(self, stage: Stage) -> None:
-        [waiting] = stage.go(gang_pods("train", 2)[0])
+        [waiting] = stage.go(job_pods("train", 2)[0])
         await asyncio.sleep(1)
         late = stage.bind(pod("late"), "n1")
         await stage.scheduling.close()
@@ -261,7 +262,7 @@ class TestABarrier:
         assert stage.api.calls == []
 
     async def test_when_the_service_stops_what_is_being_written_is_finished(self, stage: Stage) -> None:
-        members = gang_pods("train", 2, FULL)
+        members = job_pods("train", 2, FULL)
         writing = stage.go(*members)
         await asyncio.sleep(stage.api.latency / 2)
         await stage.scheduling.close()
@@ -269,7 +270,7 @@ class TestABarrier:
         assert stage.phase() is Phase.BOUND
 
     async def test_what_happens_after_the_service_has_stopped_harms_nothing(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         waiting = stage.go(*members[:2])
         await asyncio.sleep(1)
         await stage.scheduling.close()
@@ -281,7 +282,7 @@ class TestABarrier:
     async def test_a_wait_that_the_event_loop_cancelled_is_not_answered(self, stage: Stage) -> None:
         """An event loop that ends cancels whatever is left, in any order."""
         before = asyncio.all_tasks()
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         calls = stage.go(*members[:2])
         await asyncio.sleep(1)
         for task in asyncio.all_tasks() - before - set(calls):
@@ -310,7 +311,7 @@ class TestABinding:
 
     async def test_a_caller_that_hangs_up_does_not_stop_it(self, stage: Stage) -> None:
         """kube-scheduler's client times out; what was begun ends, and its next call finds it done."""
-        members = gang_pods("train", 2, FULL)
+        members = job_pods("train", 2, FULL)
         [hung_up] = stage.go(members[0])
         await asyncio.sleep(1)
         hung_up.cancel()
@@ -390,7 +391,7 @@ class TestABinding:
         assert len(stage.api.times("bind pod")) == 1
 
     async def test_of_a_member_that_fails_keeps_its_place_for_its_next_try(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         stage.api.faults = [Fault(Refused(422, "no"), of="bind train-1")]
         answers = await asyncio.gather(*stage.go(*members))
         assert [bool(answer) for answer in answers] == [False, True, False]
@@ -399,14 +400,14 @@ class TestABinding:
         assert stage.phase() is Phase.BOUND
 
     async def test_of_a_member_that_cannot_be_written_in_time_keeps_its_place_too(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         stage.api.faults = [unavailable(of="bind train-1") for _ in range(100)]
         answers = await asyncio.gather(*stage.go(*members))
         assert [bool(answer) for answer in answers] == [False, True, False]
         assert stage.kinds()[members[1].uid] == "ASSUMPTION"
 
     async def test_of_a_member_that_is_gone_keeps_its_place_for_a_successor(self, stage: Stage) -> None:
-        *members, successor = gang_pods("train", 4, FULL, quorum=3)
+        *members, successor = job_pods("train", 4, FULL, quorum=3)
         stage.api.gone.add(members[1].uid)
         answers = await asyncio.gather(*stage.go(*members))
         assert [bool(answer) for answer in answers] == [False, True, False]
@@ -418,7 +419,7 @@ class TestABinding:
     async def test_of_a_member_that_nobody_comes_for_again_frees_its_place_in_time(
         self, stage: Stage, gone: bool
     ) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         error = Gone(404, "not found") if gone else Refused(422, "no")
         stage.api.faults = [Fault(error, of="bind train-1")]
         await asyncio.gather(*stage.go(*members))
@@ -427,7 +428,7 @@ class TestABinding:
         assert list(stage.kinds().values()) == ["BOUND", "BOUND"]
 
     async def test_where_none_of_a_gang_can_be_written_nothing_is_left(self, stage: Stage) -> None:
-        members = gang_pods("train", 2, FULL)
+        members = job_pods("train", 2, FULL)
         stage.api.faults = [Fault(Refused(403, "forbidden"), of="bind") for _ in members]
         assert all(await asyncio.gather(*stage.go(*members)))
         assert stage.kinds() == {}
@@ -446,7 +447,7 @@ class TestABinding:
         assert stage.api.bound == {first.uid: N1}
 
     async def test_of_an_ordinary_pod_does_not_take_what_a_gang_has_reserved(self, stage: Stage) -> None:
-        members = gang_pods("train", 4, FULL)
+        members = job_pods("train", 4, FULL)
         late = pod("late", FULL)
         stage.see(*members, late)
         chosen = stage.filter(members[0])
@@ -466,7 +467,7 @@ def waiting_for_data(stage: Stage) -> Pod:
 class TestWaking:
     async def test_is_tried_until_it_succeeds(self, stage: Stage) -> None:
         stage.api.faults = [unavailable(of="wake"), unavailable(2.0, of="wake")]
-        members = gang_pods("train", 5, FULL)
+        members = job_pods("train", 5, FULL)
         stage.see(*members)
         assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
         stage.keeper.see_node(node("n5"))
@@ -498,7 +499,7 @@ class TestWaking:
 
     async def test_of_a_member_at_our_gate_opens_that_and_is_tried_until_it_has(self, stage: Stage) -> None:
         stage.api.faults = [unavailable(of="open train-0"), unavailable(2.0, of="open train-0")]
-        members = [replace(member, at_our_gate=True) for member in gang_pods("train", 2, FULL)]
+        members = [replace(member, at_our_gate=True) for member in job_pods("train", 2, FULL)]
         stage.see(*members)
         await asyncio.sleep(10)
         assert stage.api.times("open train-0") == pytest.approx([0, 0.06, 2.07])
@@ -514,7 +515,7 @@ class TestWaking:
     async def test_that_is_under_way_ends_with_the_service(self, stage: Stage) -> None:
         before = asyncio.all_tasks()
         stage.api.faults = [unavailable(of="wake") for _ in range(100)]
-        waiting = gang_pods("train", 5, FULL)
+        waiting = job_pods("train", 5, FULL)
         stage.see(*waiting)
         stage.scheduling.filter(waiting[0], list(stage.keeper.nodes))
         stage.keeper.see_node(node("n5"))
@@ -528,7 +529,7 @@ class TestWaking:
 
 class TestEvents:
     async def test_say_once_why_a_gang_waits(self, stage: Stage) -> None:
-        members = gang_pods("train", 5, FULL)
+        members = job_pods("train", 5, FULL)
         stage.see(*members)
         for _ in range(3):
             for member in members:
@@ -541,7 +542,7 @@ class TestEvents:
         assert stage.api.notices[0].type is EventType.WARNING
 
     async def test_of_a_gang_whose_members_are_missing_do_not_speak_of_room(self, stage: Stage) -> None:
-        [first, *_] = gang_pods("train", 3, FULL)
+        [first, *_] = job_pods("train", 3, FULL)
         stage.see(first)
         stage.filter(first)
         await asyncio.sleep(60)
@@ -552,7 +553,7 @@ class TestEvents:
     async def test_tell_members_and_victims_of_a_preemption(self, stage: Stage) -> None:
         victims = [pod(f"low-{name}", FULL, node=name) for name in stage.keeper.nodes]
         stage.see(*victims)
-        members = [replace(each, priority=1) for each in gang_pods("train", 2, FULL)]
+        members = [replace(each, priority=1) for each in job_pods("train", 2, FULL)]
         stage.see(*members)
         stage.scheduling.filter(members[0], list(stage.keeper.nodes))
         await asyncio.sleep(1)
@@ -571,7 +572,7 @@ class TestEvents:
 
     async def test_tell_members_that_room_is_saved_for_them(self, stage: Stage) -> None:
         stage.see(pod("there", FULL, node=N1))
-        members = gang_pods("train", 4, FULL)
+        members = job_pods("train", 4, FULL)
         stage.see(*members)
         stage.scheduling.filter(members[0], list(stage.keeper.nodes))
         await asyncio.sleep(DEFAULT_PATIENCE.seconds + 1)
@@ -646,7 +647,7 @@ class TestAGangBoundInPart:
 
     async def halved(self, stage: Stage) -> list[Pod]:
         """A gang of three of which two are bound; the third is deleted just when its Binding is to be written."""
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         stage.api.gone.add(members[2].uid)
         await asyncio.gather(*stage.go(*members))
         stage.keeper.lose_pod(members[2].uid)
@@ -660,7 +661,7 @@ class TestAGangBoundInPart:
             (f"train-{index}", "gang train: 2 of 3 members are bound; the others have 4 s to follow")
             for index in (0, 1)
         ]
-        successor = replace(gang_pods("train", 3, FULL)[2], uid=PodUid("uid-successor"))
+        successor = replace(job_pods("train", 3, FULL)[2], uid=PodUid("uid-successor"))
         assert await asyncio.gather(*stage.go(successor)) == [""]
         await asyncio.sleep(60)
         assert stage.phase() is Phase.BOUND
@@ -688,7 +689,7 @@ class TestAGangBoundInPart:
         assert stage.api.times("evict train-0") == pytest.approx([4.0, 8.0], abs=0.1)
 
     async def test_that_has_run_as_a_whole_is_left_alone_when_it_loses_a_member(self, stage: Stage) -> None:
-        members = gang_pods("train", 3, FULL)
+        members = job_pods("train", 3, FULL)
         await asyncio.gather(*stage.go(*members))
         stage.see(*map(stage.as_bound, members[:2]))
         stage.keeper.lose_pod(members[2].uid)
@@ -701,7 +702,7 @@ class TestAGangBoundInPartBeforeARestart:
 
     def listed(self, stage: Stage, *, together: int) -> None:
         """Two of three are bound, in one attempt with `together` members, and the third waits."""
-        members = gang_pods("train", 3, {"cpu": 2000})
+        members = job_pods("train", 3, {"cpu": 2000})
         said = attempts_for("earlier", [each.uid for each in members[:together]], needed=together)
         bound = [replace(each, node=NodeName("n1"), attempt=said[each.uid]) for each in members[:2]]
         waiting = replace(members[2], requests=units(cpu=32000))
@@ -730,7 +731,7 @@ class TestAGangBoundInPartBeforeARestart:
     async def test_that_turns_out_to_be_whole_in_the_same_list_is_not_told_of(self, stage: Stage) -> None:
         pods = [
             replace(member, node=NodeName("n1"), created=100, bound_at=110)
-            for member in gang_pods("train", 4, {"cpu": 1000}, quorum=3)
+            for member in job_pods("train", 4, {"cpu": 1000}, quorum=3)
         ]
         stage.keeper.replace_pods([pods[0], replace(pods[3], node=None), *pods[1:3]])
         await asyncio.sleep(60)
@@ -739,9 +740,9 @@ class TestAGangBoundInPartBeforeARestart:
 
 
 async def test_what_led_to_a_moment_can_be_told(stage: Stage) -> None:
-    members = gang_pods("train", 2, FULL)
+    members = job_pods("train", 2, FULL)
     await asyncio.gather(*stage.go(*members))
-    too_large = gang_pods("large", 9, FULL)
+    too_large = job_pods("large", 9, FULL)
     stage.see(*too_large)
     stage.scheduling.filter(too_large[0], list(stage.keeper.nodes))
     stage.keeper.lose_pod(members[0].uid)
@@ -756,7 +757,7 @@ async def test_what_led_to_a_moment_can_be_told(stage: Stage) -> None:
 
 
 async def test_why_a_pod_was_not_bound_can_be_told(stage: Stage) -> None:
-    stage.see(member := gang_pods("train", 2)[0])
+    stage.see(member := job_pods("train", 2)[0])
     refusal = await stage.bind(member, "n1")
     assert refusal
     told = [entry.partition(" ")[2] for entry in stage.journal.tell()]

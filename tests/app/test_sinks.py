@@ -7,10 +7,12 @@ from dataclasses import replace
 from extender.app import sinks
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
+from extender.core.cluster import Owner
 from extender.core.gang_ask import GroupAsk
 from extender.core.names import GangKey, NodeName
 from extender.core.pod_groups import PodGroup
-from tests.builders import gang_pods, node, pod
+from extender.core.promises import Promise
+from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import FixedClock
 
 
@@ -66,3 +68,18 @@ def test_pod_groups() -> None:
     sink.remove(group)
     assert not keeper.gangs.by_key
     assert told(journal) == ["pod groups listed", "pod group seen default/mpi", "pod group gone default/mpi"]
+
+
+def test_jobs() -> None:
+    keeper, journal = stage()
+    keeper.see_node(node("n1"))
+    sink = sinks.Promises(keeper, journal)
+    sink.replace([Promise("job", 2)])
+    first, second = (
+        pod(f"train-{number}", gang=gang_ask("train", 2), owner=Owner("Job", "train", "job")) for number in range(2)
+    )
+    assert keeper.filter(first, [NodeName("n1")]).passed
+    sink.upsert(Promise("job", 1))
+    sink.remove(Promise("job", 1))
+    assert keeper.filter(second, [NodeName("n1")]).passed
+    assert told(journal) == ["jobs listed"]

@@ -13,7 +13,9 @@ from extender.core.cluster import Pod
 from extender.core.gang import Gang
 from extender.core.holdings import Kind
 from extender.core.names import CPU, GangKey, NodeName, PodUid
+from extender.core.promises import Promises
 from extender.core.surplus import Surplus
+from extender.core.turns import Turns
 from tests.builders import NOW
 
 if TYPE_CHECKING:
@@ -54,10 +56,26 @@ def state_of(world: Rivals) -> Hashable:
         tuple(vacant),
         tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
         tuple(_surplus(waiting.surplus, now)),
-        frozenset(waiting._schedulers),
+        _of_savings(waiting.turns, now),
+        _of_promises(gangs._promises, now),
         frozenset(world.ran),
         frozenset((+world.left).items()),
     )
+
+
+def _of_savings(turns: Turns, now: float) -> Hashable:
+    """What is counted of what is saved, while anything is."""
+    savings = turns.savings
+    since = None if turns.saver is None else _ahead(savings._progressed_at, now)
+    return (since, savings._best if turns.saver else None, savings._over, savings.resting, savings.seconds_over_at(now))
+
+
+def _of_promises(promises: Promises, now: float) -> Hashable:
+    """Plans with members missing, and for how long there is none."""
+    plans = ((key, _ahead(since, now)) for plans in promises._open.values() for key, (_, since) in plans.items())
+    pauses = ((name, pause.times, _ahead(pause.until, now)) for name, pause in promises._pauses.items())
+    awaited = tuple((controller, tuple(keys)) for controller, keys in promises._awaited.items())
+    return (tuple(plans), tuple(pauses), awaited)
 
 
 def _surplus(surplus: Surplus, now: float) -> Iterator[Hashable]:

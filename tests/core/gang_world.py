@@ -17,7 +17,7 @@ from extender.app.unseen_room import BindAnswered
 from extender.app.verbs import Verdict
 from extender.core.attempt import Attempt
 from extender.core.brake import FREE, Switches, Withheld
-from extender.core.cluster import Node, Pod
+from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang import (
     EvictFor,
     EvictMembers,
@@ -58,6 +58,8 @@ class GangWorld:
     clock: FixedClock = field(default_factory=FixedClock)
     patience: Patience = DEFAULT_PATIENCE
     reserve_at_filter: bool = True
+    jobs: int = 0
+    """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
     switches: Switches = FREE
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
@@ -203,11 +205,18 @@ class GangWorld:
         self.keeper.lose_node(name)
 
     def create(self, *pods: Pod, seen: bool = True) -> None:
-        for pod in pods:
+        for pod in map(self._by_a_job, pods):
             self.pods[pod.uid] = pod
             self.events.append(pod)
         if seen:
             self.catch_up()
+
+    def _by_a_job(self, pod: Pod) -> Pod:
+        if not self.jobs or not isinstance(pod.gang, GangAsk) or pod.owner is not None:
+            return pod
+        job = Owner("Job", pod.gang.key.name, f"uid-job-{pod.gang.key.name}")
+        self.keeper.see_promise(job.uid, self.jobs)
+        return replace(pod, owner=job)
 
     def delete(self, uid: PodUid, *, seen: bool = True, by_force: bool = False) -> None:
         """It is gone. One on a node has had its end before, unless it was deleted by force."""
@@ -306,6 +315,7 @@ class GangWorld:
 
     def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:
         sent = self.offer(pod) if sent is None else sent
+        pod = self._by_a_job(pod)
         verdict = self.keeper.filter(pod, sent)
         if pod.uid not in self.pods:
             return verdict
@@ -393,7 +403,7 @@ class GangWorld:
 
     def check(self) -> None:
         keeper = self.keeper
-        assert keeper.violations() == []
+        assert (broken := keeper.violations()) == [], broken
         assert not keeper.gangs.effects
 
     def bound(self, gang: str) -> int:

@@ -92,6 +92,7 @@ def test_copies_whose_total_is_not_their_sum(world: GangWorld) -> None:
 def test_room_that_is_saved_for_a_gang_that_has_a_plan_or_holds_something_else(world: GangWorld) -> None:
     gang = world.keeper.gangs.by_key[TRAIN]
     turns(world).saver = gang
+    turns(world).savings.begin(world.clock.steady())
     assert found(world) == []
     gang.phase = Phase.GATHERING
     assert [invariant for invariant, _ in found(world)] == ["gang_saved_for"]

@@ -38,7 +38,7 @@ def found(world: GangWorld) -> set[str]:
 
 def test_a_gang_that_waits_and_holds(world: GangWorld) -> None:
     gang(world).phase = Phase.WAITING
-    assert found(world) == {"gang_waits_with_nothing"}
+    assert found(world) == {"gang_waits_with_nothing", "gang_not_watched"}
 
 
 def test_a_place_with_another_deadline_than_its_gang(world: GangWorld) -> None:
@@ -81,3 +81,9 @@ def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
     assert found(world) == set()
     world.keeper.gangs.in_part.clear()
     assert found(world) == {"gang_in_part"}
+
+
+def test_a_gang_that_waits_and_that_nothing_will_try_again(world: GangWorld) -> None:
+    world.create(*gang_pods("lost", 3, {"cpu": 9000}))
+    del world.keeper.gangs.waiting._unasked[GangKey("default", "lost")]
+    assert found(world) == {"gang_not_watched"}

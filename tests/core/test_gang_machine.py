@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.core.cluster import Pod
+from extender.core.cluster import Owner, Pod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder
 from extender.core.names import NodeName, PodUid
@@ -62,16 +62,26 @@ class GangMachine(RuleBasedStateMachine):
         quorum=st.integers(1, 4),
         cpu=st.sampled_from(CPU),
         rank=st.sampled_from(({}, {"priority": 1}, {"priority": 1, "preempts": False})),
+        made_by=st.sampled_from(("Job", None)),
         gates=st.sampled_from(({}, {}, {"at_our_gate": True}, {"at_our_gate": True, "gated": True})),
         seen=st.booleans(),
     )
     def members_appear(
-        self, gang: str, count: int, quorum: int, cpu: int, rank: dict[str, Any], gates: dict[str, Any], seen: bool
+        self,
+        gang: str,
+        count: int,
+        quorum: int,
+        cpu: int,
+        rank: dict[str, Any],
+        made_by: str | None,
+        gates: dict[str, Any],
+        seen: bool,
     ) -> None:
         ask = gang_ask(gang, quorum)
+        owner = None if made_by is None else Owner(made_by, gang, f"job-{gang}")
         for _ in range(count):
             self.made += 1
-            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, **rank, **gates)
+            member = pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made, owner=owner, **rank, **gates)
             self.world.create(member, seen=seen)
 
     @precondition(lambda self: any(p.gated for p in self.world.pods.values()))
@@ -91,6 +101,18 @@ class GangMachine(RuleBasedStateMachine):
         self.made += 1
         where = self.pick(data, self.world.nodes)
         self.world.create(pod(f"foreign-{self.made}", {"cpu": cpu}, node=where), seen=data.draw(st.booleans()))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data(), cpu=st.sampled_from((100, 500)))
+    def daemon_comes(self, data: st.DataObject, cpu: int) -> None:
+        self.made += 1
+        where, daemon = self.pick(data, self.world.nodes), Owner("DaemonSet", "exporter", "daemon")
+        made = pod(f"daemon-{self.made}", {"cpu": cpu}, node=where, owner=daemon, bound_at=1.0)
+        self.world.create(made, seen=data.draw(st.booleans()))
+
+    @rule(gang=st.sampled_from(GANGS), pods=st.integers(0, 4))
+    def job_is_seen(self, gang: str, pods: int) -> None:
+        self.world.keeper.see_promise(f"job-{gang}", pods)
 
     @precondition(lambda self: self.world.pods)
     @rule(data=st.data(), seen=st.booleans())
@@ -182,7 +204,7 @@ class GangMachine(RuleBasedStateMachine):
         self.world.assumed.pop(uid, None)
         self.world.keeper.not_bound(uid, for_good=uid not in self.world.pods)
 
-    @rule(seconds=st.sampled_from((0.1, 0.5, 4.0, 60.0)))
+    @rule(seconds=st.sampled_from((0.1, 0.5, 4.0, 60.0, 700.0)))
     def time_passes(self, seconds: float) -> None:
         self.world.pass_time(seconds)
 

@@ -55,6 +55,7 @@ def test_a_gang_of_eight_on_full_nodes_is_bound_only_when_all_eight_can_be(world
 
 
 def test_the_first_member_reserves_the_whole_quorum_before_the_others_exist(world: GangWorld) -> None:
+    world.jobs = 16
     nodes(world, 2)
     members = gang_pods("train", 16)
     world.create(members[0])
@@ -336,6 +337,7 @@ def test_at_the_barrier_the_same_node_again_changes_nothing(world: GangWorld) ->
 
 def test_a_plan_for_members_that_do_not_exist_and_that_others_took_leaves_a_gang_that_gathers(world: GangWorld) -> None:
     """It waits for them, and not for room: none is saved for it."""
+    world.jobs = 16
     nodes(world, 2, cpu=1500)
     members = gang_pods("train", 2, {"cpu": 1000}, quorum=3)
     world.add_node(node("n2", {"cpu": 1500}))
@@ -363,6 +365,7 @@ def test_a_surplus_member_joins_as_room_allows(world: GangWorld) -> None:
 
 
 def test_a_plan_for_members_that_never_come_ends_and_then_waits_for_them(world: GangWorld) -> None:
+    world.jobs = 16
     nodes(world, 4)
     members = gang_pods("train", 3)
     world.create(*members[:2])
@@ -632,6 +635,7 @@ def test_a_gang_that_shrinks_and_now_fits_is_tried_again(world: GangWorld) -> No
 
 def test_a_node_that_a_refused_bind_sets_free_is_offered_to_those_that_were_tried_without_it(world: GangWorld) -> None:
     """kube-scheduler counts a pod on its node from filter to bind, also when our plan for it has long ended."""
+    world.jobs = 16
     nodes(world, 2, cpu=2000)
     [early, _] = gang_pods("early", 2, {"cpu": 2000})
     world.create(early)
@@ -889,6 +893,7 @@ def test_who_comes_while_others_are_being_bound_has_its_whole_time(world: GangWo
 
 
 def test_a_plan_for_members_that_do_not_exist_ends_soon_however_long_they_would_wait(world: GangWorld) -> None:
+    world.jobs = 16
     nodes(world, 2)
     patient = replace(gang_pods("train", 2, EIGHT)[0], gang=gang_ask("train", 2, timeout=30))
     world.create(patient)
@@ -899,6 +904,7 @@ def test_a_plan_for_members_that_do_not_exist_ends_soon_however_long_they_would_
 
 
 def test_after_a_plan_for_members_that_never_came_there_is_no_other_before_they_exist(world: GangWorld) -> None:
+    world.jobs = 16
     nodes(world, 2)
     hasty = replace(gang_pods("train", 2, EIGHT)[0], gang=gang_ask("train", 2, timeout=1))
     world.create(hasty)

@@ -52,6 +52,7 @@ def asking(members: Sequence[Pod], quorum: int) -> list[Pod]:
 
 class TestMembersThatAskForDifferentThings:
     def test_executors_larger_than_what_their_driver_stood_for_widen_the_plan(self, world: GangWorld) -> None:
+        world.jobs = 16
         nodes(world, 3)
         ask = gang_ask(quorum=4)
         world.create(pod("driver", {"cpu": 1000}, gang=ask))
@@ -62,6 +63,7 @@ class TestMembersThatAskForDifferentThings:
         assert world.bound("train") == 4
 
     def test_a_member_that_comes_as_it_was_expected_leaves_its_place_where_it_is(self, world: GangWorld) -> None:
+        world.jobs = 16
         nodes(world, 3)
         first, second = gang_pods("train", 2, EIGHT)
         filler = pod("filler", EIGHT, node=NodeName("n0"))
@@ -85,6 +87,7 @@ class TestMembersThatAskForDifferentThings:
 
     def test_executors_too_large_end_what_was_planned_for_smaller_ones(self, world: GangWorld) -> None:
         """kube-scheduler finds no node for the last of them, and does not ask: that it is there is enough."""
+        world.jobs = 16
         nodes(world, 2)
         ask = gang_ask(quorum=4)
         world.create(pod("driver", {"cpu": 1000}, gang=ask))
@@ -235,6 +238,7 @@ class TestAQuorumThatChanges:
         assert world.bound("train") == 4
 
     def test_lowered_to_those_at_the_barrier_opens_it_and_frees_the_rest(self, world: GangWorld) -> None:
+        world.jobs = 16
         nodes(world, 4)
         members = gang_pods("train", 3, EIGHT, quorum=4)
         world.create(*members)

@@ -57,6 +57,7 @@ def test_a_member_does_not_go_where_another_is_to_go(world: GangWorld) -> None:
 
 
 def test_a_member_that_comes_as_it_was_expected_is_to_go_where_that_was_expected(world: GangWorld) -> None:
+    world.jobs = 16
     first, second = gang_pods("train", 2, FOUR)
     world.add_node(node("n3", {"cpu": 4000}))
     filler = pod("filler", FOUR, node=NodeName("n1"))

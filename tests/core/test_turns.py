@@ -269,6 +269,30 @@ class TestTheBound:
         world.create(replace(gang_pods("young", 2, FULL, quorum=1)[1], created=3, priority=5))
         assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "young")]
 
+    def test_a_gang_is_lined_up_though_nobody_has_ever_asked_about_any(self, world: GangWorld) -> None:
+        """Others are overlapping, and there is never a moment in which all of them are gone."""
+        names = nodes(world, 4)
+        for where in names:
+            filler(world, where, 1000)
+        world.create(*(replace(each, created=1) for each in gang_pods("whole", 4, FULL)))
+        world.pass_time(SECONDS)
+        assert world.keeper.gangs.by_key[GangKey("default", "whole")] in world.keeper.gangs.waiting.turns
+        before: list[Pod] = []
+        for minute in range(20):
+            small = [replace(each, created=10 + minute) for each in gang_pods(f"small{minute}", 4)]
+            world.create(*small)
+            world.schedule()
+            for each in before:
+                world.delete(each.uid)
+            before = small
+            if minute == 5:
+                for where in names:
+                    world.delete(PodUid(f"uid-filler-{where}-1000"))
+            world.schedule()
+            world.pass_time(60)
+            world.schedule()
+        assert world.bound("whole") == 4
+
     def test_nothing_is_saved_for_pods_of_a_scheduler_that_does_not_ask_us(self, world: GangWorld) -> None:
         [n0, _] = nodes(world, 2)
         filler(world, n0)

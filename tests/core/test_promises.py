@@ -1,0 +1,179 @@
+"""Places for members that do not exist yet: what a Job promises, within a limit, and not again and again in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from extender.core.cluster import Owner, Pod
+from extender.core.gang import INCOMPLETE
+from extender.core.gang_phases import Phase
+from extender.core.names import GangKey
+from extender.core.promises import GATHER_LIMIT
+from tests.builders import gang_ask, gang_pods, node, pod
+from tests.core.gang_world import GangWorld
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld()
+    for number in range(50):
+        made.add_node(node(f"n{number}"))
+    yield made
+    made.check()
+
+
+def of_job(name: str, quorum: int, *, namespace: str = "default", number: int = 0) -> Pod:
+    ask = gang_ask(name, quorum, timeout=30.0, namespace=namespace)
+    facts = {"namespace": namespace, "gang": ask, "owner": Owner("Job", name, f"job-{name}")}
+    return pod(f"{name}-{number}", **facts)
+
+
+def held(world: GangWorld, name: str, namespace: str = "default") -> int:
+    return len(world.keeper.ledger.held_for(GangKey(namespace, name)))
+
+
+def gathers(world: GangWorld, member: Pod) -> bool:
+    return set(world.filter(member).unresolvable.values()) == {INCOMPLETE}
+
+
+def recreated(world: GangWorld, times: int) -> list[bool]:
+    """Somebody makes a Job anew every 5 s, of which but one pod comes; whether places were held for the others."""
+    found = []
+    for number in range(times):
+        member = of_job(f"bomb{number}", 200)
+        world.keeper.see_promise(f"job-bomb{number}", 200)
+        world.create(member)
+        found.append(world.filter(member).passed != ())
+        world.pass_time(5)
+        world.assumed.clear()
+        world.delete(member.uid)
+    return found
+
+
+def test_a_bare_pod_promises_nobody_and_its_gang_is_planned_when_it_is_whole(world: GangWorld) -> None:
+    members = gang_pods("train", 3)
+    world.create(*members[:2])
+    assert gathers(world, members[0])
+    assert (held(world, "train"), world.gangs) == (0, {"train": Phase.GATHERING})
+    world.create(members[2])
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_ordinary_pods_are_not_kept_from_their_room_by_one_that_is_made_again_and_again(world: GangWorld) -> None:
+    for number in range(20):
+        bomb = pod(f"bomb{number}", gang=gang_ask(f"bomb{number}", 400, timeout=30.0))
+        world.create(bomb)
+        world.filter(bomb)
+        for second in range(5):
+            plain = pod(f"plain{number}-{second}")
+            world.create(plain)
+            world.schedule()
+            assert world.pods[plain.uid].node is not None
+            world.delete(plain.uid)
+            world.pass_time(1)
+        world.delete(bomb.uid)
+
+
+@pytest.mark.parametrize(("promised", "planned"), [(7, False), (8, True), (20, True)])
+def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised: int, planned: bool) -> None:
+    world.keeper.see_promise("job-train", promised)
+    first = of_job("train", 8)
+    world.create(first)
+    assert gathers(world, first) != planned
+    assert held(world, "train") == (8 if planned else 0)
+    world.assumed.clear()
+
+
+def test_those_that_exist_are_promised_no_more(world: GangWorld) -> None:
+    world.keeper.see_promise("job-train", 2)
+    members = [of_job("train", 4, number=number) for number in range(2)]
+    world.create(*members)
+    assert gathers(world, members[0])
+
+
+def test_several_jobs_of_a_gang_promise_together(world: GangWorld) -> None:
+    ask = gang_ask("train", 4)
+    for job in ("a", "b"):
+        world.keeper.see_promise(f"job-{job}", 2)
+        world.create(pod(job, gang=ask, owner=Owner("Job", job, f"job-{job}")))
+    assert world.filter(next(iter(world.pods.values()))).passed
+    assert held(world, "train") == 4
+    world.assumed.clear()
+
+
+def test_what_is_heard_of_the_job_after_its_first_pod_has_that_one_tried_again(world: GangWorld) -> None:
+    first = of_job("train", 8)
+    world.create(first)
+    assert gathers(world, first)
+    world.keeper.see_promise("job-other", 8)
+    assert world.wakes == {}
+    world.keeper.see_promise("job-train", 8)
+    assert world.wakes == {first.uid: 1}
+    assert world.filter(first).passed
+    world.assumed.clear()
+
+
+def test_so_it_is_when_jobs_are_listed(world: GangWorld) -> None:
+    first = of_job("train", 8)
+    world.create(first)
+    assert gathers(world, first)
+    world.keeper.replace_promises({"job-train": 8})
+    assert world.wakes == {first.uid: 1}
+    world.keeper.replace_promises({})
+    assert gathers(world, first)
+
+
+def test_a_job_that_is_deleted_promises_nobody(world: GangWorld) -> None:
+    world.keeper.see_promise("job-train", 8)
+    world.keeper.lose_promise("job-train")
+    first = of_job("train", 8)
+    world.create(first)
+    assert gathers(world, first)
+
+
+def test_in_a_namespace_no_more_places_are_held_than_the_limit(world: GangWorld) -> None:
+    half = GATHER_LIMIT // 2
+    for name, namespace, planned in (
+        ("one", "default", True),
+        ("two", "default", True),
+        ("three", "default", False),
+        ("four", "other", True),
+    ):
+        world.keeper.see_promise(f"job-{name}", half + 1)
+        first = of_job(name, half + 1, namespace=namespace)
+        world.create(first)
+        world.filter(first)
+        assert held(world, name, namespace) == (half + 1 if planned else 0), name
+    world.assumed.clear()
+
+
+def test_plans_in_vain_are_made_more_and_more_seldom(world: GangWorld) -> None:
+    tried = recreated(world, 60)
+    [first, *pauses] = [len(run) for run in "".join("x" if each else "-" for each in tried).split("x")]
+    assert (first, pauses[:4]) == (0, [1, 2, 4, 8])
+    assert sum(tried) <= 7
+
+
+def test_a_gang_that_becomes_complete_takes_one_doubling_back(world: GangWorld) -> None:
+    assert recreated(world, 4) == [True, False, True, False]
+    world.pass_time(10)
+    members = [of_job("train", 2, number=number) for number in range(2)]
+    world.keeper.see_promise("job-train", 2)
+    world.create(members[0])
+    assert world.filter(members[0]).passed
+    world.create(members[1])
+    world.schedule()
+    assert world.bound("train") == 2
+    assert recreated(world, 3) == [True, False, False]
+
+
+def test_another_namespace_has_no_pause_for_it(world: GangWorld) -> None:
+    recreated(world, 1)
+    world.keeper.see_promise("job-train", 8)
+    first = of_job("train", 8, namespace="other")
+    world.create(first)
+    assert world.filter(first).passed
+    world.assumed.clear()

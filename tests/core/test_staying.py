@@ -1,0 +1,148 @@
+"""What stays on the nodes: for whose leaving no gang waits, and for whose it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.cluster import Owner, Pod
+from extender.core.names import NodeName, PodUid
+from extender.core.staying import LONG_RUNNING_SECONDS, Staying
+from tests.builders import NOW, pod, units
+
+N0 = NodeName("n0")
+DAEMON, JOB, WEB = Owner("DaemonSet", "exporter", "d"), Owner("Job", "train", "j"), Owner("ReplicaSet", "web", "r")
+LONG_AGO = NOW - LONG_RUNNING_SECONDS
+
+
+class Place:
+    """A table of pods, and what stays of them."""
+
+    def __init__(self, *, preempts: bool = True) -> None:
+        self.pods: dict[PodUid, Pod] = {}
+        self.staying = Staying(self.pods, lambda pod: pod.scheduler == "escher", preempts=preempts)
+        self.staying.heed_time(NOW)
+
+    def see(self, pod: Pod) -> None:
+        before = self.pods.get(pod.uid)
+        self.pods[pod.uid] = pod
+        self.staying.observe(pod, before)
+
+    def lose(self, uid: PodUid) -> None:
+        del self.pods[uid]
+        self.staying.forget(uid)
+
+    def cpu(self, priority: int | None = None) -> int:
+        assert list(self.staying.violations()) == []
+        return dict(self.staying.on(N0, priority)).get(next(iter(units(cpu=1))), 0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "stays"),
+    [
+        ({"owner": DAEMON}, True),
+        ({"owner": DAEMON, "deleting": True}, True),
+        ({"owner": Owner("Node", "n0", "n")}, True),
+        ({"mirror": True}, True),
+        ({"scheduler": "default-scheduler"}, True),
+        ({"scheduler": "default-scheduler", "deleting": True}, False),
+        ({"owner": WEB}, False),
+        ({"owner": WEB, "bound_at": LONG_AGO}, True),
+        ({"owner": WEB, "bound_at": LONG_AGO + 1}, False),
+        ({"bound_at": LONG_AGO}, True),
+        ({"owner": WEB, "bound_at": LONG_AGO, "deleting": True}, False),
+        ({"owner": JOB, "bound_at": LONG_AGO}, False),
+        ({"owner": DAEMON, "node": None}, False),
+    ],
+)
+def test_a_pod_stays_or_may_leave(facts: Mapping[str, Any], stays: bool) -> None:
+    place = Place()
+    place.see(pod("one", **{"node": N0, "bound_at": NOW - 60, **facts}))
+    assert place.cpu() == (1000 if stays else 0)
+
+
+def test_who_has_run_for_long_does_not_stay_for_a_gang_that_may_preempt_it() -> None:
+    place = Place()
+    place.see(pod("old", node=N0, bound_at=LONG_AGO, priority=5))
+    place.see(pod("daemon", {"cpu": 100}, node=N0, owner=DAEMON))
+    assert [place.cpu(priority) for priority in (None, 5, 6)] == [1100, 1100, 100]
+
+
+def test_where_nobody_is_evicted_for_gangs_it_stays_for_all() -> None:
+    place = Place(preempts=False)
+    place.see(pod("old", node=N0, bound_at=LONG_AGO, priority=5))
+    assert place.cpu(6) == 1000
+
+
+def test_a_pod_grows_old_and_is_judged_anew_when_the_time_of_day_is_set_back() -> None:
+    place = Place()
+    place.see(pod("one", node=N0, bound_at=NOW))
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS - 1)
+    assert place.cpu() == 0
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    assert place.cpu() == 1000
+    place.staying.heed_time(NOW)
+    assert place.cpu() == 0
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    assert place.cpu() == 1000
+
+
+def test_counts_tell_when_more_stays_and_when_less() -> None:
+    place = Place()
+    daemon = pod("daemon", node=N0, owner=DAEMON)
+    place.see(daemon)
+    place.see(replace(daemon, labels={"some": "news"}))
+    assert (place.staying.grown, place.staying.shrunk) == (1, 0)
+    place.lose(daemon.uid)
+    assert (place.staying.grown, place.staying.shrunk, place.cpu()) == (1, 1, 0)
+
+
+def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:
+    place = Place()
+    daemon = pod("daemon", node=N0, owner=DAEMON)
+    place.see(daemon)
+    del place.pods[daemon.uid]
+    assert [violation.invariant for violation in place.staying.violations()] == ["staying"]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(
+                lambda number, node, owner, at, priority, deleting: pod(
+                    f"p{number}",
+                    {"cpu": 100 * (number + 1)},
+                    node=node,
+                    owner=owner,
+                    bound_at=at,
+                    priority=priority,
+                    deleting=deleting,
+                ),
+                st.integers(0, 3),
+                st.sampled_from((N0, NodeName("n1"), None)),
+                st.sampled_from((None, DAEMON, JOB, WEB)),
+                st.sampled_from((LONG_AGO, NOW - 60, NOW)),
+                st.integers(0, 2),
+                st.booleans(),
+            ),
+            st.integers(0, 3),
+            st.floats(NOW - 1e5, NOW + 2e5),
+        ),
+        max_size=25,
+    )
+)
+def test_totals_are_what_the_pods_add_up_to_whatever_happens(steps: list[Any]) -> None:
+    place = Place()
+    for step in steps:
+        if isinstance(step, Pod):
+            place.see(step)
+        elif isinstance(step, float):
+            place.staying.heed_time(step)
+        elif (uid := PodUid(f"uid-p{step}")) in place.pods:
+            place.lose(uid)
+        assert list(place.staying.violations()) == []
