@@ -89,7 +89,7 @@ class TestAMemberIsDeleted:
         assert town.told() == {}
 
     async def test_at_the_barrier_and_nobody_follows(self, town: Town) -> None:
-        members = town.gang("train", 4)
+        members = town.promised(town.gang("train", 4))
         town.server.create(*members[:3])
         await town.pass_time(1)
         town.server.delete(members[0].uid)

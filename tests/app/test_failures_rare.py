@@ -141,7 +141,7 @@ async def test_members_whose_back_offs_are_out_of_step_meet_in_the_end() -> None
 async def test_the_place_of_a_member_that_was_bound_elsewhere_is_free_once_the_gang_is_whole() -> None:
     """Else it would be kept from everybody until its deadline, or counted twice where the member was bound there."""
     town = Town(5)
-    *early, late = town.gang("train", 4)
+    *early, late = town.promised(town.gang("train", 4))
     town.server.create(*early)
     await town.pass_time(1)
     free = (set(town.server.nodes) - {held.node for held in town.keeper.ledger.holdings()}).pop()

@@ -99,6 +99,10 @@ class Job:
             self.made += 1
             self.town.server.create(replace(made, owner=self.owner))
 
+    def promise_to(self, keeper: Keeper) -> None:
+        """Its spec says how many pods there are to be: a quorum, though some are late in coming."""
+        keeper.see_promise(self.owner.uid, max(self.size, self.quorum))
+
     @property
     def owner(self) -> Owner:
         return Owner("Job", self.name, f"uid-job-{self.name}")
@@ -115,17 +119,20 @@ class Town:
             self.server.put_node(node(f"n{number}"))
         self.defects: list[Exception] = []
         """What the service's verbs raised, which must be nothing."""
+        self.jobs: list[Job] = []
         self.service: Service | None = self._new_service()
         self.scheduler = self._new_scheduler()
         self.lives = 1
-        self.jobs: list[Job] = []
         self.server.ended.append(self._pod_ended)
         self.server.witnesses.append(self._look)
         self._changed = asyncio.Event()
         self._bound_once: dict[GangKey, set[PodUid]] = defaultdict(set)
 
     def _new_service(self) -> Service:
-        return Service(self.server, self.defects, delay=self._delay, http_timeout=self._http_timeout)
+        made = Service(self.server, self.defects, delay=self._delay, http_timeout=self._http_timeout)
+        for job in self.jobs:
+            job.promise_to(made.keeper)
+        return made
 
     def _new_scheduler(self) -> KubeScheduler:
         return KubeScheduler(self.server, lambda: self.service or NoService(), http_timeout=self._http_timeout)
@@ -146,9 +153,17 @@ class Town:
         ask = GangAsk(GangKey("default", name), size if quorum is None else quorum, timeout)
         return [pod(f"{name}-{first + index}", asks, gang=ask) for index in range(size)]
 
+    def promised(self, members: Sequence[Pod]) -> list[Pod]:
+        """The same, as some Job's that promises so many, and that makes no others."""
+        owner = Owner("Job", "promised", "uid-job-promised")
+        self.keeper.see_promise(owner.uid, len(members))
+        return [replace(each, owner=owner) for each in members]
+
     def job(self, name: str, size: int, asks: Amounts = WHOLE_NODE, *, quorum: int | None = None) -> Job:
         made = Job(self, name, size, asks, size if quorum is None else quorum)
         self.jobs.append(made)
+        if self.service is not None:
+            made.promise_to(self.service.keeper)
         made.fill()
         return made
 

@@ -26,8 +26,7 @@ def world() -> Iterator[GangWorld]:
 
 def of_job(name: str, quorum: int, *, namespace: str = "default", number: int = 0) -> Pod:
     ask = gang_ask(name, quorum, timeout=30.0, namespace=namespace)
-    facts = {"namespace": namespace, "gang": ask, "owner": Owner("Job", name, f"job-{name}")}
-    return pod(f"{name}-{number}", **facts)
+    return pod(f"{name}-{number}", namespace=namespace, gang=ask, owner=Owner("Job", name, f"job-{name}"))
 
 
 def held(world: GangWorld, name: str, namespace: str = "default") -> int:

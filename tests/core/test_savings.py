@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import Phase
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Kind
 from extender.core.names import CPU, GangKey, NodeName, PodUid
 from extender.core.savings import Savings, Thrift

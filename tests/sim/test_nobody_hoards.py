@@ -35,8 +35,8 @@ def saved(simulation: Simulation) -> int:
 async def half_a_day(*, static: bool) -> tuple[int, int, int]:
     """Of gangs that come every ten minutes, how many ran; minutes in which more than the share was saved; the longest
     such time."""
-    settings = Settings(gang_patience_seconds=60.0)
-    async with Simulation(nodes=4, node_shape=NodeShape(cpu=8), settings=settings) as simulation:
+    settings = Settings.model_validate({"gang_patience_seconds": 60.0})
+    async with Simulation(nodes=4, node_shape=NodeShape(cpu="8"), settings=settings) as simulation:
         for number, node in enumerate(list(simulation.application.keeper.nodes)):
             # Not static: something small that does not end, though nobody can know.
             small = pod(f"small-thing-{number}", cpu="100m")
@@ -75,7 +75,7 @@ def test_a_gang_that_could_fit_and_never_does_holds_up_others_ever_more_seldom()
 
 def test_a_job_is_placed_though_its_first_pod_is_asked_about_before_the_others_exist() -> None:
     async def story() -> None:
-        async with Simulation(nodes=4, node_shape=NodeShape(cpu=8)) as simulation:
+        async with Simulation(nodes=4, node_shape=NodeShape(cpu="8")) as simulation:
             template = pod("none", gang="train", quorum=16)
             job: Json = {
                 "apiVersion": "batch/v1",
