@@ -25,12 +25,20 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
+from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.connection import Connection, Requests
 from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import (
+    ApiBinder,
+    ApiEvictor,
+    ApiNodeStatusWriter,
+    ApiNominator,
+    ApiRecorder,
+    ApiWaker,
+)
 from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import binds_that_can_wait, raise_limit
 from extender.app.auditor import Auditor
@@ -45,9 +53,10 @@ from extender.app.ports import Clock, Refused, Unavailable
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
-from extender.app.sinks import Groups, Nodes, Pods, Promises
+from extender.app.sinks import DisruptionBudgets, Groups, Nodes, Pods, Promises
 from extender.app.stale_wakes import StaleWakes
 from extender.app.write_back import WriteBack
+from extender.core.restraint import Bounds
 from extender.core.savings import Thrift
 from extender.core.turns import Patience
 from extender.settings import Settings, switches_in
@@ -113,6 +122,11 @@ class Application:
             thrift=Thrift(settings.saved_share, settings.saved_seconds),
             long_running_seconds=settings.long_running_seconds,
             gather_limit=settings.gather_limit,
+            preemption=Bounds(
+                settings.preemptions_per_gang_and_hour,
+                settings.preempted_pods_per_gang_and_hour,
+                settings.preempts_other_schedulers,
+            ),
         )
         self.keeper = Keeper(clock, self._take, rules, life=world.unique())
         self.write_back = WriteBack(
@@ -129,6 +143,9 @@ class Application:
             ApiWaker(connection),
             ApiEvictor(connection),
             ApiRecorder(connection, now=now),
+            nominator=ApiNominator(connection),
+            disruptions=ApiDisruptions(connection),
+            evictions_per_second=settings.evictions_per_second,
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             journal=self.journal,
             advertise=self.write_back.advertise,
@@ -158,6 +175,9 @@ class Application:
         self._pods = follow(kinds.pods(settings.scheduler_http_timeout_seconds), Pods(self.keeper, self.journal))
         self._objects = follow(kinds.ephemeral_resources(), self.resources.catalog)
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
+        # Nothing but preemption waits for them: see `budgets_known`.
+        self.keeper.preempting.budgets_known = False
+        self._budgets = follow(budgets(), DisruptionBudgets(self.keeper, self.journal))
         self._groups = follow(pod_groups.pod_groups(), Groups(self.keeper, self.journal))
         self._without_groups = False
         self._jobs = follow(jobs.jobs(), Promises(self.keeper, self.journal))
@@ -184,6 +204,7 @@ class Application:
             self._follow_objects(),
             self._labels.run(),
             self._follow_pods(),
+            self._budgets.run(),
             self._follow_groups(),
             self._follow_jobs(),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),

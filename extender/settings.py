@@ -95,6 +95,12 @@ class Settings(BaseModel):
         le=100_000,
         description="how many places are held in a namespace for members of gangs that their Jobs have yet to create",
     )
+    preemptions_per_gang_and_hour: int = Field(
+        4, ge=0, le=1000, description="how often others are evicted for one gang within an hour, at most"
+    )
+    preempted_pods_per_gang_and_hour: int = Field(
+        1000, ge=0, le=1_000_000, description="how many pods are evicted for one gang within an hour, at most"
+    )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 

@@ -90,6 +90,12 @@ class Metrics(Collector):
         doubt = GaugeMetricFamily("escher_gangs_in_doubt", "Gangs bound in part that may have run: left alone")
         doubt.add_metric([], len(self._keeper.gangs.in_doubt))
         yield doubt
+        unfinished = GaugeMetricFamily(
+            "escher_preemptions_unfinished",
+            "Gangs of which only some members could be evicted for others",
+        )
+        unfinished.add_metric([], len(self._keeper.preempting.unfinished))
+        yield unfinished
         yield self._units()
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
         drift.add_metric([], sum(self._drift()))

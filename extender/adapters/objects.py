@@ -54,6 +54,10 @@ class _Json(Struct, rename="camel", gc=False):
     """Short-lived and without cycles, so the collector need not look at them."""
 
 
+class Anything(_Json):
+    """It is there; no more is asked."""
+
+
 class OwnerReference(_Json):
     kind: str
     name: str
@@ -78,8 +82,13 @@ class Resources(_Json):
     limits: Quantities | None = None
 
 
+class ContainerPort(_Json):
+    host_port: int = 0
+
+
 class Container(_Json):
     name: str = ""
+    ports: list[ContainerPort] | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
 
@@ -103,8 +112,23 @@ class NodeAffinity(_Json):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
+class PodAffinity(_Json):
+    required_during_scheduling_ignored_during_execution: list[Anything] | None = None
+
+
 class Affinity(_Json):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(_Json):
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class Volume(_Json):
+    persistent_volume_claim: Anything | None = None
+    ephemeral: Anything | None = None
 
 
 class TolerationJson(_Json):
@@ -131,6 +155,9 @@ class PodSpec(_Json):
     overhead: Quantities | None = None
     resources: Resources | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    topology_spread_constraints: list[SpreadConstraint] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[Anything] | None = None
 
 
 class ContainerStatus(_Json):
@@ -148,6 +175,7 @@ class PodCondition(_Json):
 
 class PodStatus(_Json):
     phase: str = ""
+    nominated_node_name: str | None = None
     start_time: datetime | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -225,6 +253,11 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         labels=metadata.labels or _NOTHING,
         mirror=metadata.annotations is not None and _MIRROR in metadata.annotations,
         attempt=read_attempt(metadata.annotations, metadata.uid) if metadata.annotations else None,
+        unknown_asks=_unknown_asks(spec),
+        nominated=NodeName(status.nominated_node_name) if status is not None and status.nominated_node_name else None,
+        preempted=status is not None and status.conditions is not None and _is_preempted(status.conditions),
+        ready=status is not None and _is_ready(status),
+        starting=status is None or status.phase == "Pending",
         woken=metadata.annotations is not None and WAKE in metadata.annotations,
         gang=read_gang_ask(
             metadata.namespace,
@@ -241,6 +274,34 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         if spec.tolerations
         else (),
     )
+
+
+def _unknown_asks(spec: PodSpec) -> tuple[str, ...]:
+    """What only kube-scheduler's own plugins look at, and would keep the pod off a node that a plan has for it."""
+    asked: list[str] = []
+    if spec.affinity is not None:
+        for said, affinity in (("pod affinity", spec.affinity.pod_affinity),
+                               ("pod anti-affinity", spec.affinity.pod_anti_affinity)):  # fmt: skip
+            if affinity is not None and affinity.required_during_scheduling_ignored_during_execution:
+                asked.append(said)
+    if any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()):
+        asked.append("topology spread")
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    if any(port.host_port for each in containers if each.ports for port in each.ports):
+        asked.append("host ports")
+    if any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in spec.volumes or ()):
+        asked.append("volume claims")
+    if spec.resource_claims:
+        asked.append("resource claims")
+    return tuple(asked)
+
+
+def _is_preempted(conditions: list[PodCondition]) -> bool:
+    return any(each.type == "DisruptionTarget" and each.reason == "PreemptionByScheduler" for each in conditions)
+
+
+def _is_ready(status: PodStatus) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
 
 
 def _bound_at(metadata: PodMetadata, status: PodStatus | None) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from extender.app.claims import is_claim
 from extender.app.keeper import Keeper
 from extender.app.management import Explanation, NodeGroup, NotFound
-from extender.app.wording import amount, number, what_runs, why_gang_waits
+from extender.app.wording import amount, left_in_part, number, what_runs, why_gang_waits, why_nobody_leaves
 from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
 from extender.core.gang import QUARANTINE, Gang
@@ -140,6 +140,10 @@ class Explain:
         if self._keeper.brake.observes(key.namespace) and (member := next(gang.unplaced(), None)) is not None:
             return self._observed(subject, member)
         explanation = self._waiting(gang, subject)
+        if (unfinished := self._keeper.preempting.unfinished.get(key)) is not None:
+            said, remedy = left_in_part(unfinished)
+            summary, remedies = f"{explanation.summary}; {said}", [*explanation.remedies, remedy]
+            explanation = replace(explanation, summary=summary, remedies=remedies)
         in_doubt = key in self._keeper.gangs.in_doubt
         if runs := what_runs(gang, in_doubt=in_doubt):
             explanation = replace(explanation, summary=f"{explanation.summary}; {runs}")
@@ -180,8 +184,17 @@ class Explain:
             other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING)
             for other in self._keeper.gangs.by_key.values()
         )
-        if ahead:
+        if self._keeper.gangs.staying.anybody() and not self._keeper.gangs.could_ever_fit(gang):
+            # Nothing is saved for it, and nobody evicted: that would lead to nothing.
+            stays = "pods of DaemonSets, static pods, those of other schedulers and those that run for long stay"
+            reason = f"{reason}; it would not fit if all that may leave had left: {stays}"
+            remedies.append("add nodes that suit it, or ask for less in each member")
+        elif ahead:
             reason = f"{reason}; gangs that wait before it: {ahead}"
+        elif (why := self._keeper.preempting.why_not(gang)) is not None:
+            said, remedy = why_nobody_leaves(why, self._keeper.clock.steady())
+            reason = f"{reason}; {said}" if said else reason
+            remedies += [remedy] if remedy else []
         if held := self._held_back(gang):
             reason = f"{reason}; {' and '.join(held)} (the brake: GET /v1/brake)"
         return Explanation(

@@ -21,16 +21,20 @@ from extender.app.unseen_room import BindAnswered, UnseenRoom
 from extender.app.verbs import Verdict, Victims
 from extender.core import gang_audit
 from extender.core.audit import Violation
-from extender.core.brake import FREE, Brake, Switches
+from extender.core.brake import FREE, Act, Brake, Switches
+from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.evictions import Evictions
 from extender.core.gang import GangEffect, WakePod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs import Gangs
 from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import CPU, MEMORY, PODS, NodeName, PodUid, ResourceKey, in_domain
+from extender.core.names import CPU, MEMORY, PODS, GangKey, NodeName, PodUid, ResourceKey, in_domain
+from extender.core.orders import EvictRest, LetRoomGo
 from extender.core.pod_groups import PodGroup, PodGroups
+from extender.core.preempting import Preempting
 from extender.core.promises import GATHER_LIMIT
+from extender.core.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -78,12 +82,11 @@ class Rules:
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
     its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
     be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
-    gang puts up with before room is saved for it. `thrift`: how much is saved
-    for how long. `long_running_seconds`: nobody waits for a pod to leave that has run for so long, see `core.staying`.
-    `gather_limit`: how many places in a namespace are held for pods that do not exist yet, see `core.promises`.
-    `switches`: what is allowed at the start, see `core.brake`.
-    `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how many
-    ephemeral resources a node may have.
+    gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
+    nobody waits for a pod to leave that has run for so long, see `core.staying`. `gather_limit`: how many places in a
+    namespace are held for pods that do not exist yet, see `core.promises`. `switches`: what is allowed at first, see
+    `core.brake`. `preemption`: how often others leave for a gang, and how many at most. `most_together`: how many binds
+    can wait at a barrier; None: any number. `keys_per_node`: how many ephemeral resources a node may have.
     """
 
     reserve_at_filter: bool = True
@@ -97,6 +100,7 @@ class Rules:
     switches: Switches = FREE
     most_together: int | None = None
     keys_per_node: int = KEYS_PER_NODE
+    preemption: Bounds = DEFAULT_BOUNDS
 
 
 class Keeper:
@@ -124,12 +128,14 @@ class Keeper:
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
             brake=self.brake,
-            staying=Staying(self.pods, self.ours, rules.long_running_seconds),
+            staying=Staying(self.pods, self._may_leave, rules.long_running_seconds),
             thrift=rules.thrift,
             gather_limit=rules.gather_limit,
         )
         self._strangers = Strangers(rules.schedulers)
-        self._evictions = Evictions(self.gangs)
+        self._evictions = Evictions(self.gangs, self.pods, self.brake)
+        self.preempting.ours = self.ours
+        self.preempting.bounds = rules.preemption
         self._groups = PodGroups(rules.most_together)
         self.judging = Judging(self.ledger, self.nodes, filters, self.gangs.waiting.turns.gives_way_to)
         self._deliver = deliver
@@ -147,6 +153,10 @@ class Keeper:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
+
+    @property
+    def preempting(self) -> Preempting:
+        return self.gangs.waiting.preempting
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -221,6 +231,9 @@ class Keeper:
         for pod in pods:
             if pod.node is None and isinstance(pod.gang, GangAsk):
                 self.gangs.take_for_asleep(pod.uid)
+                if pod.nominated is not None:
+                    # By an earlier life: nobody is made to leave for it now.
+                    self._effects.append(LetRoomGo(pod.gang.key, (pod,)))
             elif pod.node is None and self.ours(pod) and self._asks_ephemeral(pod):
                 self._turned_away.add(pod)
 
@@ -234,6 +247,7 @@ class Keeper:
                 self._remember_gone(pod.uid)
             self._in_flight.ended(pod.uid)
             self._answer(self._unseen_room.end(pod.uid, GONE))
+            self.preempting.forget(pod.uid)
             self.ledger.forget(pod.uid)
             self._turned_away.drop(pod.uid)
             self.gangs.staying.forget(pod.uid)
@@ -257,6 +271,8 @@ class Keeper:
             self._effects.append(AskRefused(pod, pod.gang))
         self.pods[pod.uid] = pod
         self.gangs.staying.observe(pod, known)
+        self.preempting.heed(known, pod, now)
+        self._effects += self._evictions.heed(pod)
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
@@ -277,6 +293,9 @@ class Keeper:
         """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
         return self._strangers.are_ours(pod.scheduler)
 
+    def _may_leave(self, pod: Pod) -> bool:
+        return self.ours(pod) or self.preempting.bounds.others
+
     def _learn(self, scheduler: str) -> None:
         """This profile of kube-scheduler has called: its pods are ours to look after."""
         if not self._strangers.are_ours(scheduler):
@@ -284,6 +303,9 @@ class Keeper:
             for pod in theirs:
                 self._take_pod(pod)
             self._take_for_asleep(self.pods[pod.uid] for pod in theirs if pod.uid in self.pods)
+            for pod in self.pods.values():
+                if pod.scheduler == scheduler:
+                    self.gangs.staying.observe(pod, None)
 
     def _drop_pod(self, uid: PodUid) -> None:
         self._remember_gone(uid)
@@ -297,6 +319,7 @@ class Keeper:
         self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.drop(uid)
         self.gangs.staying.forget(uid)
+        self.preempting.forget(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
@@ -437,7 +460,7 @@ class Keeper:
         return scores
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> dict[NodeName, Victims]:
-        """Nodes whose victims break no bound gang's quorum.
+        """Nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
 
         None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself.
         """
@@ -450,7 +473,7 @@ class Keeper:
                 self.gangs.take_for_asleep(pod.uid)
                 self.settle()
             return {}
-        safe = self._evictions.offer({node: chosen.pods for node, chosen in victims.items()}, self.clock.steady())
+        safe = self._evictions.offer(pod, {node: chosen.pods for node, chosen in victims.items()}, self.clock.steady())
         return {node: chosen for node, chosen in victims.items() if node in safe}
 
     def claim_for_bind(self, uid: PodUid, node: NodeName) -> str | None:
@@ -573,6 +596,57 @@ class Keeper:
         self._effects += map(WakePod, self._turned_away.woken_in(self.brake.observes))
         self.settle()
 
+    # -- evictions -----------------------------------------------------------------------------------------------
+
+    def replace_budgets(self, budgets: Iterable[Budget]) -> None:
+        """These disruption budgets and no others exist."""
+        self.preempting.budgets.replace(budgets)
+        self.preempting.budgets_known = True
+        self.settle()
+
+    def see_budget(self, budget: Budget) -> None:
+        """The disruption budget is there and looks like this."""
+        self.preempting.budgets.see(budget)
+        self.settle()
+
+    def lose_budget(self, budget: Budget) -> None:
+        self.preempting.budgets.lose(budget)
+        self.settle()
+
+    def evicted(self, gang: GangKey, pod: Pod) -> None:
+        """The API server has taken the pod's eviction, for that gang: it counts as leaving from now on."""
+        self.preempting.evicted(gang, pod)
+        self.leaves(pod)
+
+    def leaves(self, pod: Pod) -> None:
+        """The API server has taken the pod's eviction: it counts as leaving from now on."""
+        known = self.pods.get(pod.uid)
+        if known is not None and not known.deleting:
+            self._take_pod(replace(known, deleting=True))
+        self.settle()
+
+    def still_wants(self, order: EvictRest) -> bool:
+        """Whether the pod that a gang leaves for is there, waiting or bound: what was begun for it is gone on with."""
+        known = self.pods.get(order.preemptor.uid)
+        braked = self.brake.protects(order.gang.namespace) or not self.brake.allows(
+            Act.PREEMPT, order.preemptor.namespace
+        )
+        return known is not None and not known.deleting and not braked
+
+    def rest_not_evicted(self, order: EvictRest, left: int, why: str) -> None:
+        """`left` members of the gang have gone for the pod, and the others cannot be made to."""
+        self.preempting.is_left_in_part(order.gang, str(order.preemptor), left, order.gone + len(order.rest), why)
+
+    def unit_stays(self, gang: GangKey, unit: Sequence[Pod], left: int, why: str) -> None:
+        """The unit was to leave for that gang: `left` of it have, and the others cannot be made to."""
+        self.preempting.refused(gang, unit, left, why, self.clock.steady())
+        self.settle()
+
+    def eviction_done(self, gang: GangKey) -> None:
+        """Nobody else is evicted for that order of the gang."""
+        self.preempting.done(gang, self.clock.steady())
+        self.settle()
+
     # -- time and change -----------------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -622,7 +696,7 @@ class Keeper:
         self._flush()
 
     def _heed_turn(self, now: float) -> bool:
-        if self.gangs.preempt(self.pods, now):
+        if self.gangs.preempt(now):
             return True
         return self.gangs.heed_turn(now)
 

@@ -6,11 +6,12 @@ going out. A port that fails raises one of the errors below, never a client libr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 
@@ -103,10 +104,25 @@ class Owners(Protocol):
 
 
 class Evictor(Protocol):
-    async def evict(self, pod: PodRef) -> None:
-        """The pod is being deleted, as disruption budgets allow.
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
+        """The pod is being deleted, as disruption budgets allow; with `dry_run` it could be, and nothing is done.
 
         Raises Unavailable where a budget does not allow it now, else as Binder.
+        """
+        ...
+
+
+class Disruptions(Protocol):
+    async def budgets(self, namespace: str) -> Sequence[Budget]:
+        """The namespace's disruption budgets as they are now. Raises Unavailable, Refused."""
+        ...
+
+
+class Nominator(Protocol):
+    async def nominate(self, pod: PodRef, node: NodeName | None) -> None:
+        """kube-scheduler keeps room on the node for the pod, from pods of no higher priority; None: nowhere.
+
+        Raises as Binder.
         """
         ...
 

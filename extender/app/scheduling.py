@@ -15,13 +15,16 @@ from typing import Any
 import structlog
 
 from extender.app.destroyed import Destroyed, Destruction, logged
+from extender.app.evicting import Evicting
 from extender.app.journal import Journal
 from extender.app.keeper import AdvertiseCapacity, AskRefused, Effect, Keeper, PodEnded
 from extender.app.ports import (
     Binder,
+    Disruptions,
     EventType,
     Evictor,
     Gone,
+    Nominator,
     Notice,
     Occupied,
     PodRef,
@@ -54,6 +57,7 @@ from extender.core.gang import (
     WakePod,
 )
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.parts import Proof
 
 _log = structlog.get_logger(__name__)
@@ -94,6 +98,8 @@ class Scheduling:
         evictor: Evictor,
         recorder: Recorder,
         *,
+        nominator: Nominator,
+        disruptions: Disruptions,
         write_within: float,
         journal: Journal,
         advertise: Callable[[NodeName], None] = lambda node: None,
@@ -101,11 +107,22 @@ class Scheduling:
         placed: Callable[[float], None] = lambda seconds: None,
         destroyed: Destroyed | None = None,
         withheld: Callable[[Act], None] = lambda act: None,
+        evictions_per_second: float = 5.0,
     ) -> None:
         self._keeper = keeper
         self._binder = binder
         self._waker = waker
         self._evictor = evictor
+        self._evicting = Evicting(
+            keeper,
+            evictor,
+            nominator,
+            disruptions,
+            per_second=evictions_per_second,
+            tell=self._tell,
+            start=self._start,
+            destroyed=destroyed or logged(),
+        )
         self._recorder = recorder
         self._write_within = write_within
         self._journal = journal
@@ -256,8 +273,16 @@ class Scheduling:
                     note = f"gang {key.name}: {given_back}; none is saved for {seconds:g} s"
                     for pod in members:
                         self._tell(pod, EventType.WARNING, "GangTurnLost", note)
-                case EvictFor(key, members, victims):
-                    self._preempt(key, members, victims)
+                case EvictFor():
+                    self._evicting.preempt(effect)
+                case EvictRest():
+                    self._evicting.follow(effect)
+                case Preempted():
+                    self._evicting.heed(effect)
+                case KeepRoomFor():
+                    self._evicting.keep_room(effect)
+                case LetRoomGo():
+                    self._evicting.let_room_go(effect)
                 case GangTimedOut(key, arrived, quorum, members):
                     for pod in members:
                         note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
@@ -285,19 +310,6 @@ class Scheduling:
                     self._withheld(act)
                 case GangPlanned() | DeadlineSet():
                     pass
-
-    def _preempt(self, key: GangKey, members: Sequence[Pod], victims: Sequence[Pod]) -> None:
-        for pod in members:
-            note = f"gang {key.name}: {len(victims)} pods of lower priority are evicted for it"
-            self._tell(pod, EventType.NORMAL, "GangPreempts", note)
-        for pod in victims:
-            note = f"evicted for gang {key} of higher priority"
-            self._tell(pod, EventType.WARNING, "PreemptedByGang", note)
-            self._start(self._evict_victim(pod, note))
-
-    async def _evict_victim(self, pod: Pod, why: str) -> None:
-        if await self._evict(pod):
-            self._destroyed(Destruction.PREEMPTED, pod, why)
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
@@ -450,8 +462,12 @@ def _subject(effect: Effect) -> Sequence[object]:
             return (gang, str(proof), *members)
         case GangQuarantined(gang, _, defect):
             return (gang, repr(defect))
-        case EvictFor(gang, _, victims):
+        case EvictFor(gang, _, victims) | EvictRest(gang, _, victims) | LetRoomGo(gang, victims):
             return (gang, *victims)
+        case Preempted(victim, preemptor):
+            return (victim, victim.uid, preemptor)
+        case KeepRoomFor(pod, node):
+            return (pod, pod.uid, node)
         case GangTimedOut(gang, _, _, members):
             return (gang, *members)
         case GangPlanned(gang) | DeadlineSet(gang) | GangBound(gang) | GangTurnedAway(gang):

@@ -1,4 +1,5 @@
-"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs. All news is noted in the journal.
+"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, disruption budgets. All news is
+noted in the journal.
 
 Must not decide anything.
 """
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
+from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.pod_groups import PodGroup
 from extender.core.promises import Promise
@@ -85,3 +87,21 @@ class Promises:
 
     def remove(self, item: Promise) -> None:
         self._keeper.lose_promise(item.controller)
+
+
+class DisruptionBudgets:
+    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+        self._keeper = keeper
+        self._journal = journal
+
+    def replace(self, objects: Iterable[Budget]) -> None:
+        self._journal.note("disruption budgets listed")
+        self._keeper.replace_budgets(objects)
+
+    def upsert(self, item: Budget) -> None:
+        self._journal.note("disruption budget seen", item, item.allowed)
+        self._keeper.see_budget(item)
+
+    def remove(self, item: Budget) -> None:
+        self._journal.note("disruption budget gone", item)
+        self._keeper.lose_budget(item)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from extender.core.budgets import Overlapping, Spent
 from extender.core.gang import QUARANTINE, Gang
 from extender.core.gang_phases import Phase, Standing
 from extender.core.names import CPU, MEMORY, ResourceKey
 from extender.core.planning import Shortfall
+from extender.core.restraint import BudgetsUnknown, Exhausted, InVain, NobodySuffices, Unfinished, UnknownAsks, WhyNot
 
 
 def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
@@ -60,6 +62,62 @@ def in_words(shortfall: Shortfall) -> str:
         f"{found}; the next asks for {amount(cause.resource, cause.asked)},"
         f" and a node has at most {number(cause.resource, cause.free)} free"
     )
+
+
+def in_short(objection: Spent | Overlapping) -> str:
+    """Why pods may not be evicted together."""
+    match objection:
+        case Spent(budget, asked, allowed):
+            return f"disruption budget {budget} allows {allowed} of the {asked} evictions"
+        case Overlapping(pod, budgets):
+            return f"pod {pod} is under {len(budgets)} disruption budgets, which evicts nobody: {', '.join(budgets)}"
+
+
+def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
+    """Why nobody is evicted for the gang that is first in turn, and what would help; the latter may be empty."""
+    match why:
+        case BudgetsUnknown():
+            return (
+                "nobody is evicted for it: the disruption budgets are not known yet",
+                "let Escher get, list and watch poddisruptionbudgets",
+            )
+        case UnknownAsks(asks):
+            return (
+                f"nobody is evicted for it: it requires what Escher cannot plan ({', '.join(asks)})",
+                f"to let it preempt, do without: {', '.join(asks)}",
+            )
+        case Exhausted(preemptions, pods, bounds):
+            return (
+                f"nobody is evicted for it: within an hour there were {preemptions} preemptions for it, of {pods} pods"
+                f" (at most {bounds.preemptions}, of {bounds.pods} pods)",
+                "see why it did not run after these; or raise the bounds in Escher's settings",
+            )
+        case InVain(times, until):
+            wait = f", at the earliest in {until - now:.0f} s" if until > now else ""
+            return (
+                f"nobody is evicted for it: {_times(times)} others had left, and it could not be bound all the same; it"
+                f" preempts again when something has changed{wait}",
+                "see what kept its members from their nodes: `kubectl describe pod` tells of rules that only"
+                " kube-scheduler knows",
+            )
+        case NobodySuffices(protected):
+            if not protected:
+                return "", ""
+            said = ", ".join(f"{count} {reason}" for reason, count in sorted(protected.items()))
+            return f"pods of lower priority that are not evicted for it: {said}", ""
+
+
+def left_in_part(unfinished: Unfinished) -> tuple[str, str]:
+    """What happened to a gang that had to leave and could only in part, and what would help."""
+    gone = f"{unfinished.left} of its {unfinished.size} members"
+    return (
+        f"{gone} were evicted for {unfinished.by}, the others could not be: {unfinished.why}",
+        "create the members again that were evicted, or delete the others",
+    )
+
+
+def _times(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
 
 
 def amount(resource: ResourceKey, units: int) -> str:

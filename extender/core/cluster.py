@@ -94,6 +94,16 @@ class Pod:
     """It stands for a static pod, which its kubelet runs whatever the API server says."""
     attempt: Attempt | None = None
     """With whom we bound it, as its own Binding told."""
+    unknown_asks: tuple[str, ...] = ()
+    """What it requires of a node, or of pods there, that a plan does not look at, in words for people."""
+    nominated: NodeName | None = field(default=None, compare=False)
+    """The node that kube-scheduler keeps room for it on, as its status says."""
+    preempted: bool = field(default=False, compare=False)
+    """kube-scheduler has written on it that it is evicted for a pod of higher priority."""
+    ready: bool = field(default=True, compare=False)
+    """Its readiness, as disruption budgets count it."""
+    starting: bool = field(default=False, compare=False)
+    """Its containers have not all started: it may be evicted whatever a disruption budget says."""
     woken: bool = field(default=False, compare=False)
     """It bears the annotation by which we woke it last: that says nothing about the pod itself."""
     gang: GangAsk | GroupAsk | MalformedAsk | None = None

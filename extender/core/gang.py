@@ -17,11 +17,13 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
 from extender.core.gang_phases import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.parts import Proof, Trial, proven_part
 from extender.core.planning import Shortfall
 
 Turn = tuple[int, float, int, float, GangKey]
-"""Sorts waiting gangs: priority, then age, where one that lost its turn counts as no older than who waited then."""
+"""Sorts waiting gangs: the priority that they claim with, then age, where one that lost its turn counts as no older
+than who waited then."""
 
 
 # What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
@@ -92,14 +94,20 @@ class Gang:
     """The age of the youngest that waited when that happened last, as `created`."""
     saves_after: float = 0.0
     """When room may be saved for it again."""
-    priority: int = 0
+    claims: int = 0
+    """The lowest priority of its members: with that it has its turn, and others give way to it or are evicted."""
+    worth: int = 0
+    """The highest: only what is above that takes its room."""
+    nominated: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Where kube-scheduler was told to keep room for its members, while others leave for them."""
     created: float = 0.0
     """When the oldest of its members was created, as the API server tells it."""
 
     def heed_members(self) -> None:
         """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
         fewer bound than a member wants."""
-        self.priority = max((pod.priority for pod in self.members.values()), default=0)
+        priorities = [pod.priority for pod in self.members.values()]
+        self.claims, self.worth = min(priorities, default=0), max(priorities, default=0)
         self.created = min((pod.created for pod in self.members.values()), default=0.0)
         asks = [pod.gang for pod in self.members.values() if isinstance(pod.gang, GangAsk)]
         if asks:
@@ -157,7 +165,7 @@ class Gang:
 
     @property
     def turn(self) -> Turn:
-        return (-self.priority, max(self.created, self.behind), self.rounds_lost, self.first_seen, self.key)
+        return (-self.claims, max(self.created, self.behind), self.rounds_lost, self.first_seen, self.key)
 
     @property
     def preempts(self) -> bool:
@@ -253,11 +261,16 @@ class TurnLost:
 
 @dataclass(frozen=True, slots=True)
 class EvictFor:
-    """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room."""
+    """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room.
+
+    `units`: the same, by who leaves together, in that order. `nominated`: where room is to be kept for its members.
+    """
 
     gang: GangKey
     members: tuple[Pod, ...]
     victims: tuple[Pod, ...]
+    units: tuple[tuple[Pod, ...], ...] = ()
+    nominated: Mapping[PodUid, NodeName] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +341,10 @@ GangEffect = (
     | RoomSaved
     | TurnLost
     | EvictFor
+    | EvictRest
+    | KeepRoomFor
+    | LetRoomGo
+    | Preempted
     | GangTimedOut
     | GangInPart
     | GangInDoubt

@@ -249,6 +249,7 @@ class Gangs:
     def _forget(self, gang: Gang) -> None:
         """Nothing is to be done about it any more."""
         self.waiting.ended(gang)
+        self.waiting.preempting.ended(gang)
         self.waiting.stirred.pop(gang.key, None)
         for known in (self.in_part, self.in_doubt, self._untold, self._planned, self._held_up):
             known.pop(gang.key, None)
@@ -287,6 +288,7 @@ class Gangs:
         self._planned.pop(gang.key, None)
         self.waiting.ended(gang)
         self._places.release_vacant(gang)
+        self.waiting.preempting.placed(gang)
         self.effects.append(GangBound(gang.key, now - gang.first_seen))
 
     def _wait(self, gang: Gang, now: float) -> None:
@@ -390,6 +392,9 @@ class Gangs:
             gang.rejected.add(pod.uid)
             self.waiting.has_surplus(gang, pod, sent)
             return NO_ROOM_FOR_MEMBER
+        if [pod.nominated] == list(sent) and len(self.nodes) > 1:
+            # kube-scheduler asks about the node that it keeps for the pod first, and then about the others.
+            return NO_ROOM
         times = gang.displaced[pod.uid] = gang.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self.nodes) // max(1, len(sent)))
         if len(sent) >= SAMPLE_FLOOR and times <= windows:
@@ -397,6 +402,7 @@ class Gangs:
             self.effects.append(WakePod(pod))
             return NO_ROOM
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
+        self.waiting.preempting.ran_out(gang, now)
         # Its own release is no reason to try again.
         gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
         return self._turn_away(gang, pod, now)
@@ -453,14 +459,14 @@ class Gangs:
         return True
 
     def _giving_way(self, priority: int) -> list[Gang]:
-        """Gangs of a lower priority that have a plan and no member placed: first those of which none has come to be
-        bound, of these the last in turn."""
+        """Gangs with a plan and no member placed, all of whose members are of a lower priority: first those of which
+        none has come to be bound, of these the last in turn."""
         planned = [gang for key in self._planned if (gang := self.by_key[key]).phase is Phase.PLANNED]
-        lower = [gang for gang in planned if gang.priority < priority and not gang.placed]
+        lower = [gang for gang in planned if gang.worth < priority and not gang.placed]
         return sorted(lower, key=lambda gang: (not gang.arrived, gang.turn), reverse=True)
 
     def _giving_way_now(self, gang: Gang, now: float) -> list[Gang]:
-        lower = self._giving_way(gang.priority)
+        lower = self._giving_way(gang.claims)
         if not lower or gang.preempts:
             return lower
         left_alone = [until for other in lower if (until := self._planned[other.key]) > now]
@@ -679,6 +685,7 @@ class Gangs:
         gang.timed_out += 1
         waiting = tuple(gang.members[uid] for uid in gang.arrived)
         self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
+        self.waiting.preempting.ran_out(gang, now)
         self._dissolve(gang, now, TOO_LATE)
 
     def next_deadline(self) -> float | None:
@@ -774,6 +781,10 @@ class Gangs:
         self._wait(gang, now)
         self.waiting.changed(gang)
 
+    def could_ever_fit(self, gang: Gang) -> bool:
+        """Whether the quorum would have room beside what stays."""
+        return bool(gang.needed) and self._places.could_ever_fit(gang)
+
     # -- those that wait -----------------------------------------------------------------------------------------
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
@@ -791,10 +802,10 @@ class Gangs:
             return self.waiting.heed_turn(now)
         return True
 
-    def preempt(self, pods: Mapping[PodUid, Pod], now: float) -> bool:
+    def preempt(self, now: float) -> bool:
         """As `Waiting.preempt`."""
         with self._containing_handled():
-            return self.waiting.preempt(pods, now)
+            return self.waiting.preempt(now)
         return True
 
     @contextmanager

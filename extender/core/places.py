@@ -9,7 +9,6 @@ are claimed by `settle_on` when a member comes to be bound.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
@@ -21,6 +20,7 @@ from extender.core.kinds import PodKind
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
+from extender.core.nomination import as_nominated
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 from extender.core.preemption import Choice, Unit, choose
 from extender.core.room import Room, templates_of
@@ -65,6 +65,7 @@ class Places:
         if isinstance(found, Shortfall):
             return found
         gang.intends = intends
+        found = as_nominated(slots, found, gang.nominated)
         self._commit(self._reservations(gang, slots, found, deadline), releasing=saved)
         return [slot.holder for slot in slots]
 
@@ -192,9 +193,12 @@ class Places:
         """Whose leaving would make room for the quorum: see `preemption.choose`."""
         slots = self._slots(gang, self._smallest_in_empty(gang), None)
         template = slots[0].units
-        lost = Counter(pod.node for unit in units for pod in unit.pods for _ in unit.pods)
+        lost: dict[NodeName | None, int] = {}
+        for unit in units:
+            for pod in unit.pods:
+                lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
-        nodes = sorted(self._nodes, key=lambda node: (-self._free_part(node, template), lost[node]))
+        nodes = sorted(self._nodes, key=lambda node: (-self._free_part(node, template), lost.get(node, 0)))
         return choose(self._ledger, slots, nodes, units, going, saved)
 
     def _free_part(self, node: NodeName, units: Vector) -> float:
@@ -220,7 +224,7 @@ class Places:
 
     def _lasting(self, gang: Gang) -> Callable[[NodeName], Vector]:
         """What is on a node for as long as the gang waits: what stays, and its own members that are bound."""
-        below = gang.priority if gang.preempts else None
+        below = gang.claims if gang.preempts else None
         staying = self._staying
         own: dict[NodeName, list[Vector]] = {}
         for uid in gang.bound:

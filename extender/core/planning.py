@@ -53,15 +53,16 @@ def plan(
     *,
     releasing: Sequence[Holder] = (),
     leaving: Sequence[Holder] = (),
+    room: Room | None = None,
 ) -> dict[Holder, NodeName] | Shortfall:
     """A node for every slot, such that committing them all on the ledger as it is now meets no conflict; or Shortfall.
 
     Counted as free: what the holders in `releasing` hold, and what the slots' own holders hold, for both are given up
     by the transaction that commits the plan; but not what is bound. `leaving`: holders whose units count as free though
-    they are bound; a plan with any is what could be, and can be committed when they are gone. A node that the ledger
-    does not know has no room.
+    they are bound; a plan with any is what could be, and can be committed when they are gone. `room`: what
+    is free, where the caller has counted it; it is used up. A node that the ledger does not know has no room.
     """
-    room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
+    room = room or Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
     templates = templates_of(slots)
     before = room.copy() if len(templates) > 1 else room
     nodes, shortfall = _spread(room, templates, candidates)

@@ -1,19 +1,23 @@
 """Preemption for a gang: whose leaving would make room for its whole quorum; the lowest, and the fewest of them.
 
-Reads the ledger and changes nothing. A victim is a pod of no gang, or a gang with all its members: never half of one.
-kube-scheduler cannot do this: it preempts for one pod on one node. Must not know when a gang may preempt: see `gangs`.
+Reads the ledger and changes nothing. A victim is a unit: a pod of no gang, or a gang with all its members: never half
+of one. kube-scheduler cannot do this: it preempts for one pod on one node. Must not know who may be a victim, nor when
+a gang may preempt: see `preempting`.
+
+Cost: once over the units, which sums up by node and priority what they would leave; then O(log(priorities)) plans, each
+of which looks at nodes and no more at pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core.cluster import Pod
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import NodeName, ResourceKey
+from extender.core.names import GangKey, NodeName, ResourceKey
 from extender.core.planning import Shortfall, plan
-from extender.core.room import Slot
+from extender.core.room import Room, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +27,28 @@ class Unit:
     pods: tuple[Pod, ...]
     priority: int
     created: float
+    gang: GangKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who is to leave, and on which nodes the slots then have room."""
+    """Who is to leave, unit by unit, the first to go first; and on which nodes the slots then have room."""
 
-    victims: tuple[Pod, ...]
-    nodes: tuple[NodeName, ...]
+    units: tuple[Unit, ...]
+    places: Mapping[Holder, NodeName]
+
+    @property
+    def victims(self) -> tuple[Pod, ...]:
+        return tuple(pod for unit in self.units for pod in unit.pods)
+
+    @property
+    def nodes(self) -> tuple[NodeName, ...]:
+        return tuple(dict.fromkeys(self.places.values()))
 
 
-def unit_of(pods: Iterable[Pod]) -> Unit:
+def unit_of(pods: Iterable[Pod], gang: GangKey | None = None) -> Unit:
     together = tuple(pods)
-    return Unit(together, max(pod.priority for pod in together), min(pod.created for pod in together))
+    return Unit(together, max(pod.priority for pod in together), min(pod.created for pod in together), gang)
 
 
 def choose(
@@ -50,34 +63,60 @@ def choose(
 
     The highest priority among the victims is as low as it can be; then of those units each is kept that can be, the
     highest, largest and oldest first. `going`: pods that leave anyway. `releasing`: what is saved for the slots.
-    O(log(priorities)) plans, and once over the victims.
     """
     gone = [Holder(pod.uid) for pod in going]
+    left = _left_by(units)
+    levels = sorted(left)
 
-    def placed(up_to: float) -> list[NodeName] | None:
-        leaving = [*gone, *(Holder(pod.uid) for unit in units if unit.priority <= up_to for pod in unit.pods)]
-        found = plan(ledger, slots, candidates, releasing=releasing, leaving=leaving)
-        return None if isinstance(found, Shortfall) else [found[slot.holder] for slot in slots]
+    def room_without(up_to: int) -> Room:
+        """What is free if the units of so many levels leave."""
+        room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], gone)
+        for level in levels[:up_to]:
+            for node, units_there in left[level].items():
+                room.give(node, units_there)
+        return room
 
-    nodes = placed(float("-inf"))
+    def placed(up_to: int) -> Mapping[Holder, NodeName] | None:
+        found = plan(ledger, slots, candidates, room=room_without(up_to))
+        return None if isinstance(found, Shortfall) else found
+
+    nodes = placed(0)
     if nodes is not None:
-        return Choice((), tuple(dict.fromkeys(nodes)))
-    levels = sorted({unit.priority for unit in units})
-    if not levels or placed(levels[-1]) is None:
+        return Choice((), nodes)
+    if not levels or placed(len(levels)) is None:
         return None
-    low, high = 0, len(levels) - 1
+    low, high = 1, len(levels)
     while low < high:
         middle = (low + high) // 2
-        if placed(levels[middle]) is None:
+        if placed(middle) is None:
             low = middle + 1
         else:
             high = middle
-    nodes = placed(levels[low])
+    nodes = placed(low)
     assert nodes is not None
-    leaving = [unit for unit in units if unit.priority <= levels[low]]
-    spare = _spare(ledger, slots, nodes, [*gone, *releasing], leaving)
+    leaving = [unit for unit in units if unit.priority <= levels[low - 1]]
+    spare = _spare(room_without(low), slots, nodes)
     victims = [unit for unit in sorted(leaving, key=_worth, reverse=True) if not _kept(unit, spare)]
-    return Choice(tuple(pod for unit in reversed(victims) for pod in unit.pods), tuple(dict.fromkeys(nodes)))
+    return Choice(tuple(reversed(victims)), nodes)
+
+
+_Spare = dict[NodeName, dict[ResourceKey, int]]
+
+
+def _left_by(units: Sequence[Unit]) -> dict[int, _Spare]:
+    """What the units of each priority hold, by node."""
+    found: dict[int, _Spare] = {}
+    for unit in units:
+        level = found.setdefault(unit.priority, {})
+        for pod in unit.pods:
+            assert pod.node is not None
+            there = level.get(pod.node)
+            if there is None:
+                level[pod.node] = dict(pod.requests)
+            else:
+                for resource, number in pod.requests.items():
+                    there[resource] = there.get(resource, 0) + number
+    return found
 
 
 def _worth(unit: Unit) -> tuple[int, int, float]:
@@ -85,30 +124,29 @@ def _worth(unit: Unit) -> tuple[int, int, float]:
     return unit.priority, len(unit.pods), -unit.created
 
 
-_Spare = dict[NodeName, dict[ResourceKey, int]]
-
-
-def _spare(
-    ledger: Ledger, slots: Sequence[Slot], nodes: Sequence[NodeName], gone: Iterable[Holder], leaving: Sequence[Unit]
-) -> _Spare:
-    """What would be free on the nodes of the plan, beside it, if all these were gone."""
-    spare: _Spare = {}
-    for node in nodes:
-        if node not in spare:
-            row = ledger.rows[node]
-            spare[node] = {r: units - row.held.get(r, 0) for r, units in row.capacity.items()}
-    for slot, node in zip(slots, nodes, strict=True):
+def _spare(room: Room, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName]) -> _Spare:
+    """What would be free on the nodes of the plan, beside it, with such room."""
+    spare = {node: room.free(node) for node in set(nodes.values())}
+    for slot in slots:
+        there = spare[nodes[slot.holder]]
         for resource, units in slot.units.items():
-            spare[node][resource] = spare[node].get(resource, 0) - units
-    for holder in dict.fromkeys([*gone, *(Holder(pod.uid) for unit in leaving for pod in unit.pods)]):
-        if (held := ledger.holding(holder)) is not None and held.node in spare:
-            for resource, units in held.units.items():
-                spare[held.node][resource] = spare[held.node].get(resource, 0) + units
+            there[resource] = there.get(resource, 0) - units
     return spare
 
 
 def _kept(unit: Unit, spare: _Spare) -> bool:
     """Whether the unit can stay after all; then what it needs is spare no more."""
+    if len(unit.pods) == 1:
+        [pod] = unit.pods
+        there = spare.get(pod.node) if pod.node is not None else None
+        if there is None:
+            return True
+        for resource, units in pod.requests.items():
+            if units > 0 and units > there.get(resource, 0):
+                return False
+        for resource, units in pod.requests.items():
+            there[resource] = there.get(resource, 0) - units
+        return True
     needs: _Spare = {}
     for pod in unit.pods:
         if pod.node in spare:

@@ -101,6 +101,20 @@ class Room:
     def take(self, node: NodeName, need: Iterable[tuple[ResourceKey, int]]) -> None:
         self._add(node, need, -1)
 
+    def free(self, node: NodeName) -> dict[ResourceKey, int]:
+        """What is free there, of each resource; below 0 where more is held than there is."""
+        row, change = self.rows.get(node), self.change.get(node, {})
+        found = dict(change)
+        if row is not None:
+            for resource in row.capacity.keys() | row.held.keys():
+                units = row.capacity.get(resource, 0) - row.held.get(resource, 0)
+                found[resource] = found.get(resource, 0) + units
+        return found
+
+    def give(self, node: NodeName, units: Vector) -> None:
+        """So much more is free there."""
+        self._add(node, units.items(), +1)
+
     def _add(self, node: NodeName, units: Iterable[tuple[ResourceKey, int]], sign: int) -> None:
         change = self.change.setdefault(node, {})
         for resource, number in units:

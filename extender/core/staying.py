@@ -74,6 +74,10 @@ class Staying:
         if pod.bound_at and (before is None or before.node is None or before.bound_at != pod.bound_at):
             heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
 
+    def anybody(self) -> bool:
+        """Whether any pod stays."""
+        return bool(self._stays)
+
     def forget(self, uid: PodUid) -> None:
         """The pod is gone or has finished."""
         self._replace(uid, None)

@@ -107,7 +107,7 @@ class Turns:
         if known is not None and known.changes == gang.changes:
             return
         self._take_out(gang.key)
-        rank = gang.priority if gang.preempts else None
+        rank = gang.claims if gang.preempts else None
         entry = self._entries[gang.key] = _Entry(gang, _shape_of(gang), gang.turn, rank, gang.changes)
         if entry.shape not in self._queues:
             self._queues[entry.shape] = []
@@ -217,7 +217,7 @@ class Turns:
         if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
             return True
         first = self._entries[self._queues[shape][0][-1]].gang
-        others = [held for gang in self._giving_way(first.priority) for held in self._places.unbound(gang)]
+        others = [held for gang in self._giving_way(first.claims) for held in self._places.unbound(gang)]
         if not others:
             return False
         for kind in most:
@@ -372,7 +372,7 @@ class Turns:
     def gives_way_to(self, pod: Pod) -> Mapping[NodeName, Sequence[Holder]]:
         """What is saved for a gang of a lower priority than the pod's, which is in no gang: by node."""
         found: dict[NodeName, list[Holder]] = {}
-        if self.saver is not None and pod.priority > self.saver.priority:
+        if self.saver is not None and pod.priority > self.saver.claims:
             for held in self._places.unbound(self.saver):
                 found.setdefault(held.node, []).append(held.holder)
         return found
@@ -381,7 +381,7 @@ class Turns:
         """The nodes that gained room, and those on which what is saved gives way to more pods than when this was
         asked last."""
         before, saver = self._gave_way, self.saver
-        self._gave_way = None if saver is None else (saver.key, saver.priority)
+        self._gave_way = None if saver is None else (saver.key, saver.claims)
         if saver is None or self._gave_way == before:
             return gains
         return dict.fromkeys((*gains, *(held.node for held in self._places.unbound(saver))))

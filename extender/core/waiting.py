@@ -11,19 +11,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM, EvictFor, Gang, GangEffect, GangTurnedAway, RoomSaved, Turn, TurnLost, WakePod
+from extender.core.gang import NO_ROOM, Gang, GangEffect, GangTurnedAway, RoomSaved, Turn, TurnLost, WakePod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.places import Places
-from extender.core.preemption import Unit, unit_of
+from extender.core.preempting import Preempting
 from extender.core.savings import Thrift
 from extender.core.staying import Staying
 from extender.core.surplus import Surplus
 from extender.core.turns import Patience, Turns
-
-PREEMPTS_EVERY = 10.0
-"""For how many seconds a gang for which others were evicted, or for which that would not help, does not try again."""
 
 Plan = Callable[[Gang, Pod | None, Sequence[NodeName], float], bool]
 """Reserves the gang's quorum, its first member on one of the nodes; whether that was possible."""
@@ -51,6 +48,7 @@ class Waiting:
         self.turns = Turns(ledger, places, patience, giving_way, brake, staying, thrift=thrift)
         self._staying = staying
         self._brake = brake
+        self.preempting = Preempting(ledger, places, gangs, effects, brake)
         self.stirred: dict[GangKey, None] = {}
         """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
         self._ledger = ledger
@@ -243,6 +241,7 @@ class Waiting:
         known = (
             self.turns.next_deadline(),
             self.surplus.next_deadline(),
+            self.preempting.next_deadline(),
             None if unasked is None else unasked + self.turns.patience.seconds,
         )
         return min((when for when in known if when is not None), default=None)
@@ -274,41 +273,21 @@ class Waiting:
             self.enter(self._gangs[key], now)
             self.stirred[key] = None
 
-    def preempt(self, pods: Mapping[PodUid, Pod], now: float) -> bool:
-        """Room is made for the gang that is first in turn, if pods of lower priority hold it. `pods`: all that are not
-        finished. Whether anything is to be settled for that."""
+    def preempt(self, now: float) -> bool:
+        """Room is made for the gang that is first in turn, if pods of lower priority hold it. Whether anything is to be
+        settled for that."""
         gang = self.turns.first()
         self.handled = None if gang is None else gang.key
-        if gang is None or now < gang.preempts_after or not gang.preempts or not self.turns.may_save_all(gang):
+        if gang is not None and not self.turns.may_save_all(gang):
             return False
-        gang.preempts_after = now + PREEMPTS_EVERY
-        units, going = self._units_below(gang.priority, pods)
-        if not units:
-            return False
-        choice = self._places.victims_for(gang, units, going, self.turns.usable_by(gang))
-        if choice is None:
+        choice = self.preempting.search(gang, () if gang is None else self.turns.usable_by(gang), now)
+        if choice is None or gang is None:
             return False
         if not self._brake.allows(Act.PREEMPT, gang.key.namespace):
             victims = tuple(map(str, choice.victims))
             self._effects.append(Withheld(Act.PREEMPT, gang.key.namespace, gang.key, victims))
             return False
         self.turns.save_at(gang, choice.nodes, now)
-        if choice.victims:
-            self._effects.append(EvictFor(gang.key, tuple(gang.unplaced()), choice.victims))
+        if choice.units:
+            self._effects.append(self.preempting.order(gang, choice, now))
         return True
-
-    def _units_below(self, priority: int, pods: Mapping[PodUid, Pod]) -> tuple[list[Unit], list[Pod]]:
-        """Who could be evicted, and who is about to go anyway."""
-        bound = {uid: pod for uid, pod in pods.items() if pod.node is not None}
-        going = [pod for pod in bound.values() if pod.deleting]
-        units: list[Unit] = []
-        for gang in self._gangs.values():
-            members = [bound.pop(uid) for uid in gang.members if uid in bound]
-            staying = [pod for pod in members if not pod.deleting]
-            if any(self._brake.protects(pod.namespace) for pod in staying):
-                continue
-            if staying and gang.phase is not Phase.BINDING and (unit := unit_of(staying)).priority < priority:
-                units.append(unit)
-        alone = [pod for pod in bound.values() if not (pod.deleting or self._brake.protects(pod.namespace))]
-        units += [unit_of([pod]) for pod in alone if pod.priority < priority]
-        return units, going

@@ -379,3 +379,75 @@ class TestNode:
     def test_shares_its_vectors_with_nodes_that_look_alike(self) -> None:
         first, second = read_node(manifests.node("n1")), read_node(manifests.node("n2"))
         assert first.allocatable is second.allocatable is first.capacity
+
+
+def unknown(**spec: Any) -> tuple[str, ...]:
+    manifest = manifests.pod()
+    manifest["spec"] = {"containers": [{"name": "c"}], **spec}
+    return read_pod(manifest).unknown_asks
+
+
+TERM = [{"topologyKey": "zone", "labelSelector": {}}]
+WEIGHED = [{"weight": 1, "podAffinityTerm": TERM[0]}]
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "asks"),
+    [
+        ({}, ()),
+        ({"affinity": {"podAffinity": {REQUIRED: TERM}}}, ("pod affinity",)),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: TERM}}}, ("pod anti-affinity",)),
+        ({"affinity": {"podAntiAffinity": {PREFERRED: WEIGHED, REQUIRED: []}}}, ()),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}]}, ("topology spread",)),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 1}]}, ()),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, ("host ports",)),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, ()),
+        ({"initContainers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, ("host ports",)),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]}, ("volume claims",)),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, ("volume claims",)),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, ()),
+        ({"resourceClaims": [{"name": "gpu"}]}, ("resource claims",)),
+    ],
+)
+def test_what_a_plan_does_not_look_at_is_named(spec: Json, asks: tuple[str, ...]) -> None:
+    assert unknown(**spec) == asks
+
+
+@pytest.mark.parametrize(
+    ("status", "facts"),
+    [
+        ({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}, (True, False, False)),
+        ({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}, (False, False, False)),
+        ({"phase": "Pending"}, (False, True, False)),
+        (
+            {
+                "phase": "Running",
+                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
+            },
+            (False, False, True),
+        ),
+        (
+            {
+                "phase": "Running",
+                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}],
+            },
+            (False, False, False),
+        ),
+    ],
+)
+def test_a_pod_is_ready_or_starting_or_preempted_as_its_status_says(status: Json, facts: tuple[bool, ...]) -> None:
+    manifest = manifests.pod()
+    manifest["status"] = status
+    read = read_pod(manifest)
+    assert (read.ready, read.starting, read.preempted) == facts
+
+
+def test_a_pod_is_nominated_where_its_status_says() -> None:
+    manifest = manifests.pod()
+    assert read_pod(manifest).nominated is None
+    manifest["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+    assert read_pod(manifest).nominated == "n1"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +25,7 @@ from extender.app.ports import (
     Sink,
     Unavailable,
 )
+from extender.core.budgets import Budget
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.builders import NOW
@@ -346,7 +347,8 @@ def on_node(name: str) -> NodeChoice:
 
 
 class PodApi:
-    """`ports.Binder`, `Evictor`, `Waker`, `Tidier` and `Recorder`: an API server's pods, as far as these go.
+    """`ports.Binder`, `Evictor`, `Disruptions`, `Nominator`, `Waker`, `Tidier` and `Recorder`: an API server's pods, as
+    far as these go.
 
     Each call takes `latency` seconds. `faults` are met by the next calls that begin with `of`, in order; one that is
     met `after` is done all the same.
@@ -362,6 +364,7 @@ class PodApi:
         self.calls: list[tuple[float, str]] = []
         """(Seconds of the loop at its begin, the call): `bind`, `where`, `evict`, `wake`, `open`, `tell`; and whom."""
         self.notices: list[Notice] = []
+        self.guards: list[Budget] = []
 
     def times(self, what: str) -> list[float]:
         """When such calls began, in seconds of the loop."""
@@ -382,8 +385,15 @@ class PodApi:
         await self._begin(f"where {pod.name}")
         return self.bound.get(pod.uid)
 
-    async def evict(self, pod: PodRef) -> None:
-        await self._begin(f"evict {pod.name}")
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
+        await self._begin(f"try to evict {pod.name}" if dry_run else f"evict {pod.name}")
+
+    async def budgets(self, namespace: str) -> Sequence[Budget]:
+        await self._begin(f"budgets {namespace}")
+        return [each for each in self.guards if each.namespace == namespace]
+
+    async def nominate(self, pod: PodRef, node: NodeName | None) -> None:
+        await self._begin(f"nominate {pod.name} {node}")
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._begin(f"wake {pod.name}")

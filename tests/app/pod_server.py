@@ -7,13 +7,14 @@ it is lost with it. No two calls take equally long, so that Bindings sent at one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from extender.app.ports import Gone, Notice, Occupied, PodRef, Refused, Sink, Unavailable
 from extender.core.attempt import read_attempt
+from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, Watch
@@ -179,7 +180,7 @@ class PodServer:
 
 
 class Line:
-    """One client's connection: `ports.Binder`, `Evictor`, `Waker` and `Recorder`."""
+    """One client's connection: `ports.Binder`, `Evictor`, `Disruptions`, `Nominator`, `Waker` and `Recorder`."""
 
     def __init__(self, server: PodServer) -> None:
         self._server = server
@@ -201,8 +202,18 @@ class Line:
     async def node_of(self, pod: PodRef) -> NodeName | None:
         return (await self._call(f"where {pod.name}", lambda: self._server.known(pod))).node
 
-    async def evict(self, pod: PodRef) -> None:
-        await self._call(f"evict {pod.name}", lambda: self._server.evict(pod))
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
+        if dry_run:
+            await self._call(f"try to evict {pod.name}", lambda: self._server.known(pod))
+        else:
+            await self._call(f"evict {pod.name}", lambda: self._server.evict(pod))
+
+    async def budgets(self, namespace: str) -> Sequence[Budget]:
+        """There are none."""
+        return await self._call(f"budgets {namespace}", tuple)
+
+    async def nominate(self, pod: PodRef, node: NodeName | None) -> None:
+        await self._call(f"nominate {pod.name}", lambda: self._server.touch(pod))
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._call(f"wake {pod.name}", lambda: self._server.touch(pod))

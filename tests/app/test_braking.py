@@ -19,8 +19,9 @@ from extender.app.ports import Refused
 from extender.app.scheduling import Scheduling
 from extender.core.brake import OBSERVE_LABEL, Act, Switches, Withheld
 from extender.core.cluster import Namespace, Owner
-from extender.core.gang import EvictFor, EvictMembers
+from extender.core.gang import EvictMembers
 from extender.core.names import GangKey, NodeName
+from extender.core.orders import Preempted
 from extender.core.parts import Proof
 from tests.app.fakes import Fault, LoopClock, PodApi
 from tests.builders import gang_pods, node, pod
@@ -172,6 +173,8 @@ class Carried:
             self.api,
             self.api,
             self.api,
+            nominator=self.api,
+            disruptions=self.api,
             write_within=3.0,
             journal=Journal(LoopClock()),
             destroyed=lambda kind, pod, why: self.destroyed.append((kind, pod.name, why)),
@@ -191,13 +194,14 @@ PROOF = Proof("0.1", 2, 2, (), (), 1)
 async def test_what_the_api_server_lets_us_evict_is_told_with_why() -> None:
     carried = Carried()
     part, victim = pod("part", node=NodeName("n0")), pod("victim", node=NodeName("n0"))
-    await carried.take(EvictMembers(KEY, 2, (part,), PROOF), EvictFor(KEY, (), (victim,)))
+    await carried.take(EvictMembers(KEY, 2, (part,), PROOF), Preempted(victim, pod("urgent", priority=5)))
     carried.destroyed.sort(key=lambda each: each[1])
     assert [(kind, name) for kind, name, _ in carried.destroyed] == [
         (Destruction.PART, "part"),
-        (Destruction.PREEMPTED, "victim"),
+        (Destruction.PREEMPTED_BY_POD, "victim"),
     ]
-    assert [why for _, _, why in carried.destroyed] == [str(PROOF), "evicted for gang default/train of higher priority"]
+    said = "by kube-scheduler for pod default/urgent of priority 5"
+    assert [why for _, _, why in carried.destroyed] == [str(PROOF), said]
 
 
 @pytest.mark.anyio

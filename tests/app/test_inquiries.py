@@ -10,7 +10,7 @@ import pytest
 
 from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
 from extender.core.attempt import attempts_for
-from extender.core.cluster import Pod
+from extender.core.cluster import Owner, Pod
 from extender.core.gang import QUARANTINE
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
@@ -274,6 +274,17 @@ async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -
     assert [(group.rule, group.count, group.short) for group in told.groups] == [("absent", 3, Short(R, 1, 0))]
     assert told.remedies == [f"create {R} where the pod may run: escher resource set --namespace team r 1 --node NODE"]
     assert world.desk.gang(TRAIN).reason.startswith("room for 0 of 2 members")
+
+
+async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World) -> None:
+    for node in list(world.keeper.nodes):
+        world.keeper.see_pod(pod(f"agent-{node}", node=node, owner=Owner("DaemonSet", "agent", "uid-agent")))
+    for member in gang_pods("train", 2, {"cpu": 8000}):
+        world.keeper.see_pod(member)
+        world.keeper.filter(member, list(world.keeper.nodes))
+    told = world.desk.explain_gang(TRAIN)
+    assert "it would not fit if all that may leave had left: pods of DaemonSets" in told.summary
+    assert "add nodes that suit it, or ask for less in each member" in told.remedies
 
 
 async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:

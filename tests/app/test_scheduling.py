@@ -55,6 +55,8 @@ class Stage:
             self.api,
             self.api,
             self.api,
+            nominator=self.api,
+            disruptions=self.api,
             write_within=3.0,
             journal=self.journal,
             advertise=self.advertised.append,

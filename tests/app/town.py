@@ -42,7 +42,15 @@ class Service:
         self.keeper = Keeper(server.clock, lambda effects: self.scheduling.take(effects))
         line, write_within = self._line, http_timeout * 0.5
         self.scheduling = Scheduling(
-            self.keeper, line, line, line, line, write_within=write_within, journal=self.journal
+            self.keeper,
+            line,
+            line,
+            line,
+            line,
+            nominator=line,
+            disruptions=line,
+            write_within=write_within,
+            journal=self.journal,
         )
         self.follower = Follower(server, Nodes(self.keeper, self.journal), Pods(self.keeper, self.journal), delay=delay)
         self.follower.list()

@@ -34,6 +34,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Phase
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
+from extender.core.orders import EvictRest, LetRoomGo
 from extender.core.pod_groups import PodGroup
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from tests.builders import NOW
@@ -82,6 +83,10 @@ class GangWorld:
     gangs_opened: list[tuple[str, int]] = field(default_factory=list)
     preempted: list[list[str]] = field(default_factory=list)
     """Pods that are to be evicted for a gang, each time that it was so."""
+    rests: list[EvictRest] = field(default_factory=list)
+    """What is left of gangs that an ordinary pod has preempted a part of."""
+    let_go: list[str] = field(default_factory=list)
+    """Members that kube-scheduler is to keep room for no more."""
     told: list[RoomSaved] = field(default_factory=list)
     told_in_part: list[GangInPart] = field(default_factory=list)
     turned_away: list[GangTurnedAway] = field(default_factory=list)
@@ -131,9 +136,18 @@ class GangWorld:
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
                         self.opened[uid] = gang.writing.get(uid) or self.assumed[uid]
-                case EvictFor(_, _, victims):
+                case EvictFor(key, _, victims):
                     self.preempted.append([pod.name for pod in victims])
                     self.evicted += [pod.uid for pod in victims]
+                    self.keeper.preempting.tells(key)
+                    for pod in victims:
+                        self.keeper.preempting.evicted(key, pod)
+                    self.keeper.preempting.done(key, self.clock.steady())
+                case EvictRest(_, _, rest):
+                    self.rests.append(effect)
+                    self.evicted += [pod.uid for pod in rest]
+                case LetRoomGo(_, members):
+                    self.let_go += [pod.name for pod in members]
                 case Withheld():
                     self.withheld.append(effect)
                 case RoomSaved():

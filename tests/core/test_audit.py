@@ -66,7 +66,7 @@ def turns(world: GangWorld) -> Turns:
 
 
 def test_a_gang_that_waits_in_a_place_that_is_no_longer_its_own(world: GangWorld) -> None:
-    world.keeper.gangs.by_key[TRAIN].priority = 5
+    world.keeper.gangs.by_key[TRAIN].claims = 5
     assert found(world) == [("turns", "default/train has changed since it was put in its place")]
 
 

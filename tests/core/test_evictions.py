@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.app.verbs import Victims
-from extender.core.cluster import Pod
+from extender.core.brake import Switches
+from extender.core.budgets import Budget
+from extender.core.cluster import Owner, Pod
 from extender.core.evictions import OFFER_SECONDS
 from extender.core.names import NodeName, PodUid
 from tests.builders import gang_pods, pod
@@ -19,13 +21,13 @@ from tests.core.test_gangs import nodes
 
 @pytest.fixture
 def world() -> GangWorld:
-    made = GangWorld()
+    made = GangWorld(switches=Switches(preempts_for_gangs=False))
     nodes(made, 8)
     return made
 
 
-def placed(world: GangWorld, size: int, quorum: int) -> list[Pod]:
-    members = gang_pods("train", size, quorum=quorum)
+def placed(world: GangWorld, size: int, quorum: int, name: str = "train", priority: int = 0) -> list[Pod]:
+    members = [replace(each, priority=priority) for each in gang_pods(name, size, quorum=quorum)]
     world.create(*members)
     world.schedule()
     return members
@@ -102,7 +104,7 @@ def test_an_offer_that_was_taken_is_over_when_the_victim_is_gone(world: GangWorl
 
 @given(st.data())
 def test_whatever_is_taken_of_whatever_was_offered_every_quorum_stands(data: st.DataObject) -> None:
-    world = GangWorld()
+    world = GangWorld(switches=Switches(preempts_for_gangs=False))
     nodes(world, 8)
     size = data.draw(st.integers(1, 6))
     quorum = data.draw(st.integers(1, size))
@@ -113,4 +115,135 @@ def test_whatever_is_taken_of_whatever_was_offered_every_quorum_stands(data: st.
         chosen = data.draw(st.lists(some, min_size=1, max_size=5))
         if open_nodes := offered(world, *chosen, by=f"urgent-{number}"):
             taken |= {member.uid for member in chosen[data.draw(st.sampled_from(open_nodes))]}
-    assert size - len(taken) >= quorum
+    assert size - len(taken) >= quorum or len(taken) == size
+
+
+# -- a gang as a whole -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_world() -> GangWorld:
+    made = GangWorld()
+    nodes(made, 8)
+    return made
+
+
+def takes(world: GangWorld, *victims: Pod) -> None:
+    """kube-scheduler evicts these, for the pod that it asked about."""
+    for each in victims:
+        world.change(each.uid, preempted=True)
+        world.catch_up()
+        world.delete(each.uid)
+
+
+def test_a_gang_of_one_is_no_shield(world: GangWorld) -> None:
+    [alone] = placed(world, 1, quorum=1)
+    assert offered(world, [alone]) == [0]
+
+
+def test_all_of_a_gang_may_go_where_kube_scheduler_evicts_all_of_it(world: GangWorld) -> None:
+    members = placed(world, 3, quorum=3)
+    assert offered(world, members[:2], members) == [1]
+
+
+def test_a_gang_of_lower_priority_is_offered_as_a_whole_and_its_rest_follows(open_world: GangWorld) -> None:
+    world = open_world
+    first, *rest = placed(world, 3, quorum=3)
+    world.create(pod("urgent", priority=1000))
+    assert offered(world, [first]) == [0]
+    assert world.rests == []
+    takes(world, first)
+    [order] = world.rests
+    assert (order.preemptor.name, order.gone) == ("urgent", 1)
+    assert [each.uid for each in order.rest] == [each.uid for each in rest]
+    world.schedule()
+    assert not {each.uid for each in rest} & world.pods.keys()
+
+
+def test_the_rest_stays_when_a_member_goes_for_another_reason(open_world: GangWorld) -> None:
+    world = open_world
+    first, *_ = placed(world, 3, quorum=3)
+    assert offered(world, [first]) == [0]
+    world.delete(first.uid)
+    assert world.rests == []
+
+
+def test_the_rest_stays_as_long_as_kube_scheduler_has_not_evicted_all_that_it_was_offered(
+    open_world: GangWorld,
+) -> None:
+    world = open_world
+    first, second, _ = placed(world, 3, quorum=3)
+    assert offered(world, [first, second]) == [0]
+    takes(world, first)
+    assert world.rests == []
+    takes(world, second)
+    assert [order.gone for order in world.rests] == [2]
+
+
+def test_an_offer_that_is_too_old_leads_to_nothing(open_world: GangWorld) -> None:
+    world = open_world
+    first, *_ = placed(world, 3, quorum=3)
+    assert offered(world, [first]) == [0]
+    world.pass_time(OFFER_SECONDS)
+    assert offered(world, [pod("nobody")]) == [0]
+    takes(world, first)
+    assert world.rests == []
+
+
+def test_where_a_pod_can_go_no_gang_has_to(open_world: GangWorld) -> None:
+    world = open_world
+    members = placed(world, 3, quorum=3)
+    plain = pod("plain")
+    world.create(plain)
+    world.schedule()
+    assert offered(world, [members[0]], [plain]) == [1]
+
+
+def test_of_two_gangs_the_lower_is_offered_then_the_smaller(open_world: GangWorld) -> None:
+    world = open_world
+    high = placed(world, 2, quorum=2, name="high", priority=5)
+    large = placed(world, 4, quorum=4, name="large")
+    small = placed(world, 2, quorum=2, name="small")
+    assert offered(world, [high[0]], [large[0]], [small[0]], [small[1]]) == [2, 3]
+
+
+@pytest.mark.parametrize("priority", [1000, 1001])
+def test_one_member_of_no_lower_priority_protects_its_gang(open_world: GangWorld, priority: int) -> None:
+    world = open_world
+    members = gang_pods("train", 3)
+    world.create(*members[:2], replace(members[2], priority=priority))
+    world.schedule()
+    assert offered(world, [members[0]]) == []
+
+
+def test_nobody_of_no_lower_priority_is_a_victim(open_world: GangWorld) -> None:
+    equal = pod("equal", priority=1000)
+    open_world.create(equal)
+    open_world.schedule()
+    assert offered(open_world, [equal]) == []
+
+
+def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_is_not_offered(open_world: GangWorld) -> None:
+    world = open_world
+    members = [replace(each, labels={"gang": "train"}) for each in gang_pods("train", 3)]
+    world.create(*members)
+    world.schedule()
+    world.keeper.see_budget(Budget("default", "guard", 2, {"gang": "train"}))
+    assert offered(world, [members[0]]) == []
+    world.keeper.see_budget(Budget("default", "guard", 3, {"gang": "train"}))
+    assert offered(world, [members[0]]) == [0]
+
+
+def test_a_gang_with_a_pod_that_a_daemon_set_makes_is_not_offered(open_world: GangWorld) -> None:
+    world = open_world
+    members = gang_pods("train", 3)
+    world.create(*members[:2], replace(members[2], owner=Owner("DaemonSet", "agent", "agent")))
+    world.schedule()
+    assert offered(world, [members[0]]) == []
+
+
+def test_members_of_a_gang_that_leaves_are_offered_to_others_too(open_world: GangWorld) -> None:
+    world = open_world
+    members = placed(world, 3, quorum=3)
+    assert offered(world, [members[0]]) == [0]
+    assert offered(world, [members[1]], by="another") == [0]

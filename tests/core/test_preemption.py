@@ -13,8 +13,8 @@ from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import NodeName, PodUid
 from extender.core.planning import Slot
+from extender.core.preempting import PREEMPTS_EVERY
 from extender.core.preemption import choose, unit_of
-from extender.core.waiting import PREEMPTS_EVERY
 from tests.builders import gang_pods, ledger_of, node, pod, slot, units
 from tests.core.gang_world import GangWorld
 

@@ -259,14 +259,17 @@ class TestTheBound:
         world.pass_time(1)
         assert saved_for(world) == "late"
 
-    def test_a_member_of_higher_priority_brings_its_gang_forward(self, world: GangWorld) -> None:
+    def test_a_gang_has_its_turn_with_the_lowest_priority_of_its_members(self, world: GangWorld) -> None:
         [n0] = nodes(world, 1)
         filler(world, n0)
         waiting(world, "old", 1, created=1)
         waiting(world, "young", 1, created=2)
         turns = world.keeper.gangs.waiting.turns
         assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "old")]
+        low = replace(gang_pods("young", 2, FULL, quorum=1)[0], created=2)
         world.create(replace(gang_pods("young", 2, FULL, quorum=1)[1], created=3, priority=5))
+        assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "old")]
+        world.delete(low.uid)
         assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "young")]
 
     def test_a_gang_is_lined_up_though_nobody_has_ever_asked_about_any(self, world: GangWorld) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
+from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.workload import GANG_APPROACHES, Arena, stays
 
 pytestmark = [
@@ -30,9 +32,26 @@ def test_an_ordinary_pod_gives_way(arena: Arena, scheduler: str, urgent: str) ->
     assert arena.report().disrupted == [f"{arena.namespace}/{victim}"]
 
 
-def test_a_gang_at_its_quorum_does_not(arena: Arena, scheduler: str, urgent: str) -> None:
+def protected(members: list[Json], urgent: str) -> list[Json]:
+    """The gang, one member of which is as urgent as anybody."""
+    members[-1]["spec"]["priorityClassName"] = urgent
+    return members
+
+
+def test_a_gang_at_its_quorum_leaves_as_a_whole(arena: Arena, scheduler: str, urgent: str) -> None:
     arena.nodes(4)
     members = arena.create(*arena.gang("train", 4, scheduler, cpu=8))
+    arena.until_bound(members)
+    wanting = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgent))
+    arena.until_bound(wanting)
+    eventually(lambda: not arena.pods().keys() & set(members), what="the end of the whole gang")
+
+
+def test_a_gang_at_its_quorum_with_a_member_of_the_same_priority_does_not(
+    arena: Arena, scheduler: str, urgent: str
+) -> None:
+    arena.nodes(4)
+    members = arena.create(*protected(arena.gang("train", 4, scheduler, cpu=8), urgent))
     arena.until_bound(members)
     wanting = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgent))
     arena.until_rejected(wanting)
@@ -45,7 +64,7 @@ def test_a_gang_at_its_quorum_does_not(arena: Arena, scheduler: str, urgent: str
 def test_members_beyond_the_quorum_do_and_not_one_more(arena: Arena, scheduler: str, urgent: str) -> None:
     """Two pods at once could each be offered another of the same two members that may go."""
     arena.nodes(5)
-    members = arena.create(*arena.gang("train", 5, scheduler, quorum=4, cpu=8))
+    members = arena.create(*protected(arena.gang("train", 5, scheduler, quorum=4, cpu=8), urgent))
     arena.until_bound(members)
     wanting = arena.create(
         *(arena.pod(f"urgent-{index}", scheduler, cpu=8, priority_class=urgent) for index in range(3))
@@ -99,3 +118,85 @@ def test_for_a_gang_of_higher_priority_a_whole_gang_leaves_and_nobody_who_could_
         "gang train: 3 pods of lower priority are evicted for it"
     }
     assert len(arena.events("PreemptedByGang")) == 3
+
+
+def guard(arena: Arena, gang: str, least: int) -> None:
+    """A disruption budget for the gang, whose status is there."""
+    path = f"/apis/policy/v1/namespaces/{arena.namespace}/poddisruptionbudgets"
+    selector = {"matchLabels": {"escher.dev/gang": gang}}
+    arena.api.post(path, {"metadata": {"name": gang}, "spec": {"minAvailable": least, "selector": selector}})
+    eventually(lambda: arena.api.get(f"{path}/{gang}").get("status", {}).get("observedGeneration"), what="the budget")
+
+
+def allowed(arena: Arena, gang: str) -> int:
+    path = f"/apis/policy/v1/namespaces/{arena.namespace}/poddisruptionbudgets/{gang}"
+    found: int = arena.api.get(path)["status"]["disruptionsAllowed"]
+    return found
+
+
+@pytest.mark.parametrize("least", [1, 0])
+def test_a_gang_leaves_only_if_its_disruption_budget_lets_all_of_it_go(
+    arena: Arena, scheduler: str, urgent: str, least: int
+) -> None:
+    arena.nodes(3)
+    guard(arena, "low", least)
+    low = arena.create(*arena.gang("low", 3, scheduler, cpu=8))
+    arena.until_bound(low)
+    eventually(lambda: allowed(arena, "low") == 3 - least, what="the budget knowing that they run")
+    members = arena.create(*arena.gang("train", 3, scheduler, cpu=8, priority_class=urgent))
+    if not least:
+        arena.until_bound(members)
+        return
+    arena.until_rejected(members)
+    assert stays(lambda: arena.bound().keys(), during=3, what="the pods bound") == set(low)
+    assert allowed(arena, "low") == 2, "a dry run spends nothing"
+    assert arena.report().disrupted == []
+
+
+@REAL_ONLY
+def test_pods_of_a_daemon_set_never_leave(arena: Arena, scheduler: str, urgent: str) -> None:
+    path = f"/apis/apps/v1/namespaces/{arena.namespace}/daemonsets"
+    labels = {"app": "agent"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    made = arena.api.post(
+        path, {"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    )
+    arena.nodes(2)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": made["metadata"]["uid"]}
+    agents = [arena.pod(f"agent-{index}", scheduler, cpu=1) for index in range(2)]
+    for each in agents:
+        each["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        each["metadata"]["labels"] |= labels
+    arena.until_bound(arena.create(*agents))
+    members = arena.create(*arena.gang("train", 2, scheduler, cpu=8, priority_class=urgent))
+    arena.until_rejected(members)
+    stays(lambda: len(arena.bound()), during=3, what="the number of pods bound")
+    assert arena.report().disrupted == []
+
+
+def test_while_others_leave_for_a_gang_no_pod_of_no_higher_priority_takes_the_room_beside_them(
+    arena: Arena, scheduler: str, urgent: str
+) -> None:
+    """None of the profiles of that kube-scheduler: of another process nobody heeds its nominations."""
+    arena.nodes(2)
+    low = [arena.pod(f"low-{index}", scheduler, cpu=6) for index in range(2)]
+    for each in low:
+        # They take their time.
+        each["metadata"]["finalizers"] = ["e2e.test/hold"]
+    victims = arena.create(*low)
+    arena.until_bound(victims)
+    members = arena.create(*arena.gang("train", 2, scheduler, cpu=8, priority_class=urgent))
+    try:
+        eventually(lambda: all(nomination(arena, name) for name in members), what="the nomination of both")
+        thieves = arena.create(*(arena.pod(f"thief-{by}", by, cpu=2) for by in GANG_APPROACHES))
+        stays(lambda: arena.bound(thieves), during=3, what="the others bound")
+        assert arena.bound(thieves) == {}
+    finally:
+        for name in victims:
+            arena.api.patch(f"{arena.pods_path}/{name}", {"metadata": {"finalizers": None}})
+    arena.until_bound(members)
+
+
+def nomination(arena: Arena, name: str) -> str:
+    found: str = arena.pods()[name]["status"].get("nominatedNodeName", "")
+    return found

@@ -96,14 +96,31 @@ class ApiEvictor:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
-    async def evict(self, pod: PodRef) -> None:
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
-        await self._requests.request("POST", _pod_path(pod, "eviction"), _encode(eviction))
+        path = _pod_path(pod, "eviction") + ("?dryRun=All" if dry_run else "")
+        await self._requests.request("POST", path, _encode(eviction))
+
+
+class ApiNominator:
+    """`ports.Nominator`, by the pod's status."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def nominate(self, pod: PodRef, node: NodeName | None) -> None:
+        patch = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            await self._requests.request(
+                "PATCH", _pod_path(pod, "status"), _encode(patch), content_type=MERGE_PATCH, accept=METADATA_ONLY
+            )
+        except Occupied as error:
+            raise Unavailable(str(error)) from error
 
 
 class ApiWaker:

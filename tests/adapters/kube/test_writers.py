@@ -10,7 +10,14 @@ import pytest
 
 from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kube.writers import (
+    ApiBinder,
+    ApiEvictor,
+    ApiNodeStatusWriter,
+    ApiNominator,
+    ApiRecorder,
+    ApiWaker,
+)
 from extender.app.ports import (
     EphemeralResource,
     EventType,
@@ -105,6 +112,20 @@ async def test_a_pod_is_evicted_and_never_a_namesake(api: ScriptedApi) -> None:
     await ApiEvictor(api).evict(POD)
     assert api.requested == ["POST /api/v1/namespaces/team-a/pods/p1/eviction"]
     assert api.bodies[0][1]["deleteOptions"] == {"preconditions": {"uid": "uid-p1"}}
+
+
+async def test_an_eviction_is_tried_without_any_effect(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiEvictor(api).evict(POD, dry_run=True)
+    assert api.requested == ["POST /api/v1/namespaces/team-a/pods/p1/eviction?dryRun=All"]
+
+
+@pytest.mark.parametrize("node", [NodeName("n1"), None])
+async def test_a_nomination_is_of_that_pod_alone(api: ScriptedApi, node: NodeName | None) -> None:
+    api.answers.append(b"{}")
+    await ApiNominator(api).nominate(POD, node)
+    assert api.requested == ["PATCH /api/v1/namespaces/team-a/pods/p1/status"]
+    assert api.bodies[0][1] == {"metadata": {"uid": "uid-p1"}, "status": {"nominatedNodeName": node}}
 
 
 async def test_a_name_stays_in_its_place(api: ScriptedApi) -> None:

@@ -1,0 +1,275 @@
+"""Evicting: orders of eviction carried out, one unit at a time, at a rate, with as little harm as can be.
+
+A *unit* is a pod of no gang, or a gang with all its members, which leave together. Before the first of a unit is
+evicted it is made as sure as it can be that all may be: the disruption budgets about them are read anew and counted,
+for the API server counts one pod at a time, and a dry run spends nothing; then each eviction is tried as a dry run. The
+order within a unit: first those that are likeliest to be refused, so that what is refused is refused before anybody is
+gone. Units follow each other, and none is begun while another is unfinished.
+
+What is refused after all, when some have gone (a budget was spent by others meanwhile), is tried again with longer and
+longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: a pod that is gone cannot be had back,
+but those that are left may be of use, where a gang can run with fewer, or is made whole by its controller; they are
+worth more than a preemption that might not come to its end. After that time, or when what they left for wants it no
+more, the rest stays for good, and it is told: by an event on each, a metric, and by explain.
+
+Knows asyncio and the ports; who is to leave and why was decided in the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from extender.app.destroyed import Destroyed, Destruction
+from extender.app.keeper import Keeper
+from extender.app.ports import Disruptions, EventType, Evictor, Gone, Nominator, PodRef, Refused, Unavailable
+from extender.app.wording import in_short
+from extender.core.budgets import Budgets
+from extender.core.cluster import Pod
+from extender.core.gang import EvictFor
+from extender.core.names import NodeName, PodUid
+from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+
+_log = structlog.get_logger(__name__)
+
+UNFINISHED_SECONDS = 120.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
+_NOMINATES_AGAIN_AFTER = (5.0, 20.0, 60.0)
+"""Seconds after which a pod whose nomination was taken away is nominated again; after the last it is not.
+kube-scheduler takes it away at each try that fails, but not while a victim is about to end on that very node."""
+
+Tell = Callable[[Pod, EventType, str, str], None]
+Start = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Evicting:
+    """`per_second`: how many evictions are made in the long run; a unit's are made at once.
+
+    `tell` puts an event on a pod, `start` runs something beside. `destroyed(kind, pod, why)` is told of each pod that
+    is gone through us, when the API server has taken its eviction.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        evictor: Evictor,
+        nominator: Nominator,
+        disruptions: Disruptions,
+        *,
+        per_second: float,
+        tell: Tell,
+        start: Start,
+        destroyed: Destroyed,
+    ) -> None:
+        self._keeper = keeper
+        self._evictor = evictor
+        self._nominator = nominator
+        self._disruptions = disruptions
+        self._per_second = per_second
+        self._tell = tell
+        self._start = start
+        self._destroyed = destroyed
+        self._turn = asyncio.Lock()
+        self._next_at = 0.0
+        self._nominated: dict[PodUid, int] = {}
+        """How often pods were nominated again."""
+        self._to_nominate: set[PodUid] = set()
+
+    # -- for a gang ----------------------------------------------------------------------------------------------
+
+    def preempt(self, order: EvictFor) -> None:
+        """The order is carried out as far as it goes; the keeper is told of each step."""
+        self._start(self._preempt(order))
+
+    async def _preempt(self, order: EvictFor) -> None:
+        key = order.gang
+        try:
+            async with self._turn:
+                for unit in order.units:
+                    if not self._keeper.preempting.is_wanted(key):
+                        break
+                    evicted = await self._evict(
+                        unit,
+                        f"for gang {key} of higher priority",
+                        wanted=lambda: self._keeper.preempting.is_wanted(key),
+                        begin=lambda: self._announce(order),
+                        took=lambda pod: self._keeper.evicted(key, pod),
+                    )
+                    if evicted is not None:
+                        left, why = evicted
+                        self._keeper.unit_stays(key, unit, left, why)
+                        break
+        finally:
+            self._keeper.eviction_done(key)
+
+    async def _announce(self, order: EvictFor) -> None:
+        """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
+        if not self._keeper.preempting.tells(order.gang):
+            return
+        note = f"gang {order.gang.name}: {len(order.victims)} pods of lower priority are evicted for it"
+        for pod in order.members:
+            self._tell(pod, EventType.NORMAL, "GangPreempts", note)
+        await asyncio.gather(
+            *(self._nominate(pod, node) for pod in order.members if (node := order.nominated.get(pod.uid)))
+        )
+
+    # -- for an ordinary pod -------------------------------------------------------------------------------------
+
+    def follow(self, order: EvictRest) -> None:
+        """The rest of a gang, of which kube-scheduler has evicted a part for a pod, leaves too."""
+        self._start(self._follow(order))
+
+    async def _follow(self, order: EvictRest) -> None:
+        async with self._turn:
+            evicted = await self._evict(
+                order.rest,
+                f"with its gang {order.gang}, for pod {order.preemptor} of higher priority",
+                wanted=lambda: self._keeper.still_wants(order),
+                took=lambda pod: self._keeper.leaves(pod),
+                gone=order.gone,
+            )
+            if evicted is not None:
+                left, why = evicted
+                self._keeper.rest_not_evicted(order, left, why)
+
+    def heed(self, preempted: Preempted) -> None:
+        """kube-scheduler has evicted a pod that it asked us about."""
+        victim, pod = preempted.victim, preempted.preemptor
+        self._destroyed(
+            Destruction.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
+        )
+
+    # -- a unit --------------------------------------------------------------------------------------------------
+
+    async def _evict(
+        self,
+        unit: Sequence[Pod],
+        why: str,
+        *,
+        wanted: Callable[[], bool],
+        took: Callable[[Pod], None],
+        begin: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        gone: int = 0,
+    ) -> tuple[int, str] | None:
+        """The unit has left, or is about to: None. Else how many of it have, and what kept the next one.
+
+        `gone`: so many others of it have left before.
+        """
+        await self._pace(len(unit))
+        pods, objection = await self._look(unit)
+        if objection and not gone:
+            return 0, objection
+        pods = pods or [pod for pod in unit if self._is_there(pod)]
+        size = len(pods) + gone
+        if begin is not None:
+            await begin()
+        left, pause, begun = gone, _FIRST_PAUSE, False
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + UNFINISHED_SECONDS
+        while pods:
+            pod = pods[0]
+            if not self._is_there(pod):
+                pods.pop(0)
+                continue
+            if not begun and not wanted():
+                return left, "it is not wanted any more"
+            begun = True
+            try:
+                await self._evictor.evict(PodRef.of(pod))
+            except Gone:
+                pods.pop(0)
+            except (Unavailable, Refused) as error:
+                _log.warning("a victim cannot be evicted", pod=str(pod), left=left, of=size, why=str(error))
+                if not left or loop.time() + pause > give_up:
+                    if left:
+                        self._tell_unfinished(pods, left, size, why, str(error))
+                    return left, str(error)
+                await asyncio.sleep(pause)
+                # What was begun is brought to its end, as long as nothing is in the way.
+                pause, begun = min(2 * pause, _LONGEST_PAUSE), False
+            else:
+                pods.pop(0)
+                left, pause = left + 1, _FIRST_PAUSE
+                kind = Destruction.PREEMPTED if begin else Destruction.PREEMPTED_BY_POD
+                self._tell(pod, EventType.WARNING, "PreemptedByGang" if begin else "GangPreempted", f"evicted {why}")
+                self._destroyed(kind, pod, f"{why}: {left} of a unit of {size}")
+                took(pod)
+        return None
+
+    async def _look(self, unit: Sequence[Pod]) -> tuple[list[Pod], str]:
+        """Those of the unit that are there, in the order in which they are to leave; or why they may not."""
+        budgets = Budgets()
+        try:
+            for namespace in sorted({pod.namespace for pod in unit}):
+                for budget in await self._disruptions.budgets(namespace):
+                    budgets.see(budget)
+        except (Unavailable, Refused) as error:
+            return [], f"the disruption budgets cannot be read: {error}"
+        # As they are now: who has become ready since counts.
+        pods = [self._keeper.pods[pod.uid] for pod in unit if self._is_there(pod)]
+        objection = budgets.objection(pods)
+        if objection is not None:
+            return [], in_short(objection)
+        pods = budgets.likeliest_refused_first(pods)
+        for pod in pods if len(pods) > 1 else ():
+            try:
+                await self._evictor.evict(PodRef.of(pod), dry_run=True)
+            except Gone:
+                continue
+            except (Unavailable, Refused) as error:
+                return [], str(error)
+        return pods, ""
+
+    def _is_there(self, pod: Pod) -> bool:
+        known = self._keeper.pods.get(pod.uid)
+        return known is not None and not known.deleting
+
+    async def _pace(self, count: int) -> None:
+        """It is time for the next unit, which counts as so many evictions."""
+        loop = asyncio.get_running_loop()
+        wait = self._next_at - loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        self._next_at = max(loop.time(), self._next_at) + count / self._per_second
+
+    def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:
+        note = f"{left} of {size} members of its gang were evicted {why}; this one could not be and stays: {error}"
+        for pod in rest:
+            self._tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
+
+    # -- nominations ---------------------------------------------------------------------------------------------
+
+    def keep_room(self, effect: KeepRoomFor) -> None:
+        """kube-scheduler has taken a nomination away: it is made again after a while, a few times."""
+        if effect.pod.uid not in self._to_nominate:
+            self._to_nominate.add(effect.pod.uid)
+            self._start(self._nominate_again(effect.pod))
+
+    async def _nominate_again(self, pod: Pod) -> None:
+        times = self._nominated.get(pod.uid, 0)
+        if times >= len(_NOMINATES_AGAIN_AFTER):
+            # It stays among those to be nominated: nothing more is begun for it.
+            return
+        self._nominated[pod.uid] = times + 1
+        await asyncio.sleep(_NOMINATES_AGAIN_AFTER[times])
+        self._to_nominate.discard(pod.uid)
+        known = self._keeper.pods.get(pod.uid)
+        node = self._keeper.preempting.nomination_of(pod)
+        if known is not None and known.node is None and known.nominated is None and node is not None:
+            await self._nominate(pod, node)
+
+    def let_room_go(self, effect: LetRoomGo) -> None:
+        for pod in effect.members:
+            self._nominated.pop(pod.uid, None)
+            self._to_nominate.discard(pod.uid)
+            self._start(self._nominate(pod, None))
+
+    async def _nominate(self, pod: Pod, node: NodeName | None) -> None:
+        """As well as it goes: room is kept by us too, and this only helps."""
+        try:
+            await self._nominator.nominate(PodRef.of(pod), node)
+        except (Unavailable, Refused) as error:
+            _log.info("a nomination cannot be written", pod=str(pod), node=node, why=str(error))

@@ -1,0 +1,180 @@
+"""Disruption budgets: how many pods of which kind may be evicted now, and whether some may be evicted together.
+
+Counts as the API server's eviction does, but for all at once: it is asked about one pod at a time, and a dry run spends
+nothing, so that of eight pods each alone may be allowed to go where all eight are not. Must not know who is to be
+evicted, nor why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.core.cluster import Pod, Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget. `allowed`: how many may be evicted now, by its status.
+
+    `labels` and `expressions` select its pods; both empty: all of the namespace. `selects`: False where it has no
+    selector, and is for nobody. `current`: its status is about its spec as it is now. `healthy` of its pods are, and
+    `desired` must be.
+    """
+
+    namespace: str
+    name: str
+    allowed: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    expressions: tuple[Requirement, ...] = ()
+    selects: bool = True
+    current: bool = True
+    healthy: int = 0
+    desired: int = 0
+    lets_unhealthy_go: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def is_for(self, pod: Pod) -> bool:
+        return (
+            self.selects
+            and self.namespace == pod.namespace
+            and all(pod.labels.get(key) == value for key, value in self.labels.items())
+            and all(_holds(each, pod.labels) for each in self.expressions)
+        )
+
+    def is_spent_by(self, pod: Pod) -> bool:
+        """Whether the eviction of this pod, one of its own, needs one of the disruptions that it allows."""
+        return pod.ready or not (self.lets_unhealthy_go or 0 < self.desired <= self.healthy)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Why pods may not be evicted together: `asked` of them need a disruption of a budget that allows fewer."""
+
+    budget: str
+    asked: int
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlapping:
+    """Why a pod may not be evicted: two budgets are about it, which the API server refuses."""
+
+    pod: str
+    budgets: tuple[str, ...]
+
+
+class Budgets:
+    """Those of the cluster. `changes`: how often one of them has changed."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self._by_namespace: dict[str, dict[str, Budget]] = {}
+        self._about: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Budget, ...]] = {}
+        """Those for pods of such labels: a controller's are all alike. Of the budgets as they are now."""
+
+    def __bool__(self) -> bool:
+        return any(self._by_namespace.values())
+
+    def replace(self, budgets: Iterable[Budget]) -> None:
+        """These and no others exist."""
+        self._by_namespace = {}
+        for budget in budgets:
+            self.see(budget)
+        self._changed()
+
+    def see(self, budget: Budget) -> None:
+        """It is there, and looks like this."""
+        named = self._by_namespace.setdefault(budget.namespace, {})
+        if named.get(budget.name) != budget:
+            named[budget.name] = budget
+            self._changed()
+
+    def lose(self, budget: Budget) -> None:
+        """It is gone."""
+        if self._by_namespace.get(budget.namespace, {}).pop(budget.name, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self._about.clear()
+
+    def about(self, pod: Pod) -> Sequence[Budget]:
+        """Those that the API server would ask before it evicts the pod: none where it only starts or goes anyway."""
+        named = self._by_namespace.get(pod.namespace)
+        if not named or pod.starting or pod.finished or pod.deleting:
+            return ()
+        like = (pod.namespace, frozenset(pod.labels.items()))
+        found = self._about.get(like)
+        if found is None:
+            found = self._about[like] = tuple(budget for budget in named.values() if budget.is_for(pod))
+        return found
+
+    def spending(self) -> Spending:
+        """Nothing is spent yet of what the budgets allow now."""
+        return Spending(self)
+
+    def objection(self, pods: Iterable[Pod]) -> Spent | Overlapping | None:
+        """Why these may not be evicted, all of them, one after the other; None if they may."""
+        return None if not self._by_namespace else Spending(self).objection(tuple(pods))
+
+    def likeliest_refused_first(self, pods: Sequence[Pod]) -> list[Pod]:
+        """In this order: whose budget has least to spare, then whoever has none. What is refused is refused early."""
+        spare: dict[str, int] = {}
+        of: dict[str, Budget | None] = {}
+        for pod in pods:
+            budget = of[pod.uid] = next((each for each in self.about(pod) if each.is_spent_by(pod)), None)
+            if budget is not None:
+                spare[str(budget)] = spare.get(str(budget), budget.allowed) - 1
+
+        def slack(pod: Pod) -> tuple[float, float, str]:
+            budget = of[pod.uid]
+            return (float("inf") if budget is None else spare[str(budget)], -pod.created, pod.name)
+
+        return sorted(pods, key=slack)
+
+
+class Spending:
+    """What of the budgets is spent by pods that leave together."""
+
+    def __init__(self, budgets: Budgets) -> None:
+        self._budgets = budgets
+        self._asked: dict[str, int] = {}
+
+    def add(self, pods: Sequence[Pod]) -> bool:
+        """These leave too, if the budgets allow all of them. Whether they do; else nothing has changed."""
+        return self.objection(pods) is None
+
+    def objection(self, pods: Sequence[Pod]) -> Spent | Overlapping | None:
+        """As `add`, and why not."""
+        asked: dict[str, int] = {}
+        for pod in pods:
+            about = self._budgets.about(pod)
+            if len(about) > 1:
+                return Overlapping(str(pod), tuple(sorted(map(str, about))))
+            if about and about[0].is_spent_by(pod):
+                [budget] = about
+                name = str(budget)
+                asked[name] = asked.get(name, self._asked.get(name, 0)) + 1
+                if asked[name] > (budget.allowed if budget.current else 0):
+                    needed = sum(each.is_spent_by(other) for other in pods for each in self._budgets.about(other))
+                    return Spent(name, needed, budget.allowed if budget.current else 0)
+        self._asked |= asked
+        return None
+
+
+def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    # What Kubernetes does not know it does not store. Were it so, the budget protects: it is taken to be about the pod.
+    return True

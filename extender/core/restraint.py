@@ -1,0 +1,78 @@
+"""Restraint: what is done at most for a gang that preempts, and why nobody is made to leave for it.
+
+Values only, for people to be told of. Must not know how it is found out: see `preempting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is done at most for one gang in an hour, and whether pods of schedulers that are not ours may be victims."""
+
+    preemptions: int = 4
+    pods: int = 1000
+    others: bool = False
+
+
+DEFAULT_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownAsks:
+    """No preemption: the gang requires what a plan does not look at, and might not fit after all."""
+
+    asks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """No preemption: so many were made for the gang within an hour, of so many pods; a bound on them is met."""
+
+    preemptions: int
+    pods: int
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class InVain:
+    """No preemption: the gang could not be bound though others had left, so many times. Not before `until`, nor before
+    something has changed."""
+
+    times: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class NobodySuffices:
+    """No preemption: the gang would not fit if all who may leave did. `protected`: pods of lower priority that may not,
+    by the reason."""
+
+    protected: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetsUnknown:
+    """No preemption: the disruption budgets could not be read yet."""
+
+
+WhyNot = BudgetsUnknown | UnknownAsks | Exhausted | InVain | NobodySuffices
+
+BRAKED = "the brake's"
+DAEMONS, OTHERS, MADE_AGAIN, BUDGET, REFUSED = (
+    "a node's own", "another scheduler's", "made again at once", "a disruption budget's", "not to be evicted lately"
+)  # fmt: skip
+"""Who is protected, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A gang that had to leave for another and could only in part: `left` of its `size` members are evicted."""
+
+    by: str
+    left: int
+    size: int
+    why: str

@@ -1,0 +1,272 @@
+"""Evictions carried out: a unit as a whole or not at all, as far as can be known; one after the other; at a rate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from extender.app.evicting import UNFINISHED_SECONDS
+from extender.app.journal import Journal
+from extender.app.keeper import Keeper, Rules
+from extender.app.ports import Refused
+from extender.app.scheduling import Scheduling
+from extender.app.verbs import Victims
+from extender.core.budgets import Budget
+from extender.core.cluster import Pod
+from extender.core.names import GangKey, NodeName
+from extender.core.restraint import Bounds
+from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
+from tests.builders import gang_pods, node, pod
+
+pytestmark = pytest.mark.anyio
+
+FULL = {"cpu": 8000}
+LOW = GangKey("default", "low")
+
+
+class Stage:
+    """Eight nodes, full of pods of low priority; a gang of higher priority comes."""
+
+    def __init__(self, per_second: float = 5.0) -> None:
+        self.clock, self.api = LoopClock(), PodApi()
+        self.keeper = Keeper(self.clock, lambda effects: self.scheduling.take(effects), Rules(preemption=Bounds()))
+        self.destroyed: list[tuple[str, str]] = []
+        self.scheduling = Scheduling(
+            self.keeper,
+            self.api,
+            self.api,
+            self.api,
+            self.api,
+            nominator=self.api,
+            disruptions=self.api,
+            write_within=3.0,
+            journal=Journal(self.clock),
+            evictions_per_second=per_second,
+            destroyed=lambda kind, pod, why: self.destroyed.append((kind.value, pod.name)),
+        )
+        for number in range(8):
+            self.keeper.see_node(node(f"n{number}"))
+
+    def runs(self, *pods: Pod) -> list[Pod]:
+        """They are bound, one a node."""
+        bound = [
+            replace(each, node=NodeName(f"n{index}"), labels={"app": "low"}, created=float(index), bound_at=100.0)
+            for index, each in enumerate(pods)
+        ]
+        for each in bound:
+            self.keeper.see_pod(each)
+        return bound
+
+    def comes(self, size: int = 8, priority: int = 5) -> list[Pod]:
+        members = [replace(each, priority=priority) for each in gang_pods("top", size, FULL)]
+        for each in members:
+            self.keeper.see_pod(each)
+        self.scheduling.filter(members[0], list(self.keeper.nodes))
+        return members
+
+    def guard(self, allowed: int) -> None:
+        """A budget for all of them, as the API server has it and as we know it."""
+        self.api.guards = [Budget("default", "guard", allowed, {"app": "low"})]
+        self.keeper.replace_budgets(self.api.guards)
+
+    def evicted(self) -> list[str]:
+        return [name for kind, name in self.destroyed if kind.startswith("preempted")]
+
+    def tried(self, what: str = "evict") -> list[str]:
+        return [call for _, call in self.api.calls if call.startswith(what)]
+
+    def told(self, reason: str) -> list[str]:
+        return [each.note for each in self.api.notices if each.reason == reason]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    made = Stage()
+    yield made
+    await made.scheduling.close()
+    assert made.keeper.violations() == []
+
+
+class TestAUnit:
+    async def test_is_tried_as_a_whole_before_the_first_of_it_goes(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        await asyncio.sleep(5)
+        calls = [call for _, call in stage.api.calls]
+        first = calls.index(next(call for call in calls if call.startswith("evict ")))
+        assert len([call for call in calls[:first] if call.startswith("try to evict")]) == 8
+        assert len(stage.evicted()) == 8
+
+    async def test_stays_where_one_of_it_may_not_go(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="try to evict low-5")]
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        await asyncio.sleep(60)
+        assert stage.tried("evict") == []
+        assert stage.tried("nominate") == []
+        assert stage.destroyed == []
+
+    async def test_stays_where_the_budget_that_the_api_server_has_now_lets_fewer_go(self, stage: Stage) -> None:
+        """Ours is older news: each alone may go, and all eight may not."""
+        stage.guard(8)
+        stage.api.guards = [Budget("default", "guard", 7, {"app": "low"})]
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        await asyncio.sleep(60)
+        assert stage.destroyed == []
+        assert stage.tried("evict") == stage.tried("try to evict") == []
+
+    async def test_stays_where_the_budgets_cannot_be_read(self, stage: Stage) -> None:
+        stage.api.faults = [Fault(Refused(403, "forbidden"), of="budgets")]
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        await asyncio.sleep(60)
+        assert stage.destroyed == []
+
+    async def test_of_which_the_third_is_refused_waits_for_that_one_and_then_goes_on(self, stage: Stage) -> None:
+        victims = stage.runs(*gang_pods("low", 8, FULL))
+        order = [each.name for each in sorted(victims, key=lambda each: -each.created)]
+        stage.api.faults = [unavailable(of=f"evict {order[2]}")] * 3
+        stage.comes()
+        await asyncio.sleep(2.5)
+        assert stage.evicted() == order[:2], "nobody else goes meanwhile"
+        await asyncio.sleep(30)
+        assert stage.evicted() == order
+
+    async def test_of_which_the_third_is_refused_for_good_keeps_the_others_and_says_so(self, stage: Stage) -> None:
+        victims = stage.runs(*gang_pods("low", 8, FULL))
+        order = [each.name for each in sorted(victims, key=lambda each: -each.created)]
+        stage.api.faults = [unavailable(of=f"evict {order[2]}")] * 100
+        stage.comes()
+        await asyncio.sleep(2 * UNFINISHED_SECONDS)
+        assert stage.evicted() == order[:2]
+        [note] = set(stage.told("PreemptionUnfinished"))
+        assert note.startswith("2 of 8 members of its gang were evicted for gang default/top of higher priority")
+        unfinished = stage.keeper.preempting.unfinished[LOW]
+        assert (unfinished.left, unfinished.size, unfinished.by) == (2, 8, "gang default/top")
+        await asyncio.sleep(600)
+        assert stage.evicted() == order[:2]
+
+    async def test_of_which_one_was_refused_is_left_alone_when_nobody_wants_it_any_more(self, stage: Stage) -> None:
+        victims = stage.runs(*gang_pods("low", 8, FULL))
+        order = [each.name for each in sorted(victims, key=lambda each: -each.created)]
+        stage.api.faults = [unavailable(of=f"evict {order[2]}")]
+        members = stage.comes()
+        await asyncio.sleep(0.5)
+        for each in members:
+            stage.keeper.lose_pod(each.uid)
+        await asyncio.sleep(60)
+        assert stage.evicted() == order[:2]
+
+    async def test_goes_on_though_those_it_leaves_for_have_room_before_its_last_has_gone(self, stage: Stage) -> None:
+        """Half a gang is of no use to anybody."""
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes(size=2)
+        await asyncio.sleep(10)
+        assert len(stage.evicted()) == 8
+
+
+class TestUnits:
+    async def test_follow_each_other_at_a_rate(self, stage: Stage) -> None:
+        stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        stage.comes()
+        await asyncio.sleep(0.9)
+        assert len(stage.evicted()) == 5
+        await asyncio.sleep(5)
+        assert len(stage.evicted()) == 8
+        times = [when for when, call in stage.api.calls if call.startswith("evict ")]
+        assert all(later - earlier >= 0.19 for earlier, later in pairwise(times))
+
+    async def test_after_one_that_could_not_go_stay(self, stage: Stage) -> None:
+        stage.api.faults = [unavailable(of="evict low-")]
+        stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        stage.comes()
+        await asyncio.sleep(5)
+        assert stage.destroyed == []
+
+    async def test_are_not_begun_when_nobody_wants_them_any_more(self, stage: Stage) -> None:
+        stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        members = stage.comes()
+        await asyncio.sleep(0.5)
+        for each in members:
+            stage.keeper.lose_pod(each.uid)
+        gone = len(stage.evicted())
+        assert 0 < gone < 8
+        await asyncio.sleep(10)
+        assert len(stage.evicted()) == gone
+
+
+class TestThoseWhoAreWaitedFor:
+    async def test_are_nominated_when_the_first_goes_and_again_when_kube_scheduler_drops_it(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        members = stage.comes()
+        await asyncio.sleep(1)
+        assert sorted(stage.tried("nominate")) == [f"nominate top-{number} n{number}" for number in range(8)]
+        told = replace(members[0], nominated=NodeName("n0"))
+        for _ in range(3):
+            stage.keeper.see_pod(told)
+            stage.keeper.see_pod(members[0])
+        await asyncio.sleep(3)
+        assert len(stage.api.times("nominate top-0 n0")) == 1, "not at once"
+        for seconds in (5, 20, 60, 300):
+            await asyncio.sleep(seconds)
+            stage.keeper.see_pod(told)
+            stage.keeper.see_pod(members[0])
+        assert len(stage.api.times("nominate top-0 n0")) == 4, "nor for ever"
+
+    async def test_every_pod_that_is_evicted_is_told_why(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        await asyncio.sleep(5)
+        assert set(stage.told("PreemptedByGang")) == {"evicted for gang default/top of higher priority"}
+        assert len(stage.told("PreemptedByGang")) == 8
+        assert set(stage.told("GangPreempts")) == {"gang top: 8 pods of lower priority are evicted for it"}
+
+
+class TestTheRestOfAGang:
+    """An ordinary pod has preempted a part of it."""
+
+    def preempts(self, stage: Stage) -> tuple[list[Pod], Pod]:
+        victims = stage.runs(*gang_pods("low", 4, FULL))
+        urgent = pod("urgent", FULL, priority=9)
+        stage.keeper.see_pod(urgent)
+        offered = {NodeName("n0"): Victims([victims[0].uid])}
+        assert stage.scheduling.preempt(urgent, offered) == offered
+        return victims, urgent
+
+    def is_preempted(self, stage: Stage, victim: Pod) -> None:
+        stage.keeper.see_pod(replace(victim, preempted=True, deleting=True))
+        stage.keeper.lose_pod(victim.uid)
+
+    async def test_follows_when_kube_scheduler_has_evicted_its_part(self, stage: Stage) -> None:
+        victims, _ = self.preempts(stage)
+        await asyncio.sleep(5)
+        assert stage.destroyed == []
+        self.is_preempted(stage, victims[0])
+        await asyncio.sleep(5)
+        assert sorted(stage.evicted()) == ["low-0", "low-1", "low-2", "low-3"]
+        assert stage.tried("evict low-0") == [], "that one was kube-scheduler's"
+
+    async def test_stays_when_the_pod_is_gone_that_it_was_for(self, stage: Stage) -> None:
+        victims, urgent = self.preempts(stage)
+        stage.keeper.lose_pod(urgent.uid)
+        self.is_preempted(stage, victims[0])
+        await asyncio.sleep(60)
+        assert stage.evicted() == ["low-0"]
+        assert stage.keeper.preempting.unfinished[LOW].left == 1
+
+    async def test_that_is_refused_is_tried_again_and_then_stays(self, stage: Stage) -> None:
+        victims, _ = self.preempts(stage)
+        stage.api.faults = [unavailable(of="evict low-3")] * 100
+        self.is_preempted(stage, victims[0])
+        await asyncio.sleep(2 * UNFINISHED_SECONDS)
+        assert stage.evicted() == ["low-0"]
+        assert len(stage.tried("evict low-3")) > 5
+        [note] = set(stage.told("PreemptionUnfinished"))
+        assert note.startswith(
+            "1 of 4 members of its gang were evicted with its gang default/low, for pod default/urgent"
+        )

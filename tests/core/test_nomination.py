@@ -1,0 +1,85 @@
+"""Nominations: kube-scheduler keeps room for members while others leave for them, and a plan goes by that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.gang_phases import Phase
+from extender.core.ledger import Holder
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.nomination import as_nominated
+from extender.core.planning import Slot
+from tests.builders import gang_pods, node, pod, units
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 8000}
+NODES = [NodeName(f"n{number}") for number in range(4)]
+
+
+@given(st.data())
+def test_a_plan_keeps_its_nodes_and_no_slot_of_one_kind_gets_anothers(data: st.DataObject) -> None:
+    kinds = data.draw(st.lists(st.sampled_from([1, 2]), min_size=1, max_size=6))
+    slots = [Slot(Holder(f"s{index}"), units(cpu=kind)) for index, kind in enumerate(kinds)]
+    places = {slot.holder: data.draw(st.sampled_from(NODES)) for slot in slots}
+    nominated = {PodUid(slot.holder): data.draw(st.sampled_from(NODES)) for slot in slots if data.draw(st.booleans())}
+    found = as_nominated(slots, places, nominated)
+    for kind in (1, 2):
+        alike = [slot.holder for slot in slots if slot.units == units(cpu=kind)]
+        assert sorted(found[each] for each in alike) == sorted(places[each] for each in alike)
+        possible = [places[each] for each in alike]
+        for holder in alike:
+            wanted = nominated.get(PodUid(holder))
+            if wanted in possible and found[holder] != wanted:
+                # Only because as many others as have a place there are nominated there too.
+                there = [each for each in alike if found[each] == wanted]
+                assert all(nominated.get(PodUid(each)) == wanted for each in there)
+
+
+def preempting(members: int = 2) -> GangWorld:
+    world = GangWorld()
+    for name in NODES[:members]:
+        world.add_node(node(name))
+        world.create(pod(f"low-{name}", FULL, node=name))
+    made = [replace(each, priority=1) for each in gang_pods("top", members, FULL)]
+    world.create(*made)
+    for each in made:
+        world.filter(each, list(world.nodes))
+    return world
+
+
+def test_members_are_nominated_where_the_victims_leave_and_planned_there() -> None:
+    world = preempting()
+    gang = world.keeper.gangs.by_key[GangKey("default", "top")]
+    nominated = dict(gang.nominated)
+    assert sorted(nominated.values()) == NODES[:2]
+    world.schedule()
+    assert world.gangs == {"top": Phase.BOUND}
+    assert {uid: world.pods[uid].node for uid in nominated} == nominated
+    assert gang.nominated == {}
+    assert world.let_go == [], "they are bound"
+
+
+def test_they_are_nominated_no_more_when_the_plan_is_given_up() -> None:
+    world = preempting()
+    for uid in world.evicted:
+        world.delete(uid)
+    world.evicted.clear()
+    assert world.gangs == {"top": Phase.PLANNED}
+    world.pass_time(60)
+    assert sorted(world.let_go) == ["top-0", "top-1"]
+
+
+def test_asked_about_the_nominated_node_alone_the_plan_stands_though_that_node_is_anothers() -> None:
+    world = GangWorld()
+    for name in NODES[:2]:
+        world.add_node(node(name))
+    one, two = gang_pods("top", 2, FULL)
+    world.create(one, two)
+    [first] = world.filter(one, list(world.nodes)).passed
+    told = replace(two, nominated=first)
+    assert not world.keeper.filter(told, [first]).passed
+    assert world.gangs == {"top": Phase.PLANNED}
+    assert world.keeper.filter(told, [name for name in world.nodes if name != first]).passed

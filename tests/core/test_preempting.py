@@ -1,0 +1,324 @@
+"""Preempting: who may be made to leave for a gang, how often, and what follows when it was in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.budgets import Budget
+from extender.core.cluster import Owner, Pod
+from extender.core.gang_phases import Phase
+from extender.core.names import GangKey, NodeName
+from extender.core.preempting import FIRST_BACK_OFF, GOING_SECONDS, HOUR, PREEMPTS_EVERY
+from extender.core.restraint import Bounds, BudgetsUnknown, Exhausted, InVain, NobodySuffices, UnknownAsks, WhyNot
+from tests.builders import gang_pods, node, pod
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 8000}
+N0 = NodeName("n0")
+
+
+@pytest.fixture
+def world() -> Iterator[GangWorld]:
+    made = GangWorld()
+    made.add_node(node("n0"))
+    yield made
+    made.check()
+
+
+def runs(world: GangWorld, name: str = "low", where: NodeName = N0, **facts: Any) -> Pod:
+    made = pod(name, FULL, node=where, **facts)
+    world.create(made)
+    return made
+
+
+def comes(world: GangWorld, name: str = "top", size: int = 1, **facts: object) -> list[Pod]:
+    members = [replace(each, priority=9, **facts) for each in gang_pods(name, size, FULL)]  # type: ignore[arg-type]
+    world.create(*members)
+    for each in members:
+        world.filter(each, list(world.nodes))
+    return members
+
+
+def why_not(world: GangWorld, name: str = "top") -> WhyNot | None:
+    return world.keeper.preempting.why_not(world.keeper.gangs.by_key[GangKey("default", name)])
+
+
+def gone(world: GangWorld) -> None:
+    """Whoever is to be evicted is gone; no scheduler has done anything since."""
+    for uid in world.evicted:
+        world.delete(uid)
+    world.evicted.clear()
+
+
+def in_vain(world: GangWorld, *, made_again: bool = True, **facts: Any) -> None:
+    """The victims leave, the gang is planned, and its plan runs out; the same pods are made again."""
+    rounds = len(world.preempted)
+    gone(world)
+    assert world.gangs["top"] is Phase.PLANNED
+    world.pass_time(60)
+    if made_again:
+        runs(world, f"low-{rounds}", **facts)
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
+def test_pods_that_come_again_on_their_node_stay(world: GangWorld, kind: str) -> None:
+    runs(world, owner=Owner(kind, "agent", "agent"))
+    comes(world)
+    assert world.preempted == []
+
+
+def test_static_pods_stay(world: GangWorld) -> None:
+    runs(world, mirror=True)
+    comes(world)
+    assert world.preempted == []
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWorld, allowed: bool) -> None:
+    world.keeper.preempting.bounds = Bounds(others=allowed)
+    runs(world, scheduler="default-scheduler")
+    comes(world)
+    assert bool(world.preempted) is allowed
+
+
+def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    one, two = gang_pods("low", 2, FULL)
+    world.create(replace(one, node=N0), replace(two, node=NodeName("n1"), owner=Owner("DaemonSet", "agent", "agent")))
+    comes(world)
+    assert world.preempted == []
+    assert why_not(world) == NobodySuffices({"a node's own": 2})
+
+
+def test_nobody_leaves_for_a_gang_that_asks_for_what_is_not_planned(world: GangWorld) -> None:
+    runs(world)
+    comes(world, unknown_asks=("volume claims", "host ports"))
+    assert world.preempted == []
+    assert why_not(world) == UnknownAsks(("volume claims", "host ports"))
+
+
+def test_nobody_leaves_before_the_budgets_are_known(world: GangWorld) -> None:
+    world.keeper.preempting.budgets_known = False
+    runs(world)
+    comes(world)
+    assert why_not(world) == BudgetsUnknown()
+    world.keeper.replace_budgets([])
+    world.pass_time(PREEMPTS_EVERY)
+    assert world.preempted == [["low"]]
+
+
+def test_of_two_where_a_budget_lets_one_go_another_pod_leaves_instead(world: GangWorld) -> None:
+    for name in ("n1", "n2"):
+        world.add_node(node(name))
+    labels = {"app": "guarded"}
+    world.keeper.see_budget(Budget("default", "guard", 1, labels))
+    for number in range(2):
+        runs(world, f"guarded-{number}", NodeName(f"n{number}"), labels=labels)
+    runs(world, "free", NodeName("n2"), priority=5)
+    comes(world, size=2)
+    [victims] = world.preempted
+    assert "free" in victims
+    assert len(victims) == 2
+
+
+def test_a_gang_claims_with_the_lowest_priority_of_its_members(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    runs(world, priority=3)
+    runs(world, "other", NodeName("n1"), priority=3)
+    first, second = gang_pods("top", 2, FULL)
+    world.create(replace(first, priority=9), replace(second, priority=3))
+    world.filter(world.pods[first.uid], list(world.nodes))
+    assert world.preempted == []
+
+
+def test_who_has_been_leaving_for_long_is_not_waited_for(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    stuck = runs(world, "stuck")
+    world.create(replace(stuck, deleting=True))
+    runs(world, "other", NodeName("n1"))
+    comes(world)
+    assert world.preempted == []
+    world.pass_time(GOING_SECONDS + 1)
+    world.create(pod("news", {"cpu": 0}, node=N0))
+    assert world.preempted == [["other"]]
+
+
+def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    agent = runs(world, "agent", owner=Owner("DaemonSet", "agent", "agent"))
+    world.create(replace(agent, deleting=True))
+    runs(world, "other", NodeName("n1"))
+    comes(world)
+    assert world.preempted == [["other"]]
+
+
+class TestInVain:
+    def test_nobody_leaves_again_for_the_same(self, world: GangWorld) -> None:
+        owner = Owner("Job", "low", "low")
+        runs(world, owner=owner)
+        comes(world)
+        in_vain(world, owner=owner)
+        for _ in range(100):
+            world.pass_time(60)
+        assert world.preempted == [["low"]]
+        assert isinstance(why_not(world), InVain)
+
+    def test_a_change_helps_but_not_at_once(self, world: GangWorld) -> None:
+        owner = Owner("Job", "low", "low")
+        runs(world, owner=owner)
+        comes(world)
+        in_vain(world, owner=owner)
+        # Another node, whose pods would have to leave as well.
+        world.add_node(node("n1"))
+        runs(world, "other", NodeName("n1"), owner=owner)
+        assert len(world.preempted) == 1
+        world.pass_time(FIRST_BACK_OFF)
+        world.keeper.settle()
+        assert len(world.preempted) == 2
+
+    def test_it_counts_no_more_when_the_gang_was_bound(self, world: GangWorld) -> None:
+        runs(world)
+        [member] = comes(world)
+        world.schedule()
+        assert world.gangs == {"top": Phase.BOUND}
+        world.delete(member.uid)
+        runs(world, "low-again")
+        comes(world)
+        world.pass_time(PREEMPTS_EVERY)
+        assert world.preempted[:2] == [["low"], ["low-again"]]
+
+
+class TestBoundsOfAGangAndAnHour:
+    def test_so_many_preemptions_and_no_more_until_the_first_is_an_hour_ago(self, world: GangWorld) -> None:
+        world.keeper.preempting.bounds = Bounds(preemptions=2)
+        runs(world, "low-a")
+        [member] = comes(world)
+        for number in range(6):
+            world.schedule()
+            if (there := world.pods.get(member.uid)) is not None and there.node:
+                world.delete(member.uid)
+            if not any(each.node == N0 for each in world.pods.values()):
+                runs(world, f"low-{number}")
+            comes(world)
+            world.pass_time(PREEMPTS_EVERY)
+        assert len(world.preempted) == 2
+        assert isinstance(why_not(world), Exhausted)
+        world.pass_time(HOUR)
+        world.keeper.settle()
+        assert len(world.preempted) == 3
+
+    def test_no_more_pods_than_that(self, world: GangWorld) -> None:
+        world.keeper.preempting.bounds = Bounds(pods=3)
+        for number in range(4):
+            world.create(pod(f"low-{number}", {"cpu": 2000}, node=N0))
+        comes(world)
+        assert world.preempted == []
+        assert why_not(world) == Exhausted(0, 0, Bounds(pods=3))
+
+
+class TestPodsThatAreMadeAgain:
+    def test_leave_no_more_for_a_while_that_doubles(self, world: GangWorld) -> None:
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        comes(world)
+        times: list[float] = []
+        for number in range(1, 200):
+            if len(world.preempted) > len(times):
+                times.append(world.clock.time)
+                # Gone, and there again before the gang has its plan.
+                world.create(pod(f"web-{number}", FULL, node=N0, owner=owner))
+                gone(world)
+            world.pass_time(PREEMPTS_EVERY)
+            world.keeper.settle()
+        assert len(times) == 4
+        waits = [later - earlier for earlier, later in pairwise(times)]
+        assert waits == sorted(waits)
+        assert waits[0] >= FIRST_BACK_OFF
+        assert waits[1] >= 2 * FIRST_BACK_OFF
+
+    def test_elsewhere_are_no_reason_to_wait(self, world: GangWorld) -> None:
+        world.add_node(node("n1", {"cpu": 1000}))
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        comes(world)
+        world.create(pod("web-1", {"cpu": 1000}, node=NodeName("n1"), owner=owner))
+        assert not world.keeper.preempting._strikes
+
+
+def test_nothing_is_searched_for_again_when_nothing_has_changed_but_what_is_saved(world: GangWorld) -> None:
+    """Where room is saved is looked for anew once a minute: that frees it for a moment."""
+    runs(world, priority=9)
+    comes(world)
+    searched: list[float] = []
+    places = world.keeper.preempting._places
+    search = places.victims_for
+    places.victims_for = lambda *asked: searched.append(world.clock.time) or search(*asked)  # type: ignore[method-assign,func-returns-value]
+    for _ in range(600):
+        world.pass_time(1)
+        world.keeper.settle()
+    assert len(searched) <= 10
+
+
+@given(st.data())
+def test_whatever_runs_the_gang_fits_without_the_victims_and_they_are_whole_units_that_may_leave(
+    data: st.DataObject,
+) -> None:
+    world = GangWorld()
+    names = [NodeName(f"n{number}") for number in range(data.draw(st.integers(1, 4)))]
+    for name in names:
+        world.add_node(node(name))
+    kinds = st.tuples(
+        st.sampled_from(names),
+        st.sampled_from([1000, 2000, 4000]),
+        st.integers(0, 3),
+        st.sampled_from([None, "a", "b"]),
+        st.sampled_from([None, "DaemonSet", "Job"]),
+        st.sampled_from(["escher", "default-scheduler"]),
+        st.booleans(),
+    )
+    allowed = data.draw(st.integers(0, 4))
+    world.keeper.see_budget(Budget("default", "guard", allowed, {"guarded": "yes"}))
+    made: list[Pod] = []
+    for number, (where, cpu, priority, gang, owner, scheduler, guarded) in enumerate(
+        data.draw(st.lists(kinds, max_size=12))
+    ):
+        there = sum(each.requests.get("cpu", 0) for each in made if each.node == where)  # type: ignore[call-overload]
+        if there + cpu > 8000:
+            continue
+        ask = None if gang is None or scheduler != "escher" else gang_pods(gang, 1)[0].gang
+        each = pod(
+            f"p{number}",
+            {"cpu": cpu},
+            node=where,
+            priority=priority,
+            gang=ask,
+            scheduler=scheduler,
+            owner=None if owner is None else Owner(owner, owner, owner),
+            labels={"guarded": "yes"} if guarded else {},
+        )
+        made.append(each)
+    world.create(*made)
+    size = data.draw(st.integers(1, 5))
+    members = [replace(each, priority=2) for each in gang_pods("top", size, {"cpu": 4000})]
+    world.create(*members)
+    world.filter(members[0], names)
+    if not world.preempted:
+        return
+    [victims] = world.preempted
+    left = [each for each in made if each.name in victims]
+    assert all(each.priority < 2 and each.scheduler == "escher" for each in left)
+    assert not any(each.owner is not None and each.owner.kind == "DaemonSet" for each in left)
+    assert sum(each.labels == {"guarded": "yes"} for each in left) <= allowed
+    for each in left:
+        if each.gang is not None:
+            assert {other.name for other in made if other.gang == each.gang} <= set(victims)
+    for uid in list(world.evicted):
+        world.delete(uid)
+    assert world.gangs["top"] is Phase.PLANNED
