@@ -15,7 +15,7 @@ from extender.app.keeper import Keeper
 from extender.core.ledger import Kind
 from extender.core.names import CPU
 
-SHARE, SECONDS = 0.25, 600.0
+SHARE, SECONDS, LOOKED_AT_EVERY = 0.25, 600.0, 60.0
 _CLAIMED = (Kind.RESERVATION, Kind.ASSUMPTION)
 
 
@@ -68,6 +68,6 @@ class Hoards:
             still = known.get(gang)
             if still is None or units > still.held or bound[gang] != still.bound:
                 known[gang] = _Still(now, units, bound[gang])
-            elif now - still.since > SECONDS and not still.told:
+            elif now - still.since > SECONDS + LOOKED_AT_EVERY and not still.told:
                 still.told = True
                 yield gang, still

@@ -43,7 +43,7 @@ def test_a_third_of_the_cluster_saved_for_long_and_for_nothing_is_found_once() -
     cluster = Cluster()
     cluster.hold(0, 8000, Kind.SAVING)
     cluster.hold(1, 3000, Kind.SAVING)
-    assert cluster.watch(SECONDS) == []
+    assert cluster.watch(SECONDS + 60) == []
     assert len(cluster.watch(3 * SECONDS)) == 1
     assert "34% of the cluster's CPU is saved for default/large" in cluster.found[0]
 
@@ -75,5 +75,5 @@ def test_what_is_let_go_in_time_is_no_hoard() -> None:
 def test_a_reservation_that_nobody_comes_for_is_found_however_small() -> None:
     cluster = Cluster()
     cluster.hold(0, 500, Kind.RESERVATION)
-    assert cluster.watch(SECONDS) == []
+    assert cluster.watch(SECONDS + 60) == []
     assert "500 thousandths of a CPU are reserved for default/large" in cluster.watch(2 * SECONDS)[0]
