@@ -55,7 +55,7 @@ def table(results: Sequence[Result]) -> str:
     happened: Counter[str] = sum((Counter(each.happenings) for each in results), Counter())
     rows: list[tuple[str, object]] = [
         ("lives", len(results)),
-        ("days lived", f"{sum(each.virtual_days for each in results):.0f}"),
+        ("days lived", f"{sum(each.virtual_days for each in results):.1f}"),
         ("pods created", sum(each.pods_created for each in results)),
         ("pods bound", sum(each.pods_bound for each in results)),
         ("pods evicted by the service", sum(each.evictions for each in results)),

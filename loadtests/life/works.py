@@ -202,6 +202,9 @@ class Works:
         rng = self._rng
         name = self._name("p")
         shape = self._made_of(rng.choice(("escher", "escher", "escher-ledger", "default-scheduler")))
+        if shape["scheduler"] == "default-scheduler":
+            # That one asks no extender whom it may preempt, and would take single members of gangs.
+            shape["priority_class"] = None
         seconds = self._seconds()
         work = Work(name, "default", "pod", pods=[name])
         self._note(work)
