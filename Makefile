@@ -31,6 +31,7 @@ CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
 # Which mutants: "extender.core.turns.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
+LIFE_ARGS ?= --seeds 1000 --weeks 2
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
@@ -47,6 +48,10 @@ test: setup ## Run the default tests (four minutes; no Go, no cluster)
 .PHONY: slow
 slow: setup ## Run the tests that try many times as much as the default ones (an hour; no Go, no cluster)
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+.PHONY: life
+life: setup ## Live two weeks of 1,000 clusters in virtual time; look for harm, hoards, crashes and neglect (hours; no Go)
+	$(BIN)/python -m loadtests.life $(LIFE_ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)

@@ -3,6 +3,7 @@
     async with Simulation(seed=7, nodes=100) as simulation:
         await simulation.create(pod, POD)
         await asyncio.sleep(86_400)
+        await simulation.restart()
 
 On `sim.virtual_time` a day takes seconds, and the same seed gives the same day: API server, schedulers, kubelets,
 controllers and Escher itself take their time from the loop and their chances from the seed. Requests and verbs are the
@@ -30,6 +31,7 @@ from extender.sim.clock import Clock
 from extender.sim.cluster import Cluster
 from extender.sim.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, Json, Kind
 from extender.sim.scheduler.extender_client import CallableExtender, ExtenderFailed
+from extender.simulated_service import ServiceLife, SteppedClock
 
 NOWHERE = "http://escher.invalid"
 """Where the schedulers' configuration says that the extender is; nobody asks there."""
@@ -72,9 +74,14 @@ class Simulation:
         )
         self.requests = self._connection("outside", ADMIN)
         drawn = self._drawn("service")
-        world = World(self.clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}")
-        self.application = Application(self._connection("network", SERVICE), self._settings, world)
-        self._calls = self.application.asgi(self._settings).calls
+        self.service_clock = SteppedClock(self.clock)
+        """What the service takes for the time of day; `ahead` steps it."""
+        self._world = World(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}")
+        self._to_service = self._connection("network", SERVICE)
+        self.lives = 0
+        """How many the service has had."""
+        self._group = asyncio.TaskGroup()
+        self.service: ServiceLife | None = self._new_service()
         try:
             await self._start()
         except BaseException:
@@ -90,7 +97,7 @@ class Simulation:
         return InProcess(self.cluster.api, latency=self._latency, rng=self._drawn(part), user=user)
 
     async def _start(self) -> None:
-        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        group = self._group = await self._stack.enter_async_context(self._group)
         running = [group.create_task(self.cluster.run())]
         self._stack.callback(lambda: [task.cancel() for task in running])
         for definition in crds.shipped_definitions():
@@ -98,15 +105,60 @@ class Simulation:
         made = nodes.plain(self._count, self._shape) if self._objects is None else self._objects
         for node in made:
             await self.create(node, NODE)
-        running.append(group.create_task(self.application.run()))
-        for reflector in self.application.reflectors:
-            await reflector.synced.wait()
+        assert self.service is not None
+        self._running = group.create_task(self.service.run())
+        self._stack.callback(self._end)
+        await self.service.synced()
+
+    def _end(self) -> None:
+        self._running.cancel()
+
+    def _new_service(self) -> ServiceLife:
+        self.lives += 1
+        self._last = ServiceLife(self._to_service, self._settings, self._world)
+        return self._last
+
+    @property
+    def application(self) -> Application:
+        """That of the service, or of its last life while it is dead."""
+        return self._last.application
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        await self.application.close()
         await self._stack.aclose()
+
+    # -- the service dies ----------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """The service is dead, at once; whoever waits for it hears that."""
+        if self.service is not None:
+            self.service.kill()
+            self.service = None
+
+    async def restart(self, after: float = 0.0) -> None:
+        """The service is killed, and there again after so many seconds with what the cluster says, and nothing else."""
+        self.kill()
+        await asyncio.wait({self._running})
+        await asyncio.sleep(after)
+        self.service = self._new_service()
+        self._running = self._group.create_task(self.service.run())
+        await self.service.synced()
+
+    def hold_watches(self) -> None:
+        """The service hears nothing of what happens, until `release_watches` or its next life."""
+        if self.service is not None:
+            self.service.line.hold_watches()
+
+    def release_watches(self) -> None:
+        if self.service is not None:
+            self.service.line.release_watches()
+
+    def forget_changes(self) -> None:
+        """The API server remembers nothing of what has happened, and the service's watches end: it has to list."""
+        self.cluster.api.store.compact(self.cluster.api.store.version)
+        if self.service is not None:
+            self.service.line.break_watches()
 
     # -- what a user does ----------------------------------------------------------------------------------------
 
@@ -122,7 +174,6 @@ class Simulation:
         return answer
 
     async def _call(self, verb: str, body: bytes) -> bytes:
-        if not self.application.ready():
-            raise ExtenderFailed("the service is not ready")
-        answered = self._calls.by_name[verb](body)
-        return answered if isinstance(answered, bytes) else await answered
+        if self.service is None:
+            raise ExtenderFailed("connection refused")
+        return await self.service.call(verb, body)

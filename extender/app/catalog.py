@@ -33,7 +33,7 @@ def identity(name: EphemeralName) -> Identity:
 
 @dataclass(slots=True)
 class Entry:
-    """One object. `since`: when its uid was first seen here, in seconds since the epoch."""
+    """One object. `since`: when its uid was first seen here, by the steady clock."""
 
     resource: EphemeralResource
     since: float
@@ -177,7 +177,7 @@ class Catalog:
                 return
         if known is not None and older(item.resource_version, known.resource.resource_version):
             return
-        entry = Entry(item, self._keeper.clock.now(), item.resource_version, told)
+        entry = Entry(item, self._keeper.clock.steady(), item.resource_version, told)
         if known is not None and known.resource.uid == item.uid:
             entry.since, entry.told = known.since, known.told
             if known.resource.generation == item.generation:

@@ -197,22 +197,24 @@ class Reconcile:
 
     async def _loop(self) -> None:
         clock = self._keeper.clock
-        next_round = clock.now()
+        next_round = clock.steady()
         while True:
             self._nudged.clear()
-            now = clock.now()
-            if next_round <= now:
-                self.full_round(now)
-                next_round = now + self._every
+            if next_round <= clock.steady():
+                self.full_round(clock.now())
+                next_round = clock.steady() + self._every
             deadline = self._keeper.next_deadline()
-            if deadline is not None and deadline <= now:
+            if deadline is not None and deadline <= clock.steady():
                 self._keeper.tick()
-            for name in self._ends.take(now):
+            for name in self._ends.take(clock.now()):
                 self._start(name, self._collect(name))
             for name in list(self._catalog.doubtful):
                 self._start(name, self._make_sure(name))
-            moments = [next_round, self._ends.next(), self._keeper.next_deadline()]
-            wait = min(moment for moment in moments if moment is not None) - clock.now()
+            moments = [next_round, self._keeper.next_deadline()]
+            wait = min(moment for moment in moments if moment is not None) - clock.steady()
+            # Those come at a time of day, for they are stored.
+            if (end := self._ends.next()) is not None:
+                wait = min(wait, end - clock.now())
             try:
                 async with asyncio.timeout(max(0.0, wait)):
                     await self._nudged.wait()
@@ -228,7 +230,7 @@ class Reconcile:
             _log.error("the ledger differed from the objects; repaired", resources=repaired)
         for entry in list(self._catalog.entries()):
             self._ends.consider(entry, now)
-            if not entry.told and now - entry.since >= self._every:
+            if not entry.told and self._keeper.clock.steady() - entry.since >= self._every:
                 self._catalog.doubtful[identity(entry.resource.name)] = None
         for look in self._each_round:
             look()

@@ -52,27 +52,38 @@ class Cluster:
         tokens: Mapping[str, str] | None = None,
     ) -> None:
         self.api = ApiServer(clock, random.Random(f"{seed} api"), token=token, tokens=tokens)
+        self._clock = clock
         self._seed, self._latency = seed, latency
         self.controllers: list[Controller] = [
             kind(self._requests(kind.__name__, user), self.api.store, clock) for kind, user in _CONTROLLERS.items()
         ]
-        self.schedulers: list[Scheduler] = []
-        for number, each in enumerate(scheduler_configs):
-            config = SchedulerConfig.read(each)
-            chance = random.Random(f"{seed} scheduler {number}")
-            self.schedulers.append(
-                Scheduler(
-                    config, self._requests(f"scheduler-{number}", SCHEDULER), self.api.store, clock, chance, extender
-                )
-            )
+        self._extender = extender
+        self._configs = [SchedulerConfig.read(each) for each in scheduler_configs]
+        self._lives = 0
+        self.schedulers = [self._scheduler(number) for number in range(len(self._configs))]
+        self._scheduling: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Until it is cancelled, or a part of it fails."""
         async with asyncio.TaskGroup() as group:
             for controller in self.controllers:
                 group.create_task(controller.run())
-            for scheduler in self.schedulers:
-                group.create_task(scheduler.run())
+            self._group = group
+            self._scheduling = [group.create_task(scheduler.run()) for scheduler in self.schedulers]
+
+    async def restart_scheduler(self, number: int) -> None:
+        """The scheduler is dead, and another with its configuration is there, which knows what the cluster says."""
+        self._scheduling[number].cancel()
+        await asyncio.wait({self._scheduling[number]})
+        self._lives += 1
+        self.schedulers[number] = self._scheduler(number)
+        self._scheduling[number] = self._group.create_task(self.schedulers[number].run())
+
+    def _scheduler(self, number: int) -> Scheduler:
+        who = f"scheduler-{number}" if not self._lives else f"scheduler-{number} life {self._lives}"
+        chance = random.Random(f"{self._seed} {who.replace('-', ' ')}")
+        requests = self._requests(who, SCHEDULER)
+        return Scheduler(self._configs[number], requests, self.api.store, self._clock, chance, self._extender)
 
     def _requests(self, who: str, user: str) -> InProcess:
         return InProcess(self.api, latency=self._latency, rng=random.Random(f"{self._seed} {who}"), user=user)

@@ -32,20 +32,22 @@ from tests.builders import NOW
 
 
 class LoopClock:
-    """`ports.Clock`: the event loop's time, which is virtual; `ahead` moves it by hand outside of a loop."""
+    """`ports.Clock`: the event loop's time, which is virtual; `ahead` moves it by hand outside of a loop, `set_by` is
+    what somebody has set the time of day by."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
+        self.set_by = 0.0
 
     def now(self) -> float:
+        return self.steady() + self.set_by
+
+    def steady(self) -> float:
         try:
             passed = asyncio.get_running_loop().time()
         except RuntimeError:
             passed = 0.0
         return NOW + self.ahead + passed
-
-    def steady(self) -> float:
-        return self.now()
 
 
 @dataclass

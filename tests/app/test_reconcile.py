@@ -256,6 +256,29 @@ async def test_drift_is_measured_in_units(world: World) -> None:
     world.agree()
 
 
+@pytest.mark.parametrize("hours", [-24, 24])
+async def test_rounds_go_on_as_ever_when_the_clock_is_set(world: World, hours: int) -> None:
+    await world.set("r", 5, "n1")
+    world.keeper.filter(pod("worker", {"escher.dev/team.r": 1}), [N1])
+    assert world.keeper.next_deadline() is not None
+    await world.quiet(1)
+    world.clock.set_by = hours * 3600
+    looks, look = 0, world.keeper.next_deadline
+
+    def counted() -> float | None:
+        nonlocal looks
+        looks += 1
+        assert looks < 1000, "it looks again and again, and no time passes"
+        return look()
+
+    world.keeper.next_deadline = counted  # type: ignore[method-assign]
+    there = world.keeper.nodes[N1]
+    world.keeper.nodes[N1] = replace(there, capacity={}, version="999")
+    world.api.nodes[N1] = replace(there, capacity={})
+    await world.quiet(61)
+    assert world.stated("n1") == {"r": 5}
+
+
 async def test_drift_that_no_event_brought_to_light_is_found_in_a_full_round(world: World) -> None:
     await world.set("r", 5, "n1")
     await world.quiet(1)

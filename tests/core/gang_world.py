@@ -324,7 +324,8 @@ class GangWorld:
         return [
             pod
             for uid, pod in self.pods.items()
-            if not (pod.node or pod.gated or pod.at_our_gate or uid in self.assumed or uid in self.asleep)
+            if pod.scheduler in self.keeper.rules.schedulers
+            and not (pod.node or pod.gated or pod.at_our_gate or uid in self.assumed or uid in self.asleep)
         ]
 
     def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:

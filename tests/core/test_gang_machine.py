@@ -6,6 +6,7 @@ and every other holds nothing, but for the one whose turn it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,17 +15,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.core.cluster import Owner, Pod
+from extender.core.gang_ask import GangAsk, GroupAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder
 from extender.core.names import NodeName, PodUid
 from extender.core.node_match import accepts
 from extender.core.planning import Shortfall, Slot, plan
+from extender.core.pod_groups import PodGroup
 from extender.core.turns import Patience
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
 
 GANGS = ("a", "b", "c")
+GROUPS = ("x", "y")
 CPU = (500, 1000, 2000)
+OTHER = "coscheduling"
+DAEMONS = Owner("DaemonSet", "agent", "uid-agent")
 
 
 class GangMachine(RuleBasedStateMachine):
@@ -118,7 +124,9 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data(), seen=st.booleans())
     def pod_is_deleted(self, data: st.DataObject, seen: bool) -> None:
         uid = self.pick(data, self.world.pods)
-        self.deleted.append(self.world.pods[uid])
+        if self.world.pods[uid].scheduler != OTHER:
+            # That scheduler asks us nothing, and would be one of ours if it did.
+            self.deleted.append(self.world.pods[uid])
         self.world.delete(uid, seen=seen)
 
     @precondition(lambda self: self.running())
@@ -141,6 +149,81 @@ class GangMachine(RuleBasedStateMachine):
 
     def ending(self) -> list[PodUid]:
         return [uid for uid, p in self.world.pods.items() if p.node and p.deleting and not p.finished]
+
+    # -- what does not mean us harm, and once made us do it -------------------------------------------------------
+
+    @precondition(lambda self: any(not n.unschedulable for n in self.world.nodes.values()))
+    @rule(data=st.data(), told=st.integers(0, 3))
+    def node_is_drained(self, data: st.DataObject, told: int) -> None:
+        """Cordoned, and all but DaemonSets' pods end in the steps of kubelets, of which some are told at once."""
+        name = self.pick(data, [name for name, each in self.world.nodes.items() if not each.unschedulable])
+        self.world.add_node(replace(self.world.nodes[name], unschedulable=True))
+        for uid in [uid for uid, p in self.world.pods.items() if p.node == name and p.owner != DAEMONS]:
+            self.world.kubelet_deletes(uid)
+        for _ in range(told):
+            self.world.deliver()
+
+    @precondition(lambda self: self.world.ended)
+    @rule(data=st.data())
+    def finished_pod_is_tidied_away(self, data: st.DataObject) -> None:
+        uid = self.pick(data, self.world.ended)
+        del self.world.ended[uid]
+        self.world.events.append(uid)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data(), gang=st.sampled_from(GANGS), quorum=st.integers(1, 4), count=st.integers(1, 3))
+    def another_schedulers_gang_appears(self, data: st.DataObject, gang: str, quorum: int, count: int) -> None:
+        """It bears the labels of one of ours, and some of it is bound."""
+        for _ in range(count):
+            self.made += 1
+            where = data.draw(st.sampled_from([None, *sorted(self.world.nodes)]))
+            member = pod(f"other-{self.made}", {"cpu": 500}, gang=gang_ask(gang, quorum), node=where, scheduler=OTHER)
+            self.world.create(replace(member, created=self.made), seen=data.draw(st.booleans()))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data())
+    def daemon_appears(self, data: st.DataObject) -> None:
+        self.made += 1
+        where = self.pick(data, self.world.nodes)
+        self.world.create(pod(f"daemon-{self.made}", {"cpu": 500}, node=where, owner=DAEMONS), seen=False)
+
+    @precondition(lambda self: any(isinstance(p.gang, GangAsk) for p in self.world.pods.values()))
+    @rule(data=st.data(), quorum=st.integers(1, 4), everybody=st.booleans())
+    def quorum_is_edited(self, data: st.DataObject, quorum: int, everybody: bool) -> None:
+        asks = {uid: p.gang for uid, p in self.world.pods.items() if isinstance(p.gang, GangAsk)}
+        key = asks[self.pick(data, asks)].key
+        members = [uid for uid, ask in asks.items() if ask.key == key]
+        for uid in members if everybody else [self.pick(data, members)]:
+            self.world.change(uid, gang=replace(asks[uid], quorum=quorum))
+
+    @rule(gang=st.sampled_from(GROUPS), count=st.integers(1, 3), cpu=st.sampled_from(CPU), seen=st.booleans())
+    def members_of_a_group_appear(self, gang: str, count: int, cpu: int, seen: bool) -> None:
+        for _ in range(count):
+            self.made += 1
+            ask = GroupAsk("default", gang, longest_wait=60.0)
+            self.world.create(pod(f"{gang}-{self.made}", {"cpu": cpu}, gang=ask, created=self.made), seen=seen)
+
+    @rule(gang=st.sampled_from(GROUPS), quorum=st.integers(1, 4))
+    def group_is_made_or_changed(self, gang: str, quorum: int) -> None:
+        self.world.set_group(PodGroup("default", gang, quorum))
+
+    @precondition(lambda self: self.world.groups)
+    @rule(data=st.data(), again=st.booleans())
+    def group_is_deleted(self, data: st.DataObject, again: bool) -> None:
+        name = self.pick(data, self.world.groups)
+        assert self.world.groups is not None
+        group = self.world.groups[name]
+        self.world.drop_group(name)
+        if again:
+            self.world.set_group(group)
+
+    @rule()
+    def service_is_started_anew(self) -> None:
+        self.world.restart()
+
+    @rule(by=st.sampled_from((-86_400.0, -60.0, 60.0, 86_400.0)))
+    def clock_is_set(self, by: float) -> None:
+        self.world.clock.stepped += by
 
     # -- news and calls come in any order ------------------------------------------------------------------------
 
@@ -213,6 +296,13 @@ class GangMachine(RuleBasedStateMachine):
     @invariant()
     def the_invariants_hold(self) -> None:
         self.world.check()
+
+    @invariant()
+    def what_is_not_ours_is_left_alone(self) -> None:
+        taken = {name for names in self.world.preempted for name in names}
+        assert not [name for name in taken if name.startswith(("other-", "daemon-"))]
+        assert not [uid for uid in self.world.wakes if uid.startswith("uid-other-")]
+        assert not [uid for uid in self.world.evicted if uid.startswith(("uid-other-", "uid-daemon-"))]
 
     def teardown(self) -> None:
         world = self.world

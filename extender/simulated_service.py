@@ -1,0 +1,155 @@
+"""One life of the service in a simulation: its verbs, its line to the API server, and a death nobody hears of it after.
+
+Knows the application and how its process ends: killed, it answers nobody, sends nothing, and what it has just sent has
+arrived or has not. Must not know the rest of the cluster, nor when it dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from extender.adapters.kube.connection import JSON, TIMEOUT
+from extender.app.ports import Clock, Unavailable
+from extender.bootstrap import Application, Cluster, World
+from extender.settings import Settings
+from extender.sim.scheduler.extender_client import ExtenderFailed
+
+_DEAD = "the process is dead"
+
+
+class SteppedClock:
+    """Implements `ports.Clock`: the time of day as somebody has set it; `steady` goes on as ever."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.ahead = 0.0
+        """By how many seconds it is before the API server's; negative: behind it."""
+
+    def now(self) -> float:
+        return self._clock.now() + self.ahead
+
+    def steady(self) -> float:
+        return self._clock.steady()
+
+
+class Line:
+    """Implements `Requests`: a connection that ends with its process, and whose watches can be late."""
+
+    def __init__(self, inner: Cluster) -> None:
+        self._inner = inner
+        self._dead = False
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._breaks = 0
+
+    def cut(self) -> None:
+        """Nothing more is sent, nor heard."""
+        self._dead = True
+        self._flows.set()
+
+    def hold_watches(self) -> None:
+        """From now on nothing that a watch tells comes through, until `release_watches`."""
+        if not self._dead:
+            self._flows.clear()
+
+    def release_watches(self) -> None:
+        self._flows.set()
+
+    def break_watches(self) -> None:
+        """All of them have failed; what they had still to tell is lost."""
+        self._breaks += 1
+        self._flows.set()
+
+    async def keep_warm(self, connections: int) -> None:
+        await self._inner.keep_warm(connections)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        self._check()
+        answer = await self._inner.request(method, path, body, content_type=content_type, accept=accept, within=within)
+        self._check()
+        return answer
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        self._check()
+        unbroken = self._breaks
+        async with aclosing(self._inner.lines(path, silence=silence)) as lines:
+            async for line in lines:
+                await self._flows.wait()
+                self._check()
+                if self._breaks != unbroken:
+                    raise Unavailable("connection reset by peer")
+                yield line
+
+    def _check(self) -> None:
+        if self._dead:
+            raise Unavailable(_DEAD)
+
+
+class ServiceLife:
+    """From its start to its death. `run` it; `application` is what runs."""
+
+    def __init__(self, connection: Cluster, settings: Settings, world: World) -> None:
+        self.line = Line(connection)
+        self.application = Application(self.line, settings, world)
+        calls = self.application.asgi(settings).calls
+        self._calls: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = calls.by_name
+        self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Until it is cancelled or killed. Raises what a part of it died of."""
+        following = asyncio.ensure_future(self.application.run())
+        try:
+            await asyncio.wait({following, self._died}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+        finally:
+            self.kill()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await self.application.close()
+
+    async def synced(self) -> None:
+        """It has listed every kind that it needs to be ready, but for those that may not be installed."""
+        for reflector in self.application.reflectors:
+            await reflector.synced.wait()
+
+    def kill(self) -> None:
+        """As kill -9 does it."""
+        if not self._died.done():
+            self._died.set_result(None)
+        self.line.cut()
+
+    async def call(self, verb: str, body: bytes) -> bytes:
+        """What a scheduler gets. Raises ExtenderFailed."""
+        if self._died.done():
+            raise ExtenderFailed("connection refused")
+        if not self.application.ready():
+            raise ExtenderFailed("the service is not ready")
+        answered = self._calls[verb](body)
+        if isinstance(answered, bytes):
+            return answered
+        answer = asyncio.ensure_future(answered)
+        either: set[asyncio.Future[Any]] = {answer, self._died}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._died.done():
+            return answer.result()
+        answer.add_done_callback(_forget)
+        raise ExtenderFailed("connection reset by peer")
+
+
+def _forget(answer: asyncio.Future[bytes]) -> None:
+    """Nobody is there to hear of it."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,207 @@
+"""Crews: the controllers that the embedded cluster has not, played: they keep so many pods there.
+
+A ReplicaSet gives each pod a new name; a StatefulSet makes one after the other, under fixed names; a DaemonSet has one
+on each node, cordoned or not; an operator of training jobs makes members that failed again under their names, until it
+gives up, and takes everything away some time after the end. Objects of these kinds do not exist here: a ConfigMap
+stands for each, so that what it owns goes with it. Where a namespace's quota is used up, pods are tried later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from extender.sim.controllers.controller import Controller
+from extender.sim.kinds import CONFIG_MAP, NODE, POD, Json
+from extender.sim.store import Change
+from loadtests.life.seeing import CREW_LABEL, annotation, is_leaving, is_over, is_running, name, uid
+
+REPLICAS, STATEFUL, DAEMONS, TRAINING = "ReplicaSet", "StatefulSet", "DaemonSet", "TrainingJob"
+_SOON, _AGAIN, _LATER, _AFTER_FAILURE = 0.02, 1.0, 15.0, 10.0
+"""`_AGAIN`: so long a successor takes. If it came at once, two schedulers that preempt each other's pods would spin."""
+
+
+@dataclass
+class Crew:
+    """`make` gives the pod of an index; `failures` is how many of its pods may fail before it gives up."""
+
+    kind: str
+    namespace: str
+    name: str
+    size: int
+    make: Callable[[int], Json]
+    failures: int = 6
+    linger: float = 600.0
+    """Seconds that a training job's finished pods stay after its end."""
+    uid: str = ""
+    made: int = 0
+    ended: bool = False
+    busy: bool = False
+    succeeded: set[str] = field(default_factory=set)
+    """Names of a training job's pods that are done and are not to be made again."""
+
+    def template(self, index: int) -> Json:
+        """The body of one more pod."""
+        fixed = self.kind in (STATEFUL, TRAINING)
+        pod = self.make(index)
+        metadata = pod["metadata"]
+        metadata["namespace"] = self.namespace
+        metadata["name"] = f"{self.name}-{index}" if fixed else f"{self.name}-{self.made}"
+        metadata["labels"] = {**metadata["labels"], CREW_LABEL: self.name}
+        reference = {"apiVersion": "apps/v1", "kind": self.kind, "name": self.name, "uid": self.uid}
+        metadata["ownerReferences"] = [{**reference, "controller": True}]
+        self.made += 1
+        return pod
+
+
+class Crews(Controller):
+    kinds = (POD, NODE)
+
+    def __init__(self, *given: Any, quotas: Mapping[str, int]) -> None:
+        """`quotas`: how many unfinished pods a namespace may have."""
+        super().__init__(*given)
+        self._quotas = quotas
+        self.by_uid: dict[str, Crew] = {}
+        self._pods: dict[str, dict[str, Json]] = {}
+
+    async def add(self, crew: Crew) -> None:
+        body = {"metadata": {"name": f"{crew.kind.lower()}-{crew.name}", "namespace": crew.namespace}}
+        await self.create(CONFIG_MAP, body)
+        found = self._store.get(CONFIG_MAP, crew.namespace, body["metadata"]["name"])
+        if found is None:
+            return
+        crew.uid = uid(found)
+        self.by_uid[crew.uid] = crew
+        self.sync_soon(crew)
+
+    async def end(self, crew: Crew) -> None:
+        """The crew is deleted, and its pods go after it."""
+        self.by_uid.pop(crew.uid, None)
+        crew.ended = True
+        self.never(crew.uid)
+        found = self._store.get(CONFIG_MAP, crew.namespace, f"{crew.kind.lower()}-{crew.name}")
+        if found is not None:
+            await self.delete(CONFIG_MAP, found, propagation="Background")
+
+    def pods(self, crew: Crew) -> list[Json]:
+        return list(self._pods.get(crew.uid, {}).values())
+
+    def hear(self, change: Change) -> None:
+        if change.kind is NODE:
+            if change.type != "MODIFIED":
+                for crew in self.by_uid.values():
+                    if crew.kind == DAEMONS:
+                        self.sync_soon(crew)
+            return
+        pod = change.object
+        for reference in pod["metadata"].get("ownerReferences") or ():
+            crew_pods = self._pods.setdefault(reference["uid"], {})
+            if change.type == "DELETED":
+                crew_pods.pop(uid(pod), None)
+            else:
+                crew_pods[uid(pod)] = pod
+            if not crew_pods:
+                del self._pods[reference["uid"]]
+            if reference["uid"] in self.by_uid:
+                goes = change.type == "DELETED" or is_leaving(pod) or is_over(pod)
+                self.sync_soon(self.by_uid[reference["uid"]], _AGAIN if goes else _SOON)
+
+    def sync_soon(self, crew: Crew, seconds: float = _SOON) -> None:
+        if not crew.ended:
+            self.later(crew.uid, seconds, lambda: self._sync(crew))
+
+    async def _sync(self, crew: Crew) -> None:
+        if crew.ended:
+            return
+        if crew.busy:
+            self.sync_soon(crew)
+            return
+        crew.busy = True
+        try:
+            match crew.kind:
+                case "DaemonSet":
+                    await self._sync_daemons(crew)
+                case "ReplicaSet":
+                    await self._sync_replicas(crew)
+                case "StatefulSet":
+                    await self._sync_named(crew, in_order=True)
+                case _:
+                    await self._sync_training(crew)
+        finally:
+            crew.busy = False
+
+    async def _sync_daemons(self, crew: Crew) -> None:
+        nodes = [name(node) for node in self._store.list(NODE)]
+        there: dict[str, Json] = {}
+        for pod in self.pods(crew):
+            on = annotation(pod, "life/node")
+            if is_over(pod) or on not in nodes:
+                if not is_leaving(pod):
+                    await self.delete(POD, pod)
+            else:
+                there[on] = pod
+        for number, node in enumerate(nodes):
+            if node not in there:
+                pod = crew.template(number)
+                pod["metadata"]["annotations"]["life/node"] = node
+                term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+                required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+                pod["spec"]["affinity"] = {"nodeAffinity": required}
+                pod["spec"]["tolerations"] = [{"operator": "Exists"}]
+                await self._make(crew, pod)
+
+    async def _sync_replicas(self, crew: Crew) -> None:
+        living = [pod for pod in self.pods(crew) if not is_over(pod) and not is_leaving(pod)]
+        for pod in [pod for pod in self.pods(crew) if is_over(pod) and not is_leaving(pod)]:
+            await self.delete(POD, pod)
+        # Those that are not running go first.
+        for pod in sorted(living, key=is_running)[: max(0, len(living) - crew.size)]:
+            await self.delete(POD, pod)
+        for _ in range(crew.size - len(living)):
+            if not await self._make(crew, crew.template(crew.made)):
+                return
+
+    async def _sync_named(self, crew: Crew, *, in_order: bool) -> None:
+        there = {name(pod): pod for pod in self.pods(crew)}
+        wanted = [f"{crew.name}-{index}" for index in range(crew.size)]
+        for surplus in [pod for pod in there.values() if name(pod) not in wanted and not is_leaving(pod)]:
+            await self.delete(POD, surplus)
+        for index, pod_name in enumerate(wanted):
+            found = there.get(pod_name)
+            if found is None and pod_name not in crew.succeeded:
+                if not await self._make(crew, crew.template(index)):
+                    return
+                if in_order:
+                    return
+            elif found is not None and is_over(found) and not is_leaving(found) and pod_name not in crew.succeeded:
+                await self.delete(POD, found)
+            elif in_order and (found is None or not is_running(found) or is_leaving(found)):
+                return
+
+    async def _sync_training(self, crew: Crew) -> None:
+        pods = self.pods(crew)
+        for pod in pods:
+            if pod["status"].get("phase") == "Succeeded" and not is_leaving(pod):
+                crew.succeeded.add(name(pod))
+            elif pod["status"].get("phase") == "Failed" and not is_leaving(pod):
+                crew.failures -= 1
+                if crew.failures < 0:
+                    await self.end(crew)
+                    return
+                await self.delete(POD, pod)
+                self.sync_soon(crew, _AFTER_FAILURE)
+        if len(crew.succeeded) >= crew.size:
+            crew.ended = True
+            self.later(crew.uid, crew.linger, lambda: self.end(crew))
+            return
+        await self._sync_named(crew, in_order=False)
+
+    async def _make(self, crew: Crew, pod: Json) -> bool:
+        most = self._quotas.get(crew.namespace)
+        if most is not None and sum(not is_over(each) for each in self._store.list(POD, crew.namespace)) >= most:
+            self.sync_soon(crew, _LATER)
+            return False
+        if self._store.get(POD, crew.namespace, pod["metadata"]["name"]) is None:
+            await self.create(POD, pod)
+        return True

@@ -1,0 +1,92 @@
+"""Happenings: everything that may befall the cluster, by name, and how often each is to come.
+
+Each goes on beside the others for as long as it takes; `end` undoes what would stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from extender.sim.kinds import DISRUPTION_BUDGET
+from loadtests.life.machines import Machines
+from loadtests.life.people import People
+from loadtests.life.scene import Scene
+from loadtests.life.surroundings import Surroundings
+from loadtests.life.works import POD_GROUP
+
+GANG, POD, FOREIGN_GANG, END_WORK, INSTALL_GROUPS = "gang", "pod", "foreign-gang", "end-work", "install-groups"
+NEW_WORKS = (GANG, POD, FOREIGN_GANG)
+WEIGHTS = {
+    GANG: 26,
+    POD: 10,
+    FOREIGN_GANG: 4,
+    END_WORK: 8,
+    "member-fails": 6,
+    "member-succeeds": 3,
+    "pod-deleted": 5,
+    "pod-evicted": 5,
+    "drain": 4,
+    "upgrade": 1,
+    "node-lost": 2,
+    "node-shrinks": 1,
+    "scale": 6,
+    "quorum": 5,
+    "group": 4,
+    INSTALL_GROUPS: 2,
+    "budget": 2,
+    "restart": 4,
+    "scheduler-restart": 2,
+    "clock": 3,
+    "watches": 2,
+}
+
+
+class Happenings:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._people, self._machines, self._surroundings = People(scene), Machines(scene), Surroundings(scene)
+        self._by_name: dict[str, Callable[[], Awaitable[str]]] = {
+            GANG: scene.works.begin_gang,
+            POD: scene.works.begin_pod,
+            FOREIGN_GANG: scene.works.begin_foreign_gang,
+            END_WORK: self._people.end_work,
+            "member-fails": self._people.member_fails,
+            "member-succeeds": self._people.member_succeeds,
+            "pod-deleted": self._people.pod_deleted,
+            "pod-evicted": self._people.pod_evicted,
+            "drain": self._machines.drain,
+            "upgrade": self._machines.upgrade,
+            "node-lost": self._machines.loss,
+            "node-shrinks": self._machines.shrinking,
+            "scale": self._people.scale,
+            "quorum": self._people.quorum,
+            "group": self._people.group,
+            INSTALL_GROUPS: self._people.install_groups,
+            "budget": self._people.budget,
+            "restart": self._surroundings.restart,
+            "scheduler-restart": self._surroundings.scheduler_restart,
+            "clock": self._surroundings.clock,
+            "watches": self._surroundings.watches,
+        }
+
+    async def begin(self, what: str) -> str:
+        """It has begun; what it is, in words."""
+        said = await self._by_name[what]()
+        await self._people.tidy_finished()
+        return said
+
+    async def end(self) -> None:
+        """Nothing goes on any more; nodes take pods, the service is there, PodGroups too, and budgets hold nothing."""
+        scene = self._scene
+        await scene.stop()
+        await self._machines.mend()
+        await self._surroundings.mend()
+        for budget in scene.store.list(DISRUPTION_BUDGET):
+            await scene.user.delete(DISRUPTION_BUDGET, budget)
+        for work in scene.works.there.values():
+            if work.group is not None and scene.works.groups_installed:
+                await scene.user.create(POD_GROUP, work.group)
+
+    async def tidy(self) -> None:
+        """Whatever people have let run is taken away."""
+        await self._people.tidy()

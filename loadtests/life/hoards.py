@@ -1,0 +1,73 @@
+"""Hoards: room that the service keeps idle, as its ledger says, for longer than it may.
+
+Looked at once a minute. Room that is saved for a gang may be more than a quarter of the cluster's CPU for ten minutes
+at most while nothing comes of it; what a gang has reserved and nobody has come to use, too. Something comes of it when
+what is held for the gang grows, or a member is bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from extender.app.keeper import Keeper
+from extender.core.ledger import Kind
+from extender.core.names import CPU
+
+SHARE, SECONDS, LOOKED_AT_EVERY = 0.25, 600.0, 60.0
+_CLAIMED = (Kind.RESERVATION, Kind.ASSUMPTION)
+
+
+@dataclass
+class _Still:
+    """Since when nothing has come of what is held for a gang."""
+
+    since: float
+    held: int
+    bound: int
+    told: bool = False
+
+
+class Hoards:
+    """`found` is told each hoard once."""
+
+    def __init__(self, found: Callable[[str], None]) -> None:
+        self.largest_share = 0.0
+        self._found = found
+        self._saving: dict[str, _Still] = {}
+        self._reserved: dict[str, _Still] = {}
+
+    def look(self, keeper: Keeper, now: float) -> None:
+        cluster = sum(node.allocatable.get(CPU, 0) for node in keeper.nodes.values())
+        saved: Counter[str] = Counter()
+        reserved: Counter[str] = Counter()
+        for held in keeper.ledger.holdings():
+            if held.owner is not None and held.kind is not Kind.BOUND:
+                into = saved if held.kind is Kind.SAVING else reserved
+                into[str(held.owner)] += held.units.get(CPU, 0)
+        bound: dict[str, int] = defaultdict(int)
+        for key, known in keeper.gangs.by_key.items():
+            bound[str(key)] = len(known.bound)
+        self.largest_share = max(self.largest_share, sum(saved.values()) / max(1, cluster))
+        large = saved if sum(saved.values()) > SHARE * cluster else Counter()
+        for gang, still in self._that_last(self._saving, large, bound, now):
+            share = saved[gang] / max(1, cluster)
+            self._found(
+                f"{share:.0%} of the cluster's CPU is saved for {gang} since {now - still.since:.0f} s, in vain"
+            )
+        for gang, still in self._that_last(self._reserved, reserved, bound, now):
+            self._found(f"{still.held} thousandths of a CPU are reserved for {gang} since {now - still.since:.0f} s")
+
+    def _that_last(
+        self, known: dict[str, _Still], held: Counter[str], bound: dict[str, int], now: float
+    ) -> Iterator[tuple[str, _Still]]:
+        for gang in known.keys() - held.keys():
+            del known[gang]
+        for gang, units in sorted(held.items()):
+            still = known.get(gang)
+            if still is None or units > still.held or bound[gang] != still.bound:
+                known[gang] = _Still(now, units, bound[gang])
+            elif now - still.since > SECONDS + LOOKED_AT_EVERY and not still.told:
+                still.told = True
+                yield gang, still

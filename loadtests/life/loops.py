@@ -1,0 +1,70 @@
+"""Loops: the service does the same thing to the same object over and over, as the audit of the API server tells.
+
+A write that changes something wakes whoever follows the object, who may call the service again: so a loop of two spins
+as fast as both can, for ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from extender.sim.kinds import Json
+from extender.sim.virtual_time import VirtualTimeLoop
+
+MOST_A_MINUTE = 100
+MOST_ROUNDS = 50_000
+"""Of the event loop, within a second of virtual time: a busy one has some thousands."""
+_SERVICE = "escher"
+
+
+class Spinning(RuntimeError):
+    """Virtual time hardly passes any more, for something always has something to do at once."""
+
+
+class WatchedLoop(VirtualTimeLoop):
+    """Ends where it would go round for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rounds, self._second = 0, 0
+
+    def _run_once(self) -> None:
+        if int(self.time()) != self._second:
+            self._rounds, self._second = 0, int(self.time())
+        self._rounds += 1
+        if self._rounds > MOST_ROUNDS:
+            self._rounds = 0
+            raise Spinning(f"{MOST_ROUNDS} rounds of the event loop within a second: {self._next()}")
+        super()._run_once()  # type: ignore[misc]
+
+    def _next(self) -> str:
+        """What is to be done in this round."""
+        ready: object = next(iter(getattr(self, "_ready", ())), None)
+        return repr(ready)
+
+
+class Loops:
+    """`found` is told each loop once. `now`: seconds."""
+
+    def __init__(self, found: Callable[[str], None], now: Callable[[], float]) -> None:
+        self._found = found
+        self._now = now
+        self._minute = 0
+        self._counts: Counter[str] = Counter()
+
+    def hear(self, event: Json) -> None:
+        """One request, as the audit has it."""
+        if event["user"]["username"] != _SERVICE:
+            return
+        if (minute := int(self._now() // 60)) != self._minute:
+            self._minute = minute
+            self._counts.clear()
+        about = event["objectRef"]
+        if about["resource"] == "events":
+            return
+        names = (about.get("namespace", ""), about.get("name", ""), about.get("subresource", ""))
+        what = f"{event['verb']} {about['resource']} {'/'.join(filter(None, names))}"
+        self._counts[what] += 1
+        if self._counts[what] == MOST_A_MINUTE:
+            self._found(f"the service has asked {MOST_A_MINUTE} times within a minute: {what}")
