@@ -22,6 +22,15 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
+from extender.adapters.pod_constraints import (
+    Anything,
+    ContainerPort,
+    PodAffinity,
+    SpreadConstraint,
+    Volume,
+    read_constraints,
+    read_unknown_asks,
+)
 from extender.adapters.pod_requests import (
     Amounts,
     ContainerAmounts,
@@ -32,6 +41,7 @@ from extender.adapters.pod_requests import (
 )
 from extender.core import cluster
 from extender.core.attempt import read_attempt
+from extender.core.constraints import Constraints
 from extender.core.gang_ask import GANG_GATE, read_gang_ask
 from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
 from extender.core.units import InvalidQuantity, Vector, count
@@ -81,6 +91,7 @@ class Resources(_Json):
 class Container(_Json):
     name: str = ""
     resources: Resources | None = None
+    ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
 
 
@@ -105,6 +116,8 @@ class NodeAffinity(_Json):
 
 class Affinity(_Json):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class TolerationJson(_Json):
@@ -131,6 +144,10 @@ class PodSpec(_Json):
     overhead: Quantities | None = None
     resources: Resources | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    host_network: bool | None = None
+    topology_spread_constraints: list[SpreadConstraint] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[Anything] | None = None
 
 
 class ContainerStatus(_Json):
@@ -240,7 +257,38 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         tolerations=_tolerations(tuple((t.key, t.operator, t.value, t.effect) for t in spec.tolerations))
         if spec.tolerations
         else (),
+        constraints=_constraints(spec, metadata),
+        unknown_asks=_unknown_asks(spec),
     )
+
+
+def _constraints(spec: PodSpec, metadata: PodMetadata) -> Constraints | None:
+    ports = [port for container in spec.containers for port in container.ports or ()]
+    for container in spec.init_containers or ():
+        if container.ports and container.restart_policy == "Always":
+            ports += container.ports
+    near = spec.affinity.pod_affinity if spec.affinity is not None else None
+    apart = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+    spread = spec.topology_spread_constraints or ()
+    if not ports and near is None and apart is None and not spread:
+        return None
+    return read_constraints(
+        intern(metadata.namespace),
+        metadata.labels or _NOTHING,
+        ports,
+        near,
+        apart,
+        spread,
+        on_host_network=bool(spec.host_network),
+    )
+
+
+def _unknown_asks(spec: PodSpec) -> tuple[str, ...]:
+    if spec.affinity is None and spec.volumes is None and spec.resource_claims is None:
+        return ()
+    near = spec.affinity.pod_affinity if spec.affinity is not None else None
+    apart = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+    return read_unknown_asks(near, apart, spec.volumes or (), spec.resource_claims or ())
 
 
 def _bound_at(metadata: PodMetadata, status: PodStatus | None) -> float:

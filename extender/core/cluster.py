@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from extender.core.attempt import Attempt
+from extender.core.constraints import Constraints
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
 from extender.core.names import NodeName, PodUid
 from extender.core.units import Vector
@@ -102,6 +103,10 @@ class Pod:
     affinity: tuple[SelectorTerm, ...] = ()
     """Required node affinity: at least one term must hold; empty means no requirement."""
     tolerations: tuple[Toleration, ...] = ()
+    constraints: Constraints | None = None
+    """What it requires of the pods around it; None: nothing."""
+    unknown_asks: tuple[str, ...] = ()
+    """What it requires beside that and a planner cannot evaluate, in words; constant for the same pod."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
