@@ -99,9 +99,7 @@ def read_constraints(
         host_ports=tuple(dict.fromkeys(_host_ports(ports, on_host_network=on_host_network))),
         affinity=tuple(_terms(near, namespace, labels)),
         anti_affinity=tuple(_terms(apart, namespace, labels)),
-        spread=tuple(
-            _spread(each, namespace, labels) for each in spread if each.when_unsatisfiable == "DoNotSchedule"
-        ),
+        spread=tuple(_spread(each, namespace, labels) for each in spread if each.when_unsatisfiable == "DoNotSchedule"),
     )
     return _shared(found) if found else None
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from extender.core.label_match import Selector, matches
 
-EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what a host port without an address means)
+EVERY_ADDRESS = "0.0.0.0"
+"""What a host port without an address means."""
 
 
 @dataclass(frozen=True, slots=True)

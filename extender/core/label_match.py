@@ -1,6 +1,6 @@
 """Label match: whether labels meet a LabelSelector.
 
-Copied in meaning from apimachinery's LabelSelectorAsSelector and labels.Requirement.Matches, as kube-scheduler 1.36 asks
+Copied in meaning from apimachinery's LabelSelectorAsSelector and labels.Requirement.Matches (1.36): kube-scheduler asks
 them for pod affinity and topology spread. Must not know whose labels they are. A requirement whose operator Kubernetes
 does not know matches nothing: the API server lets no pod in with one.
 """
