@@ -24,12 +24,14 @@ from itertools import chain
 from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
+    HOPELESS,
     INCOMPLETE,
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
     OUTRANKED,
     QUARANTINE,
+    REFUSED_ELSEWHERE,
     ROOM_TAKEN,
     TOO_LATE,
     DeadlineSet,
@@ -52,8 +54,11 @@ from extender.core.gang_phases import Past, Phase, Standing, Step
 from extender.core.ledger import Holder, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.parts import Trial, gone_on_with
-from extender.core.places import SAMPLE_FLOOR, Places
+from extender.core.offers import SAMPLE_FLOOR
+from extender.core.places import Places
 from extender.core.planning import Shortfall
+from extender.core.replans import Replans
+from extender.core.standing import Standing
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.core.waiting import Waiting
 
@@ -98,7 +103,9 @@ class Gangs:
         self._life = life
         self._trials = 0
         self._reserve_at_filter = reserve_at_filter
-        self._places = Places(ledger, nodes)
+        self.standing = Standing()
+        self._places = Places(ledger, nodes, self.standing)
+        self._replans = Replans()
         self.waiting = Waiting(
             ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way, self.brake
         )
@@ -239,6 +246,7 @@ class Gangs:
         self.waiting.stirred.pop(gang.key, None)
         for known in (self.in_part, self.in_doubt, self._untold, self._planned, self._held_up):
             known.pop(gang.key, None)
+        self._replans.forget(gang)
 
     def _weigh(self, gang: Gang, now: float) -> None:
         """Whether the quorum is bound, or exists, after members, or what they ask for, have changed."""
@@ -271,6 +279,7 @@ class Gangs:
         gang.step(Step.QUORUM_BOUND)
         gang.remember(Past.QUORUM_BOUND)
         gang.deadline, gang.trial, gang.timed_out = None, None, 0
+        self._replans.forget(gang)
         self._planned.pop(gang.key, None)
         self.waiting.ended(gang)
         self._places.release_vacant(gang)
@@ -325,6 +334,8 @@ class Gangs:
         if planless and not self._plan(gang, pod, sent, now):
             return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
+        if node is None and gang.phase is Phase.PLANNED:
+            node = self._places.reseat(gang, pod, sent)
         if node is None:
             return self._displaced(gang, pod, sent, now)
         if gang.arrived.get(pod.uid, node) != node:
@@ -340,7 +351,7 @@ class Gangs:
         return self._places.take(gang, pod, sent, gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout)
 
     def _turn_away(self, gang: Gang, pod: Pod, now: float) -> str:
-        before, reason = gang.phase, INCOMPLETE if gang.missing else NO_ROOM
+        before, reason = gang.phase, INCOMPLETE if gang.missing else self.why_not(gang, now)
         gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
         if gang.phase is not before or all(gang.members[uid].at_our_gate for uid in gang.rejected):
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
@@ -348,6 +359,12 @@ class Gangs:
         if gang.phase is Phase.WAITING:
             self.waiting.enter(gang, now)
         return reason
+
+    def why_not(self, gang: Gang, now: float) -> str:
+        """The constant reason for which a gang without a plan, whose members exist, is turned away."""
+        if self._places.hopeless(gang) is not None:
+            return HOPELESS
+        return REFUSED_ELSEWHERE if self._replans.pauses(gang, self.ledger.capacity_count, now) else NO_ROOM
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """The plan stands, but the pod fits on none of the nodes sent."""
@@ -362,6 +379,8 @@ class Gangs:
             self.effects.append(WakePod(pod))
             return NO_ROOM
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
+        if (until := self._replans.failed(gang, self.ledger.capacity_count, now)) is not None:
+            self._held_up[gang.key] = until
         # Its own release is no reason to try again.
         gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
         return self._turn_away(gang, pod, now)
@@ -373,7 +392,8 @@ class Gangs:
     # -- plan ----------------------------------------------------------------------------------------------------
 
     def _now_tried(self, gang: Gang) -> tuple[int, int]:
-        return (self.ledger.gain_count, gang.changes)
+        news = self.ledger.gain_count + (self.standing.version if self._places.is_constrained(gang) else 0)
+        return (news, gang.changes)
 
     def _offers_more(self, gang: Gang, sent: Sequence[NodeName]) -> bool:
         """Whether kube-scheduler offers a node that it did not when the gang was tried last."""
@@ -386,6 +406,8 @@ class Gangs:
         if missing and (gang.gathered or now - gang.first_seen > GATHER_SECONDS):
             gang.step(Step.LACKS_MEMBERS)
             gang.shortfall = None
+            return False
+        if self._replans.pauses(gang, self.ledger.capacity_count, now):
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False

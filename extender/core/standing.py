@@ -32,7 +32,11 @@ class Standing:
     def __init__(self) -> None:
         self.version = 0
         """Grows whenever a bound pod comes, changes or goes."""
+        self.repellers_changed = 0
+        """Grows whenever a pod comes, or goes, that requires others to be away."""
         self._pods: dict[PodUid, Pod] = {}
+        self._waiting: dict[PodUid, Pod] = {}
+        """Pods that are not bound."""
         self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
         self._ports: dict[NodeName, dict[HostPort, int]] = {}
         self._followed: dict[Ask, dict[NodeName, int]] = {}
@@ -54,12 +58,16 @@ class Standing:
             self._count(known, -1)
             del self._pods[pod.uid]
         if pod.node is not None:
+            self._waiting.pop(pod.uid, None)
             self._pods[pod.uid] = pod
             self._count(pod, +1)
+        else:
+            self._waiting[pod.uid] = pod
 
     def remove(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""
         self._forget_repeller(uid)
+        self._waiting.pop(uid, None)
         known = self._pods.pop(uid, None)
         if known is not None:
             self._count(known, -1)
@@ -89,19 +97,24 @@ class Standing:
     def _forget_repeller(self, uid: PodUid) -> None:
         self._count_repelled(self._repellers.pop(uid, ()), -1)
 
-    def _count_repelled(self, terms: Iterable[AffinityTerm], by: int) -> None:
+    def _count_repelled(self, terms: Collection[AffinityTerm], by: int) -> None:
+        self.repellers_changed += bool(terms)
         for term in terms:
             for namespace in (None,) if term.peers.namespaces is None else term.peers.namespaces:
                 _add_to(self._repelled, namespace, term, by)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def pods(self) -> Iterable[Pod]:
-        """Those that are bound."""
+    def bound(self) -> Iterable[Pod]:
         return self._pods.values()
 
     def get(self, uid: PodUid) -> Pod | None:
-        return self._pods.get(uid)
+        """The pod, bound or not, as it was put last."""
+        return self._pods.get(uid) or self._waiting.get(uid)
+
+    def repels_in(self, namespace: str) -> bool:
+        """Whether any pod requires pods of that namespace, or some of them, to be away."""
+        return namespace in self._repelled or None in self._repelled
 
     def repels(self, pod: Pod) -> bool:
         """Whether some other pod, bound or not, requires to be away from pods like this one."""

@@ -1,9 +1,10 @@
 """Together: where the slots of a gang fit at once, given what their pods require of each other and of the pods around.
 
-The rules are those of `neighbours`, which are kube-scheduler's, so that a gang is planned where it will be let. A plan is
-an order too: kube-scheduler judges members one by one, so each slot is allowed when those before it in the answer stand
-where the plan has them. Reads room and changes nothing. Must not know which gang it is, nor why a node is a candidate.
-Members of no such requirement, with nobody around that repels them, are planned by `planning`, which is faster.
+The rules are those of `neighbours`, which are kube-scheduler's, so that a gang is planned where it will be let. A plan
+is an order too: kube-scheduler judges members one by one, so each slot is allowed when those before it in the answer
+stand where the plan has them. Reads room and changes nothing. Must not know which gang it is, nor why a node is a
+candidate. Members of no such requirement, with nobody around that repels them, are planned by `planning`, which is
+faster.
 
 How it looks, slots that are alike as one template:
 

@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heappush
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod, SelectorTerm, Toleration
+from extender.core.constraints import Constraints
 from extender.core.copies import Copies, Need, copies_in, need_of
 from extender.core.gang import Gang, Turn
 from extender.core.ledger import Holder, Ledger
@@ -40,7 +41,9 @@ class Patience:
 
 DEFAULT_PATIENCE = Patience()
 
-PodKind = tuple[Need, frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]
+Company = tuple[GangKey, Constraints | None, frozenset[tuple[str, str]]] | None
+"""What decides beside whom pods may stand; None where nobody of the gang requires anything of others."""
+PodKind = tuple[Need, frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...], Company]
 Shape = tuple[int, frozenset[tuple[PodKind, int]]]
 """How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does."""
 
@@ -303,8 +306,13 @@ class Turns:
 
 
 def _shape_of(gang: Gang) -> Shape:
+    constrained = any(pod.constraints is not None for pod in gang.members.values())
+
+    def company(pod: Pod) -> Company:
+        return (gang.key, pod.constraints, frozenset(pod.labels.items())) if constrained else None
+
     kinds = Counter[PodKind](
-        (need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations)
+        (need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations, company(pod))
         for pod in gang.unplaced()
     )
     return gang.needed, frozenset(kinds.items())
