@@ -45,21 +45,22 @@ class Constrained:
         self._nodes = nodes
         self._standing = standing
         self._stays = stays
-        self._hopeless: dict[GangKey, tuple[Stamp, Shortfall | None]] = {}
+        self._hopeless: dict[GangKey, tuple[Gang, Stamp, Shortfall | None]] = {}
         """What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
-        self._concerned: dict[GangKey, tuple[tuple[int, int], bool]] = {}
+        self._concerned: dict[GangKey, tuple[Gang, tuple[int, int], bool]] = {}
+        # A gang that is made anew under its name is another.
 
     def concerns(self, gang: Gang) -> bool:
         """Whether the gang's places are to be planned here. O(members) after a change."""
         state = (gang.changes, self._standing.repellers_changed)
         known = self._concerned.get(gang.key)
-        if known is None or known[0] != state:
-            known = (state, self._is_concerned(gang))
+        if known is None or known[0] is not gang or known[1] != state:
+            known = (gang, state, self._is_concerned(gang))
             self._concerned.pop(gang.key, None)
             self._concerned[gang.key] = known
             if len(self._concerned) > _REMEMBERED:
                 del self._concerned[next(iter(self._concerned))]
-        return known[1]
+        return known[2]
 
     def _is_concerned(self, gang: Gang) -> bool:
         members = gang.members.values()
@@ -145,14 +146,27 @@ class Constrained:
     def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
         """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
         wants to be near, have changed."""
-        wants = any(pod.constraints is not None and pod.constraints.affinity for pod in gang.members.values())
-        stamp = (self._ledger.capacity_count, gang.changes, self._standing.version if wants else 0)
-        known = self._hopeless.pop(gang.key, None)
-        answer = known if known is not None and known[0] == stamp else (stamp, ask())
-        self._hopeless[gang.key] = answer
+        known = self._answered(gang)
+        if known is None:
+            known = (gang, self._stamp(gang), ask())
+        self._hopeless.pop(gang.key, None)
+        self._hopeless[gang.key] = known
         if len(self._hopeless) > _REMEMBERED:
             del self._hopeless[next(iter(self._hopeless))]
-        return answer[1]
+        return known[2]
+
+    def known_hopeless(self, gang: Gang) -> Shortfall | None:
+        """As `hopeless`, where that was asked before and nothing has changed; else None."""
+        known = self._answered(gang)
+        return None if known is None else known[2]
+
+    def _answered(self, gang: Gang) -> tuple[Gang, Stamp, Shortfall | None] | None:
+        known = self._hopeless.get(gang.key)
+        return known if known is not None and known[0] is gang and known[1] == self._stamp(gang) else None
+
+    def _stamp(self, gang: Gang) -> Stamp:
+        wants = any(pod.constraints is not None and pod.constraints.affinity for pod in gang.members.values())
+        return (self._ledger.capacity_count, gang.changes, self._standing.version if wants else 0)
 
     def aims(
         self, gang: Gang, slots: Sequence[Slot], names: Sequence[NodeName], releasing: Sequence[Holder], lasting: Room

@@ -224,8 +224,7 @@ class Rules:
             value = labels.get(even.spread.topology_key)
             if value is None:
                 return SPREAD, True
-            itself = number in kind.spread_by
-            if even.counts.get(value, 0) + itself - even.minimum > even.spread.max_skew:
+            if self.is_full(kind, number, value):
                 return SPREAD, False
         return None
 
@@ -270,13 +269,22 @@ class Rules:
                 else:
                     ports.remove(port)
 
-    def crowd(self, kind: Kind, node: Node) -> int:
-        """How many are where the node is, for the spread constraints of the kind."""
-        found = 0
-        for number in kind.spreads:
-            even = self._even[number]
-            found += even.counts.get(node.labels.get(even.spread.topology_key, ""), 0)
-        return found
+    def areas(self, kind: Kind) -> int | None:
+        """Of the kind's spread constraints that with the fewest values; None if it has none."""
+        return min(kind.spreads, key=lambda number: len(self._even[number].counts), default=None)
+
+    def area_of(self, number: int, name: NodeName) -> str | None:
+        """The node's value of that constraint's topology key."""
+        return self.nodes[name].labels.get(self._even[number].spread.topology_key)
+
+    def crowd(self, number: int, value: str) -> int:
+        """How many are there, for that constraint."""
+        return self._even[number].counts.get(value, 0)
+
+    def is_full(self, kind: Kind, number: int, value: str) -> bool:
+        """Whether another of the kind would be too many there, for that constraint, as it is now."""
+        even = self._even[number]
+        return even.counts.get(value, 0) + (number in kind.spread_by) - even.minimum > even.spread.max_skew
 
     def own_affinity_keys(self, kinds: Collection[Kind]) -> dict[int, tuple[str, ...]]:
         """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""
@@ -291,7 +299,10 @@ class Rules:
 def _counts_for(spread: Spread, node: Node, pod: Pod) -> bool:
     if spread.heeds_taints:
         return accepts(node, pod)
-    return accepts(replace(node, taints=(), unschedulable=False), pod)
+    if not pod.node_selector and not pod.affinity:
+        return True
+    bare = replace(node, taints=(), unschedulable=False) if node.taints or node.unschedulable else node
+    return accepts(bare, pod)
 
 
 def _spread_key(spread: Spread, pod: Pod) -> tuple[object, ...]:

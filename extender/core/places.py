@@ -75,7 +75,7 @@ class Places:
         self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]
     ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:
         constrained = self._constrained.concerns(gang)
-        if constrained and (hopeless := self.hopeless(gang)) is not None:
+        if constrained and (hopeless := self._constrained.known_hopeless(gang)) is not None:
             return (), hopeless
         candidates = self._candidates(sent)
         slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)

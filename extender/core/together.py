@@ -270,55 +270,52 @@ class _Attempt:
 
 
 class _Queue:
-    """The nodes for the slots of one template, in turns: each that has taken one goes behind the others; with topology
-    spread, where fewest are comes first."""
+    """The nodes for the slots of one template, in turns: each that has taken one goes behind the others. With topology
+    spread they are asked area by area, the one with the fewest first."""
 
     def __init__(self, attempt: _Attempt, template: _Template, names: Sequence[NodeName]) -> None:
         self._attempt = attempt
         self._template = template
-        suitable = (name for name in names if template.may_be_on(name))
-        self._even = bool(template.kind.spreads)
-        self._turns: deque[NodeName] = deque()
-        self._heap: list[tuple[int, int, NodeName]] = []
-        if self._even:
-            self._heap = [(self._crowd(name), number, name) for number, name in enumerate(suitable)]
-            heapify(self._heap)
-        else:
-            self._turns.extend(suitable)
-        self._number = len(self._heap)
+        self._spread = attempt.rules.areas(template.kind)
+        self._areas: dict[str, deque[NodeName]] = {}
+        for name in names:
+            if not template.may_be_on(name):
+                continue
+            area = "" if self._spread is None else attempt.rules.area_of(self._spread, name)
+            if area is not None:
+                self._areas.setdefault(area, deque()).append(name)
+        self._heap = [(self._crowd(area), number, area) for number, area in enumerate(self._areas)]
+        heapify(self._heap)
 
-    def _crowd(self, name: NodeName) -> int:
-        return self._attempt.rules.crowd(self._template.kind, self._attempt.rules.nodes[name])
+    def _crowd(self, area: str) -> int:
+        return 0 if self._spread is None else self._attempt.rules.crowd(self._spread, area)
 
     def next(self) -> NodeName | None:
         """The node for the next slot, which is on it when this is called again; None if there is none."""
-        return self._least_crowded() if self._even else self._next_in_turn()
-
-    def _next_in_turn(self) -> NodeName | None:
-        for _ in range(len(self._turns)):
-            name = self._turns.popleft()
-            refusal = self._attempt.refusal(self._template, name)
-            if refusal is None or not refusal[1]:
-                self._turns.append(name)
-            if refusal is None:
-                return name
-        return None
-
-    def _least_crowded(self) -> NodeName | None:
-        aside: list[tuple[int, int, NodeName]] = []
+        aside: list[tuple[int, int, str]] = []
         found: NodeName | None = None
         while self._heap and found is None:
-            crowd, number, name = heappop(self._heap)
-            if (now := self._crowd(name)) > crowd:
-                heappush(self._heap, (now, number, name))
+            crowd, number, area = heappop(self._heap)
+            if (now := self._crowd(area)) > crowd:
+                heappush(self._heap, (now, number, area))
                 continue
-            refusal = self._attempt.refusal(self._template, name)
-            if refusal is None:
-                found = name
-                self._number += 1
-                number = self._number
-            if refusal is None or not refusal[1]:
-                aside.append((crowd, number, name))
+            found = self._next_in(area)
+            if self._areas[area]:
+                aside.append((crowd, number, area))
         for each in aside:
             heappush(self._heap, each)
         return found
+
+    def _next_in(self, area: str) -> NodeName | None:
+        template, rules = self._template, self._attempt.rules
+        if self._spread is not None and rules.is_full(template.kind, self._spread, area):
+            return None
+        turns = self._areas[area]
+        for _ in range(len(turns)):
+            name = turns.popleft()
+            refusal = self._attempt.refusal(template, name)
+            if refusal is None or not refusal[1]:
+                turns.append(name)
+            if refusal is None:
+                return name
+        return None

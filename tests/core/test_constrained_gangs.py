@@ -195,6 +195,17 @@ def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:
     assert set(verdict.unresolvable.values()) == {HOPELESS}
 
 
+def test_a_gang_made_anew_under_its_name_is_another() -> None:
+    world = world_of("aab")
+    for constraints, size in ((apart(), 0), (None, 3), (apart(), 0), (even(skew=2), 3)):
+        members = gang(3, constraints)
+        world.create(*members)
+        world.schedule()
+        assert world.bound("train") == size
+        for each in members:
+            world.delete(each.uid)
+
+
 class TestGangsAtTheSameTime:
     def test_see_the_ports_that_each_other_has_planned_on(self) -> None:
         world = world_of("aaaa", cpu=64000)
