@@ -220,7 +220,7 @@ class Keeper:
             self._in_flight.ended(pod.uid)
             self._answer(self._unseen_room.end(pod.uid, GONE))
             self.ledger.forget(pod.uid)
-            self.gangs.standing.remove(pod.uid)
+            self.gangs.bystanders.remove(pod.uid)
             self._turned_away.pop(pod.uid, None)
             self.gangs.observe(pod, now)
             return
@@ -241,7 +241,7 @@ class Keeper:
             # No filter will come to say so.
             self._effects.append(AskRefused(pod, pod.gang))
         self.pods[pod.uid] = pod
-        self.gangs.standing.put(pod)
+        self.gangs.bystanders.put(pod)
         if pod.node is not None:
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
@@ -281,7 +281,7 @@ class Keeper:
         self._in_flight.ended(uid)
         self._answer(self._unseen_room.end(uid, GONE))
         self._turned_away.pop(uid, None)
-        self.gangs.standing.remove(uid)
+        self.gangs.bystanders.remove(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
@@ -345,7 +345,7 @@ class Keeper:
             # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
             self.pods[pod.uid] = pod
             self._unseen[pod.uid] = self.clock.steady() + _UNSEEN_SECONDS
-            self.gangs.standing.put(pod)
+            self.gangs.bystanders.put(pod)
         if isinstance(pod.gang, GangAsk):
             self.settle()
             answer = self.gangs.admit(pod, sent, self.clock.steady())
@@ -534,7 +534,7 @@ class Keeper:
         pod = self.pods.get(uid)
         if pod is not None:
             self.pods[uid] = replace(pod, node=node)
-            self.gangs.standing.put(self.pods[uid])
+            self.gangs.bystanders.put(self.pods[uid])
             self.ledger.confirm(uid, on=node, units=pod.requests)
         self.gangs.written(uid, node, self.clock.steady())
         self.settle()
@@ -592,8 +592,8 @@ class Keeper:
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
         bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
-        standing = self.gangs.standing.violations(bound)
-        return [*self.ledger.violations(), *gang_audit.violations(self.gangs, is_claim), *standing]
+        beside = self.gangs.bystanders.violations(bound)
+        return [*self.ledger.violations(), *gang_audit.violations(self.gangs, is_claim), *beside]
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, Constraints
 from extender.core.gang import Gang
@@ -19,7 +20,6 @@ from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.neighbours import allows
 from extender.core.planning import Shortfall
 from extender.core.room import Room, Slot
-from extender.core.standing import Around, Standing
 from extender.core.together import Seat, plan
 from extender.core.units import Vector
 
@@ -38,12 +38,12 @@ class Constrained:
         self,
         ledger: Ledger,
         nodes: Mapping[NodeName, Node],
-        standing: Standing,
+        bystanders: Bystanders,
         stays: Callable[[Pod], bool] = comes_again,
     ) -> None:
         self._ledger = ledger
         self._nodes = nodes
-        self._standing = standing
+        self._bystanders = bystanders
         self._stays = stays
         self._hopeless: dict[GangKey, tuple[Gang, Stamp, Shortfall | None]] = {}
         """What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
@@ -52,7 +52,7 @@ class Constrained:
 
     def concerns(self, gang: Gang) -> bool:
         """Whether the gang's places are to be planned here. O(members) after a change."""
-        state = (gang.changes, self._standing.repellers_changed)
+        state = (gang.changes, self._bystanders.repellers_changed)
         known = self._concerned.get(gang.key)
         if known is None or known[0] is not gang or known[1] != state:
             known = (gang, state, self._is_concerned(gang))
@@ -66,7 +66,7 @@ class Constrained:
         members = gang.members.values()
         if any(pod.constraints is not None for pod in members):
             return True
-        return self._standing.repels_in(gang.key.namespace) and any(map(self._standing.repels, members))
+        return self._bystanders.repels_in(gang.key.namespace) and any(map(self._bystanders.repels, members))
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -81,14 +81,14 @@ class Constrained:
         """As `planning.plan`, with all that the members require."""
         own = [slot.holder for slot in slots]
         room = Room(self._ledger, [*releasing, *own], leaving)
-        around = Around(self._standing, self._besides(gang, {*releasing, *own}), map(PodUid, leaving))
+        around = Around(self._bystanders, self._besides(gang, {*releasing, *own}), map(PodUid, leaving))
         return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
 
     def allowed(
         self, gang: Gang, pod: Pod, names: Iterable[NodeName], giving_up: Sequence[Holder]
     ) -> Iterator[NodeName]:
         """Those of the nodes where the pod is allowed beside everybody who stands or is planned there."""
-        around = Around(self._standing, self._besides(gang, {Holder(pod.uid), *giving_up}))
+        around = Around(self._bystanders, self._besides(gang, {Holder(pod.uid), *giving_up}))
         return allows(pod, names, self._nodes, around)
 
     def _seats(self, gang: Gang, slots: Sequence[Slot]) -> list[Seat]:
@@ -102,7 +102,7 @@ class Constrained:
             for held in self._ledger.rows[node].holdings.values():
                 if held.kind in (Kind.BOUND, Kind.SAVING) or held.holder in without:
                     continue
-                pod = self._standing.get(PodUid(held.holder))
+                pod = self._bystanders.get(PodUid(held.holder))
                 if pod is None and held.owner == gang.key:
                     pod = _template(gang)
                 if pod is not None:
@@ -113,7 +113,7 @@ class Constrained:
         """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
         like = _template(gang)
         planned = [(gang.members.get(PodUid(holder), like), node) for holder, node in found.items()]
-        around = Around(Standing(), planned)
+        around = Around(Bystanders(), planned)
         terms = around.repelling()
         ways: set[PodUid] = set()
         for pod in pods:
@@ -138,10 +138,10 @@ class Constrained:
     def _emptied(self, gang: Gang) -> Around:
         staying = [
             (pod, pod.node)
-            for pod in self._standing.bound()
+            for pod in self._bystanders.bound()
             if pod.node is not None and (pod.uid in gang.members or self._stays(pod))
         ]
-        return Around(self._standing, staying, emptied=True)
+        return Around(self._bystanders, staying, emptied=True)
 
     def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
         """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
@@ -166,7 +166,7 @@ class Constrained:
 
     def _stamp(self, gang: Gang) -> Stamp:
         wants = any(pod.constraints is not None and pod.constraints.affinity for pod in gang.members.values())
-        return (self._ledger.capacity_count, gang.changes, self._standing.version if wants else 0)
+        return (self._ledger.capacity_count, gang.changes, self._bystanders.version if wants else 0)
 
     def aims(
         self, gang: Gang, slots: Sequence[Slot], names: Sequence[NodeName], releasing: Sequence[Holder], lasting: Room

@@ -22,6 +22,7 @@ from dataclasses import replace
 from itertools import chain
 
 from extender.core.brake import Act, Brake, Withheld
+from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
     HOPELESS,
@@ -53,12 +54,11 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Past, Phase, Standing, Step
 from extender.core.ledger import Holder, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
-from extender.core.parts import Trial, gone_on_with
 from extender.core.offers import SAMPLE_FLOOR
+from extender.core.parts import Trial, gone_on_with
 from extender.core.places import Places
 from extender.core.planning import Shortfall
 from extender.core.replans import Replans
-from extender.core.standing import Standing
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from extender.core.waiting import Waiting
 
@@ -103,8 +103,8 @@ class Gangs:
         self._life = life
         self._trials = 0
         self._reserve_at_filter = reserve_at_filter
-        self.standing = Standing()
-        self._places = Places(ledger, nodes, self.standing)
+        self.bystanders = Bystanders()
+        self._places = Places(ledger, nodes, self.bystanders)
         self._replans = Replans()
         self.waiting = Waiting(
             ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way, self.brake
@@ -392,7 +392,7 @@ class Gangs:
     # -- plan ----------------------------------------------------------------------------------------------------
 
     def _now_tried(self, gang: Gang) -> tuple[int, int]:
-        news = self.ledger.gain_count + (self.standing.version if self._places.is_constrained(gang) else 0)
+        news = self.ledger.gain_count + (self.bystanders.version if self._places.is_constrained(gang) else 0)
         return (news, gang.changes)
 
     def _offers_more(self, gang: Gang, sent: Sequence[NodeName]) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from extender.core.bystanders import Around, OnNodes
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
 from extender.core.names import NodeName
 from extender.core.node_match import accepts
-from extender.core.standing import Around, OnNodes
 
 HOST_PORTS = "a host port in use"
 APART = "required pod anti-affinity"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import count, islice
 
 from extender.core.aiming import aim
+from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constrained import Constrained
 from extender.core.gang import Gang
@@ -25,17 +26,16 @@ from extender.core.offers import SAMPLE_FLOOR, Offers
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 from extender.core.preemption import Choice, Unit, choose
 from extender.core.room import Room, templates_of
-from extender.core.standing import Standing
 from extender.core.units import Vector, add
 
 
 class Places:
     """`nodes` is the keeper's table of nodes, read here for selectors and taints."""
 
-    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node], standing: Standing | None = None) -> None:
+    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node], bystanders: Bystanders | None = None) -> None:
         self._ledger = ledger
         self._nodes = nodes
-        self._constrained = Constrained(ledger, nodes, Standing() if standing is None else standing)
+        self._constrained = Constrained(ledger, nodes, Bystanders() if bystanders is None else bystanders)
         self._offers = Offers()
 
     def unbound(self, gang: Gang) -> list[Holding]:

@@ -25,13 +25,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
 from extender.core.ledger import Holder
 from extender.core.names import NodeName, ResourceKey
 from extender.core.neighbours import Kind, Rules
 from extender.core.planning import Shortfall
 from extender.core.room import Room, Slot
-from extender.core.standing import Around
 from extender.core.units import Short
 
 _FEW = 64

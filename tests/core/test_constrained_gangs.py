@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE, Phase
+from extender.core.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE
+from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.neighbours import APART, NEAR

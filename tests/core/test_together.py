@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod, Taint
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.label_match import LabelRequirement
@@ -18,7 +19,6 @@ from extender.core.names import NodeName, PodUid
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
 from extender.core.planning import Shortfall
 from extender.core.room import Room, Slot
-from extender.core.standing import Around, Standing
 from extender.core.together import Seat, plan
 from tests.builders import node, pod
 from tests.core.naive_neighbours import holds, possible
@@ -60,7 +60,7 @@ class Town:
     def __init__(self, zones: str, cpu: int = 8000) -> None:
         self.nodes: dict[NodeName, Node] = {}
         self.ledger = Ledger()
-        self.standing = Standing()
+        self.bystanders = Bystanders()
         self.there: list[tuple[Pod, Node]] = []
         for number, zone in enumerate(zones):
             labels = {"host": f"n{number}"} | ({ZONE: zone} if zone != "-" else {})
@@ -72,14 +72,14 @@ class Town:
         facts.setdefault("labels", {"app": name.partition("-")[0]})
         each = pod(name, {"cpu": cpu}, node=NodeName(on), constraints=constraints, **facts)
         self.ledger.confirm(each.uid, on=NodeName(on), units=each.requests)
-        self.standing.put(each)
+        self.bystanders.put(each)
         self.there.append((each, self.nodes[NodeName(on)]))
 
     def plan(self, pods: Sequence[Pod], around: Around | None = None) -> dict[Holder, NodeName] | Shortfall:
         seats = [Seat(Slot(Holder(each.uid), each.requests), each) for each in pods]
         room = Room(self.ledger, ())
         before = {name: dict(change) for name, change in room.change.items()}
-        found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.standing))
+        found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.bystanders))
         assert room.change == before
         if not isinstance(found, Shortfall):
             by_uid = {Holder(each.uid): each for each in pods}
@@ -197,7 +197,7 @@ class TestEven:
         [one] = members(1, even(heeds_affinity=heeds))
         picky = replace(one, node_selector={"host": "n0"})
         seat = Seat(Slot(Holder(picky.uid), picky.requests, lambda name: name == "n0"), picky)
-        found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.standing))
+        found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.bystanders))
         assert isinstance(found, dict) is there
 
     @pytest.mark.parametrize(("heeds", "there"), [(True, True), (False, False)])
@@ -207,7 +207,7 @@ class TestEven:
         town.nodes[NodeName("n1")] = replace(town.nodes[NodeName("n1")], taints=(Taint("gpu", "", "NoSchedule"),))
         [one] = members(1, even(heeds_taints=heeds))
         seat = Seat(Slot(Holder(one.uid), one.requests, lambda name: name == "n0"), one)
-        found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.standing))
+        found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.bystanders))
         assert isinstance(found, dict) is there
 
 
@@ -244,19 +244,19 @@ class TestAround:
         town.put("web-0", "n0", Constraints((HostPort(80),), anti_affinity=(term(),)))
         train = members(2, Constraints((HostPort(80),), anti_affinity=(term(app="web"),)))
         assert rule(town.plan(train)) in (APART, HOST_PORTS)
-        gone = Around(town.standing, leaving=[PodUid("uid-web-0")])
+        gone = Around(town.bystanders, leaving=[PodUid("uid-web-0")])
         assert not isinstance(town.plan(train, gone), Shortfall)
 
     def test_who_is_to_be_there_is(self) -> None:
         town = Town("ab", cpu=64000)
         [one, other] = members(2, Constraints((HostPort(80),), anti_affinity=(term(),)))
-        found = town.plan([one], Around(town.standing, [(other, NodeName("n0"))]))
+        found = town.plan([one], Around(town.bystanders, [(other, NodeName("n0"))]))
         assert found == {Holder(one.uid): NodeName("n1")}
 
     def test_emptied_only_attraction_is_left(self) -> None:
         town = Town("ab", cpu=64000)
         town.put("web-0", "n0", Constraints((HostPort(80),), anti_affinity=(term(),)))
-        emptied = Around(town.standing, emptied=True)
+        emptied = Around(town.bystanders, emptied=True)
         [one] = members(1, Constraints((HostPort(80),), affinity=(term(app="web"),)))
         assert town.plan([one], emptied) == {Holder(one.uid): NodeName("n0")}
 

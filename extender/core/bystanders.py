@@ -1,4 +1,4 @@
-"""Standing: which pods stand on which nodes, as far as the constraints of others ask about them.
+"""Bystanders: which pods stand on which nodes, as far as the constraints of others ask about them.
 
 Holds the bound pods, what those of them require, and, for every kind of peers that somebody has asked about lately, how
 many of them each node has; kept pod by pod, so that asking costs no walk over the cluster. `Around` is what one plan
@@ -28,7 +28,7 @@ _MOST_FOLLOWED = 64
 """So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
 
 
-class Standing:
+class Bystanders:
     def __init__(self) -> None:
         self.version = 0
         """Grows whenever a bound pod comes, changes or goes."""
@@ -150,16 +150,16 @@ class Standing:
     def violations(self, bound: Mapping[PodUid, Pod]) -> Iterator[Violation]:
         """What differs from what these pods say, counted anew."""
         if self._pods.keys() != bound.keys():
-            yield Violation("standing", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
+            yield Violation("bystanders", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
             return
-        anew = Standing()
+        anew = Bystanders()
         for pod in bound.values():
             anew.put(pod)
         if (anew._repelling, anew._ports) != (self._repelling, self._ports):
-            yield Violation("standing", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
+            yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
         for ask, on_nodes in self._followed.items():
             if anew._counted(ask) != on_nodes:
-                yield Violation("standing", f"{ask}: {on_nodes}; counted anew {anew._counted(ask)}")
+                yield Violation("bystanders", f"{ask}: {on_nodes}; counted anew {anew._counted(ask)}")
 
 
 class Around:
@@ -168,15 +168,15 @@ class Around:
 
     def __init__(
         self,
-        standing: Standing,
+        bystanders: Bystanders,
         besides: Sequence[tuple[Pod, NodeName]] = (),
         leaving: Iterable[PodUid] = (),
         *,
         emptied: bool = False,
     ) -> None:
-        self._standing = standing
+        self._bystanders = bystanders
         self._emptied = emptied
-        gone = (standing.get(uid) for uid in dict.fromkeys(leaving)) if not emptied else ()
+        gone = (bystanders.get(uid) for uid in dict.fromkeys(leaving)) if not emptied else ()
         self._leaving = [(pod, pod.node) for pod in gone if pod is not None and pod.node is not None]
         self._besides = besides
         self._ports_besides: dict[NodeName, list[HostPort]] = {}
@@ -191,7 +191,7 @@ class Around:
     def counts(self, ask: Ask, *, attracting: bool = False) -> OnNodes:
         """How many pods are meant, by node. `attracting`: they are asked for because somebody wants to be near them."""
         peers, living = ask
-        base = self._standing.counts(ask) if attracting or not self._emptied else _NOWHERE
+        base = self._bystanders.counts(ask) if attracting or not self._emptied else _NOWHERE
         if not self._leaving and not self._besides:
             return base
         found = dict(base)
@@ -203,7 +203,7 @@ class Around:
 
     def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
         """Required anti-affinity of pods around, and how many of those each node has."""
-        found = {} if self._emptied else {term: dict(nodes) for term, nodes in self._standing.repelling().items()}
+        found = {} if self._emptied else {term: dict(nodes) for term, nodes in self._bystanders.repelling().items()}
         for by, pods in ((-1, self._leaving), (+1, self._besides)):
             for pod, node in pods:
                 for term in pod.constraints.anti_affinity if pod.constraints is not None else ():
@@ -214,7 +214,7 @@ class Around:
         yield from self._ports_besides.get(node, ())
         if not self._emptied:
             gone = self._ports_gone.get(node, {})
-            there = self._standing.ports_on(node)
+            there = self._bystanders.ports_on(node)
             yield from (port for port in there if port not in gone)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.core.bystanders import Around, Ask, Bystanders
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.names import NodeName, PodUid
-from extender.core.standing import Around, Ask, Standing
 from tests.builders import pod
 from tests.core.test_together import apart, peers, ports, term
 
@@ -19,8 +19,8 @@ TRAIN: Ask = ((peers(),), False)
 LIVING: Ask = ((peers(),), True)
 
 
-def standing(*pods: Pod) -> Standing:
-    found = Standing()
+def bystanders(*pods: Pod) -> Bystanders:
+    found = Bystanders()
     for each in pods:
         found.put(each)
     return found
@@ -31,7 +31,7 @@ def on(at: str | None, name: str = "train-0", app: str = "train", **facts: Any) 
 
 
 def test_pods_are_counted_on_their_nodes_by_label_and_namespace() -> None:
-    found = standing(on("n1"), on("n1", "train-1"), on("n2", "web-0", "web"), on(None, "train-2"))
+    found = bystanders(on("n1"), on("n1", "train-1"), on("n2", "web-0", "web"), on(None, "train-2"))
     found.put(on("n1", "train-3", namespace="elsewhere"))
     assert found.counts(TRAIN) == {"n1": 2}
     found.put(on("n2", "train-2"))
@@ -42,14 +42,14 @@ def test_pods_are_counted_on_their_nodes_by_label_and_namespace() -> None:
 
 
 def test_who_is_being_deleted_counts_only_where_that_is_wanted() -> None:
-    found = standing(on("n1"))
+    found = bystanders(on("n1"))
     assert (found.counts(TRAIN), found.counts(LIVING)) == ({"n1": 1}, {"n1": 1})
     found.put(on("n1", deleting=True))
     assert (found.counts(TRAIN), found.counts(LIVING)) == ({"n1": 1}, {})
 
 
 def test_a_change_of_what_nobody_asks_about_is_none() -> None:
-    found = standing(on("n1"))
+    found = bystanders(on("n1"))
     before = found.version
     found.put(on("n1", priority=3))
     assert found.version == before
@@ -58,7 +58,7 @@ def test_a_change_of_what_nobody_asks_about_is_none() -> None:
 
 
 def test_who_repels_others_does_so_bound_or_not_until_it_is_gone() -> None:
-    found = standing(on(None, "shy-0", "shy", constraints=apart(app="train")))
+    found = bystanders(on(None, "shy-0", "shy", constraints=apart(app="train")))
     assert found.repels(on(None))
     assert found.repels_in("default")
     assert not found.repels(on(None, "web-0", "web"))
@@ -73,7 +73,7 @@ def test_who_repels_others_does_so_bound_or_not_until_it_is_gone() -> None:
 
 
 def test_of_many_asks_the_latest_are_kept_up_to_date_and_all_are_answered() -> None:
-    found = standing(on("n1"))
+    found = bystanders(on("n1"))
     for number in range(200):
         assert found.counts(((peers(f"app-{number}"),), False)) == {}
     found.put(on("n2", "train-1"))
@@ -84,7 +84,7 @@ def test_of_many_asks_the_latest_are_kept_up_to_date_and_all_are_answered() -> N
 def test_around_leaves_out_who_leaves_and_adds_who_comes() -> None:
     leaves = on("n1", constraints=Constraints((HostPort(80),), anti_affinity=(term(),)))
     comes = on(None, "train-1", constraints=ports(81))
-    around = Around(standing(leaves), [(comes, NodeName("n2"))], [leaves.uid, PodUid("uid-unknown")])
+    around = Around(bystanders(leaves), [(comes, NodeName("n2"))], [leaves.uid, PodUid("uid-unknown")])
     assert around.counts(TRAIN) == {"n2": 1}
     assert around.repelling() == {}
     assert list(around.ports_on(NodeName("n1"))) == []
@@ -92,7 +92,7 @@ def test_around_leaves_out_who_leaves_and_adds_who_comes() -> None:
 
 
 def test_what_differs_is_a_violation() -> None:
-    found = standing(on("n1"))
+    found = bystanders(on("n1"))
     assert found.counts(TRAIN)
     there = {PodUid("uid-train-0"): on("n1")}
     assert list(found.violations(there)) == []
@@ -112,7 +112,7 @@ pods_seen = st.builds(
 
 @given(st.lists(st.one_of(pods_seen, st.sampled_from(("a", "b", "c")))))
 def test_after_any_news_it_is_what_counting_anew_says(news: list[Pod | str]) -> None:
-    found, known = Standing(), dict[PodUid, Pod]()
+    found, known = Bystanders(), dict[PodUid, Pod]()
     for each in news:
         if isinstance(each, str):
             found.remove(PodUid(f"uid-{each}"))
