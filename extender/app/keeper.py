@@ -243,6 +243,8 @@ class Keeper:
         self.pods[pod.uid] = pod
         self.gangs.bystanders.put(pod)
         if pod.node is not None:
+            if known is None or known.node is None:
+                self.gangs.heed_bystander(pod)
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
             self._turned_away.pop(pod.uid, None)

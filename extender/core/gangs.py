@@ -54,6 +54,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Past, Phase, Standing, Step
 from extender.core.ledger import Holder, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.neighbours import NEAR, SPREAD
 from extender.core.offers import SAMPLE_FLOOR
 from extender.core.parts import Trial, gone_on_with
 from extender.core.places import Places
@@ -106,6 +107,8 @@ class Gangs:
         self.bystanders = Bystanders()
         self._places = Places(ledger, nodes, self.bystanders)
         self._replans = Replans()
+        self._drawn: dict[GangKey, None] = {}
+        """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
         self.waiting = Waiting(
             ledger, self._places, patience, self.by_key, self.effects, self._plan, self._giving_way, self.brake
         )
@@ -247,6 +250,7 @@ class Gangs:
         for known in (self.in_part, self.in_doubt, self._untold, self._planned, self._held_up):
             known.pop(gang.key, None)
         self._replans.forget(gang)
+        self._drawn.pop(gang.key, None)
 
     def _weigh(self, gang: Gang, now: float) -> None:
         """Whether the quorum is bound, or exists, after members, or what they ask for, have changed."""
@@ -360,6 +364,15 @@ class Gangs:
             self.waiting.enter(gang, now)
         return reason
 
+    def heed_bystander(self, pod: Pod) -> None:
+        """The pod is bound: whoever wants to be near such pods, or evenly among them, is to be tried again."""
+        for key in list(self._drawn):
+            gang = self.by_key.get(key)
+            if gang is None or gang.holds_a_plan:
+                del self._drawn[key]
+            elif any(_draws(member, pod) for member in gang.members.values()):
+                self.waiting.changed(gang)
+
     def why_not(self, gang: Gang, now: float) -> str:
         """The constant reason for which a gang without a plan, whose members exist, is turned away."""
         if self._places.hopeless(gang) is not None:
@@ -420,6 +433,8 @@ class Gangs:
             found = self._plan_instead_of(others, gang, first, sent, deadline, saved, now) or found
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
+            if found.rule in (NEAR, SPREAD):
+                self._drawn[gang.key] = None
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
         gang.step(Step.PLAN_MADE)
@@ -825,3 +840,12 @@ def _same_run(finished: Pod, living: Pod) -> bool:
     if ended is None:
         return False
     return living.uid in ended.others or (lives is not None and lives.id == ended.id)
+
+
+def _draws(member: Pod, pod: Pod) -> bool:
+    """Whether the member wants to be near such pods, or evenly among them."""
+    own = member.constraints
+    if own is None:
+        return False
+    peers = [term.peers for term in own.affinity] + [spread.peers for spread in own.spread]
+    return any(each.include(pod.namespace, pod.labels) for each in peers)

@@ -196,6 +196,22 @@ def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:
     assert set(verdict.unresolvable.values()) == {HOPELESS}
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_gang_that_wants_to_be_near_others_is_placed_when_these_are_there(gated: bool) -> None:
+    world = world_of("aabb")
+    members = [replace(each, at_our_gate=gated) for each in gang(2, near(app="web"))]
+    world.create(*members)
+    if not gated:
+        # kube-scheduler's watch is ahead of ours, and offers what we know nothing of.
+        assert not world.filter(members[0], [NodeName("n0"), NodeName("n1")]).passed
+    world.schedule()
+    assert world.bound("train") == 0
+    world.create(pod("web-0", {}, node=NodeName("n0"), labels={"app": "web"}))
+    world.schedule()
+    assert zones(world) == "aa"
+    world.check()
+
+
 def test_a_gang_made_anew_under_its_name_is_another() -> None:
     world = world_of("aab")
     for constraints, size in ((apart(), 0), (None, 3), (apart(), 0), (even(skew=2), 3)):
