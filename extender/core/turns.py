@@ -20,7 +20,6 @@ from heapq import heapify, heappop, heappush
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod, SelectorTerm, Toleration
-from extender.core.constraints import Constraints
 from extender.core.copies import Copies, Need, copies_in, need_of
 from extender.core.gang import Gang, Turn
 from extender.core.ledger import Holder, Ledger
@@ -41,11 +40,10 @@ class Patience:
 
 DEFAULT_PATIENCE = Patience()
 
-Company = tuple[GangKey, Constraints | None, frozenset[tuple[str, str]]] | None
-"""What decides beside whom pods may stand; None where nobody of the gang requires anything of others."""
-PodKind = tuple[Need, frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...], Company]
-Shape = tuple[int, frozenset[tuple[PodKind, int]]]
-"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does."""
+PodKind = tuple[Need, frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]
+Shape = tuple[int, frozenset[tuple[PodKind, int]], GangKey | None]
+"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
+whose members require something of the pods around has a shape of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,7 @@ class Turns:
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         """False: it does not fit. Selectors and taints are not asked."""
-        needed, kinds = shape
+        needed, kinds, _ = shape
         most = {need: self._copies.total(need) + saved for need in _needs(shape)}
         if sum(min(count, most[kind[0]]) for kind, count in kinds) >= needed:
             return True
@@ -225,6 +223,8 @@ class Turns:
         return found
 
     def _could_ever_fit(self, entry: _Entry) -> bool:
+        if self._places.is_constrained(entry.gang):
+            return self._places.could_ever_fit(entry.gang)
         counted, could_fit = self._could_fit.get(entry.shape, (-1, False))
         if counted != self._ledger.capacity_count:
             could_fit = self._places.could_ever_fit(entry.gang)
@@ -306,16 +306,12 @@ class Turns:
 
 
 def _shape_of(gang: Gang) -> Shape:
-    constrained = any(pod.constraints is not None for pod in gang.members.values())
-
-    def company(pod: Pod) -> Company:
-        return (gang.key, pod.constraints, frozenset(pod.labels.items())) if constrained else None
-
     kinds = Counter[PodKind](
-        (need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations, company(pod))
+        (need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations)
         for pod in gang.unplaced()
     )
-    return gang.needed, frozenset(kinds.items())
+    alone = any(pod.constraints is not None for pod in gang.members.values())
+    return gang.needed, frozenset(kinds.items()), gang.key if alone else None
 
 
 def _needs(shape: Shape) -> set[Need]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.app.explain import Explain
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.constraints import Constraints, HostPort
@@ -357,6 +358,9 @@ class TestReplans:
             world.pass_time(1)
         late = [when for when in planned if when > 600]
         assert REFUSED_ELSEWHERE in reasons
+        told = Explain(world.keeper).gang(GangKey("default", "train"))
+        assert REFUSED_ELSEWHERE in told.summary
+        assert "kubectl describe pod" in told.remedies[0]
         assert len(late) <= 6
         assert len(planned) > FREE
 
