@@ -377,7 +377,7 @@ class Gangs:
         """The constant reason for which a gang without a plan, whose members exist, is turned away."""
         if self._places.hopeless(gang) is not None:
             return HOPELESS
-        return REFUSED_ELSEWHERE if self._replans.pauses(gang, self.ledger.capacity_count, now) else NO_ROOM
+        return REFUSED_ELSEWHERE if self._replans.pauses(gang, len(self.nodes), now) else NO_ROOM
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """The plan stands, but the pod fits on none of the nodes sent."""
@@ -392,7 +392,7 @@ class Gangs:
             self.effects.append(WakePod(pod))
             return NO_ROOM
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
-        if (until := self._replans.failed(gang, self.ledger.capacity_count, now)) is not None:
+        if (until := self._replans.failed(gang, len(self.nodes), now)) is not None:
             self._held_up[gang.key] = until
         # Its own release is no reason to try again.
         gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
@@ -420,7 +420,7 @@ class Gangs:
             gang.step(Step.LACKS_MEMBERS)
             gang.shortfall = None
             return False
-        if self._replans.pauses(gang, self.ledger.capacity_count, now):
+        if self._replans.pauses(gang, len(self.nodes), now):
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
