@@ -434,3 +434,38 @@ def test_alone_a_gang_is_bound_exactly_if_kube_scheduler_could_place_it(
         assert world.bound("train") == 0
         assert unbound_held(world) == 0
     world.check()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.text("aab", min_size=2, max_size=4),
+    st.lists(gangs_of, min_size=2, max_size=3),
+    st.sets(st.integers(0, 2)),
+    st.randoms(use_true_random=False),
+)
+def test_of_several_each_is_bound_whole_or_could_not_be_beside_the_others(
+    zones_there: str, asked: list[tuple[int, Constraints | None]], end: set[int], order: object
+) -> None:
+    world = world_of(zones_there, cpu=2000)
+    # A third that waits may be in the turn of one before it: nobody is to be passed here.
+    members = {f"g{number}": gang(*each, f"g{number}", cpu=1000) for number, each in enumerate(asked)}
+    # All of them are "train" to each other's rules.
+    members = {name: [replace(each, labels={"app": "train"}) for each in of] for name, of in members.items()}
+    everybody = [each for of in members.values() for each in of]
+    order.shuffle(everybody)  # type: ignore[attr-defined]
+    world.create(*everybody)
+    for _ in range(4):
+        world.schedule()
+        world.pass_time(20)
+    for number in end:
+        for each in members.pop(f"g{number}", ()):
+            world.delete(each.uid)
+    for _ in range(8):
+        world.schedule()
+        # After the longest pause whoever was left alone is tried again.
+        world.pass_time(310)
+    for name, of in members.items():
+        assert world.bound(name) in (0, len(of))
+        if not world.bound(name):
+            assert not possible(of, world.there(), world.nodes)
+    world.check()
