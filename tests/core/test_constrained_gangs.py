@@ -420,7 +420,6 @@ def test_alone_a_gang_is_bound_exactly_if_kube_scheduler_could_place_it(
     for number, (at, what) in enumerate(standing):
         name = NodeName(f"n{at % len(zones_there)}")
         world.create(pod(f"web-{number}", {"cpu": 1000}, node=name, labels={"app": "web"}, constraints=what))
-    world.keeper.rules = replace(world.keeper.rules, preempts_for_gangs=False)
     there = world.there()
     members = gang(*asked, cpu=1000)
     order.shuffle(members)  # type: ignore[attr-defined]
