@@ -62,6 +62,10 @@ class Constrained:
                 del self._concerned[next(iter(self._concerned))]
         return known[2]
 
+    def changes(self, *, alone: bool) -> int:
+        """Grows whenever who stands where has changed; or, if not `alone`, only who requires others to be away."""
+        return self._bystanders.repellers_changed + (self._bystanders.version if alone else 0)
+
     def _is_concerned(self, gang: Gang) -> bool:
         members = gang.members.values()
         if any(pod.constraints is not None for pod in members):

@@ -106,6 +106,11 @@ class Places:
             return self._constrained.plan(gang, slots, candidates, releasing)
         return plan(self._ledger, slots, candidates, releasing=releasing)
 
+    def company_changed(self, *, alone: bool) -> int:
+        """Another number whenever `could_ever_fit` may answer otherwise for who stands where. `alone`: also for gangs
+        whose members require something of others."""
+        return self._constrained.changes(alone=alone)
+
     def is_constrained(self, gang: Gang) -> bool:
         """Whether its places depend on which pods stand where."""
         return self._constrained.concerns(gang)

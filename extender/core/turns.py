@@ -79,7 +79,7 @@ class Turns:
         self._could_fit: dict[Shape, tuple[int, bool]] = {}
         """Whether an empty cluster would have room for the shape, and the ledger's `capacity_count` of that answer."""
         self._version = 0
-        self._first: tuple[tuple[int, int, int], Gang | None] = ((-1, -1, -1), None)
+        self._first: tuple[tuple[int, int, int, int], Gang | None] = ((-1, -1, -1, -1), None)
         self._held_back: dict[GangKey, None] = {}
         """Gangs of which it was told that the brake keeps room from being saved for them."""
 
@@ -196,7 +196,10 @@ class Turns:
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that an empty cluster would have room for, and that room may be
         saved for."""
-        now = (self._version, self._ledger.capacity_count, self._brake.version)
+        # All that `_could_ever_fit` looks at: if one of the two knew better, room would be saved and given back for ever.
+        alone = any(shape[2] is not None for shape in self._queues)
+        company = self._places.company_changed(alone=alone)
+        now = (self._version, self._ledger.capacity_count, self._brake.version, company)
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
