@@ -196,7 +196,7 @@ class Turns:
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that an empty cluster would have room for, and that room may be
         saved for."""
-        # All that `_could_ever_fit` looks at: if one of the two knew better, room would be saved and given back for ever.
+        # All that `_could_ever_fit` looks at: else room could be saved and given back for ever, as one knew better.
         alone = any(shape[2] is not None for shape in self._queues)
         company = self._places.company_changed(alone=alone)
         now = (self._version, self._ledger.capacity_count, self._brake.version, company)
