@@ -22,6 +22,15 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
+from extender.adapters.pod_constraints import (
+    Anything,
+    ContainerPort,
+    PodAffinity,
+    SpreadConstraint,
+    Volume,
+    read_constraints,
+    read_unknown_asks,
+)
 from extender.adapters.pod_requests import (
     Amounts,
     ContainerAmounts,
@@ -32,6 +41,7 @@ from extender.adapters.pod_requests import (
 )
 from extender.core import cluster
 from extender.core.attempt import read_attempt
+from extender.core.constraints import Constraints
 from extender.core.gang_ask import GANG_GATE, read_gang_ask
 from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
 from extender.core.units import InvalidQuantity, Vector, count
@@ -52,10 +62,6 @@ Quantities = dict[str, Quantity]
 
 class _Json(Struct, rename="camel", gc=False):
     """Short-lived and without cycles, so the collector need not look at them."""
-
-
-class Anything(_Json):
-    """It is there; no more is asked."""
 
 
 class OwnerReference(_Json):
@@ -82,14 +88,10 @@ class Resources(_Json):
     limits: Quantities | None = None
 
 
-class ContainerPort(_Json):
-    host_port: int = 0
-
-
 class Container(_Json):
     name: str = ""
-    ports: list[ContainerPort] | None = None
     resources: Resources | None = None
+    ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
 
 
@@ -112,23 +114,10 @@ class NodeAffinity(_Json):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class PodAffinity(_Json):
-    required_during_scheduling_ignored_during_execution: list[Anything] | None = None
-
-
 class Affinity(_Json):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
-
-
-class SpreadConstraint(_Json):
-    when_unsatisfiable: str = "DoNotSchedule"
-
-
-class Volume(_Json):
-    persistent_volume_claim: Anything | None = None
-    ephemeral: Anything | None = None
 
 
 class TolerationJson(_Json):
@@ -155,6 +144,7 @@ class PodSpec(_Json):
     overhead: Quantities | None = None
     resources: Resources | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    host_network: bool | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[Anything] | None = None
@@ -253,7 +243,6 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         labels=metadata.labels or _NOTHING,
         mirror=metadata.annotations is not None and _MIRROR in metadata.annotations,
         attempt=read_attempt(metadata.annotations, metadata.uid) if metadata.annotations else None,
-        unknown_asks=_unknown_asks(spec),
         nominated=NodeName(status.nominated_node_name) if status is not None and status.nominated_node_name else None,
         preempted=status is not None and status.conditions is not None and _is_preempted(status.conditions),
         ready=status is not None and _is_ready(status),
@@ -273,27 +262,9 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         tolerations=_tolerations(tuple((t.key, t.operator, t.value, t.effect) for t in spec.tolerations))
         if spec.tolerations
         else (),
+        constraints=_constraints(spec, metadata),
+        unknown_asks=_unknown_asks(spec),
     )
-
-
-def _unknown_asks(spec: PodSpec) -> tuple[str, ...]:
-    """What only kube-scheduler's own plugins look at, and would keep the pod off a node that a plan has for it."""
-    asked: list[str] = []
-    if spec.affinity is not None:
-        for said, affinity in (("pod affinity", spec.affinity.pod_affinity),
-                               ("pod anti-affinity", spec.affinity.pod_anti_affinity)):  # fmt: skip
-            if affinity is not None and affinity.required_during_scheduling_ignored_during_execution:
-                asked.append(said)
-    if any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()):
-        asked.append("topology spread")
-    containers = (*spec.containers, *(spec.init_containers or ()))
-    if any(port.host_port for each in containers if each.ports for port in each.ports):
-        asked.append("host ports")
-    if any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in spec.volumes or ()):
-        asked.append("volume claims")
-    if spec.resource_claims:
-        asked.append("resource claims")
-    return tuple(asked)
 
 
 def _is_preempted(conditions: list[PodCondition]) -> bool:
@@ -302,6 +273,35 @@ def _is_preempted(conditions: list[PodCondition]) -> bool:
 
 def _is_ready(status: PodStatus) -> bool:
     return any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
+
+
+def _constraints(spec: PodSpec, metadata: PodMetadata) -> Constraints | None:
+    ports = [port for container in spec.containers for port in container.ports or ()]
+    for container in spec.init_containers or ():
+        if container.ports and container.restart_policy == "Always":
+            ports += container.ports
+    near = spec.affinity.pod_affinity if spec.affinity is not None else None
+    apart = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+    spread = spec.topology_spread_constraints or ()
+    if not ports and near is None and apart is None and not spread:
+        return None
+    return read_constraints(
+        intern(metadata.namespace),
+        metadata.labels or _NOTHING,
+        ports,
+        near,
+        apart,
+        spread,
+        on_host_network=bool(spec.host_network),
+    )
+
+
+def _unknown_asks(spec: PodSpec) -> tuple[str, ...]:
+    if spec.affinity is None and spec.volumes is None and spec.resource_claims is None:
+        return ()
+    near = spec.affinity.pod_affinity if spec.affinity is not None else None
+    apart = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+    return read_unknown_asks(near, apart, spec.volumes or (), spec.resource_claims or ())
 
 
 def _bound_at(metadata: PodMetadata, status: PodStatus | None) -> float:

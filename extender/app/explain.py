@@ -15,7 +15,7 @@ from extender.app.management import Explanation, NodeGroup, NotFound
 from extender.app.wording import amount, left_in_part, number, what_runs, why_gang_waits, why_nobody_leaves
 from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
-from extender.core.gang import QUARANTINE, Gang
+from extender.core.gang import HOPELESS, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holding
@@ -172,6 +172,13 @@ class Explain:
             return Explanation(subject=subject, waits=True, summary=f"waits: {reason}")
         groups, fitting = self._judge(template)
         remedies = self._remedies(groups, [])
+        why_not = self._keeper.gangs.why_not(gang, self._keeper.clock.steady())
+        if why_not == HOPELESS:
+            reason = f"{reason}; it would have no place if the nodes were empty either"
+            remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
+        elif why_not == REFUSED_ELSEWHERE:
+            reason = f"{reason}; {why_not}, and it is planned again after a pause"
+            remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")
         if fitting:
             cause = gang.shortfall.cause if gang.shortfall is not None else None
             where = f"{len(fitting)} of {len(self._keeper.nodes)} nodes have room for one member"

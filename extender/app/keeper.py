@@ -251,6 +251,7 @@ class Keeper:
             self.ledger.forget(pod.uid)
             self._turned_away.drop(pod.uid)
             self.gangs.staying.forget(pod.uid)
+            self.gangs.bystanders.remove(pod.uid)
             self.gangs.observe(pod, now)
             return
         if pod.uid in self._gone:
@@ -273,7 +274,10 @@ class Keeper:
         self.gangs.staying.observe(pod, known)
         self.preempting.heed(known, pod, now)
         self._effects += self._evictions.heed(pod)
+        self.gangs.bystanders.put(pod)
         if pod.node is not None:
+            if known is None or known.node is None:
+                self.gangs.heed_bystander(pod)
             self.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._in_flight.ended(pod.uid)
             self._turned_away.drop(pod.uid)
@@ -320,6 +324,7 @@ class Keeper:
         self._turned_away.drop(uid)
         self.gangs.staying.forget(uid)
         self.preempting.forget(uid)
+        self.gangs.bystanders.remove(uid)
         self.gangs.remove(uid, self.clock.steady())
         self.ledger.forget(uid)
 
@@ -397,6 +402,7 @@ class Keeper:
             # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
             self.pods[pod.uid] = pod
             self._unseen[pod.uid] = self.clock.steady() + _UNSEEN_SECONDS
+            self.gangs.bystanders.put(pod)
         if isinstance(pod.gang, GangAsk):
             self.settle()
             answer = self.gangs.admit(pod, sent, self.clock.steady())
@@ -566,6 +572,7 @@ class Keeper:
         if pod is not None:
             self.pods[uid] = replace(pod, node=node)
             self.gangs.staying.observe(self.pods[uid], pod)
+            self.gangs.bystanders.put(self.pods[uid])
             self.ledger.confirm(uid, on=node, units=pod.requests)
         self.gangs.written(uid, node, self.clock.steady())
         self.settle()
@@ -672,7 +679,9 @@ class Keeper:
 
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
-        return [*self.ledger.violations(), *gang_audit.violations(self.gangs, is_claim)]
+        bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
+        beside = self.gangs.bystanders.violations(bound)
+        return [*self.ledger.violations(), *gang_audit.violations(self.gangs, is_claim), *beside]
 
     def settle(self) -> None:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""

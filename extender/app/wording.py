@@ -55,6 +55,8 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
 def in_words(shortfall: Shortfall) -> str:
     """Why a plan was not found."""
     found = f"room for {shortfall.placed} of {shortfall.asked} members"
+    if shortfall.rule:
+        return f"{found}; {shortfall.rule} keeps the next from every node that has room"
     if shortfall.cause is None:
         return f"{found}; no other node may take one"
     cause = shortfall.cause

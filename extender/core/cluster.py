@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from extender.core.attempt import Attempt
+from extender.core.constraints import Constraints
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
 from extender.core.names import NodeName, PodUid
 from extender.core.units import Vector
@@ -94,8 +95,6 @@ class Pod:
     """It stands for a static pod, which its kubelet runs whatever the API server says."""
     attempt: Attempt | None = None
     """With whom we bound it, as its own Binding told."""
-    unknown_asks: tuple[str, ...] = ()
-    """What it requires of a node, or of pods there, that a plan does not look at, in words for people."""
     nominated: NodeName | None = field(default=None, compare=False)
     """The node that kube-scheduler keeps room for it on, as its status says."""
     preempted: bool = field(default=False, compare=False)
@@ -112,6 +111,10 @@ class Pod:
     affinity: tuple[SelectorTerm, ...] = ()
     """Required node affinity: at least one term must hold; empty means no requirement."""
     tolerations: tuple[Toleration, ...] = ()
+    constraints: Constraints | None = None
+    """What it requires of the pods around it; None: nothing."""
+    unknown_asks: tuple[str, ...] = ()
+    """What it requires beside that and a planner cannot evaluate, in words; constant for the same pod."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

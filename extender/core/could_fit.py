@@ -18,12 +18,13 @@ from extender.core.copies import Copies, copies_beside
 from extender.core.gang import Gang
 from extender.core.kinds import PodKind
 from extender.core.ledger import Ledger
-from extender.core.names import NodeName
+from extender.core.names import GangKey, NodeName
 from extender.core.units import Vector
 from extender.core.work import Work
 
-Shape = tuple[int, frozenset[tuple[PodKind, int]]]
-"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does."""
+Shape = tuple[int, frozenset[tuple[PodKind, int]], GangKey | None]
+"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
+whose members require something of the pods around has a shape of its own."""
 Rank = int | None
 """Gangs that may preempt pods below that priority; None: those that may preempt none."""
 _NOTHING: Vector = {}

@@ -29,6 +29,8 @@ than who waited then."""
 # What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
 INCOMPLETE = "gang waits for members that do not exist yet"
 NO_ROOM = "gang does not fit now: it waits its turn"
+HOPELESS = "gang can be placed nowhere: no nodes here meet what its members require of each other"
+REFUSED_ELSEWHERE = "kube-scheduler offers no node of the gang's plan, for a reason that Escher does not know"
 NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"

@@ -22,14 +22,17 @@ from dataclasses import replace
 from itertools import chain
 
 from extender.core.brake import Act, Brake, Withheld
+from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.gang import (
+    HOPELESS,
     INCOMPLETE,
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
     OUTRANKED,
     QUARANTINE,
+    REFUSED_ELSEWHERE,
     ROOM_TAKEN,
     TOO_LATE,
     DeadlineSet,
@@ -51,10 +54,13 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Past, Phase, Standing, Step
 from extender.core.ledger import Holder, Kind, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.neighbours import NEAR, SPREAD
+from extender.core.offers import SAMPLE_FLOOR
 from extender.core.parts import Trial, gone_on_with
-from extender.core.places import SAMPLE_FLOOR, Places
+from extender.core.places import Places
 from extender.core.planning import Shortfall
 from extender.core.promises import GATHER_LIMIT, GATHER_SECONDS, Promises
+from extender.core.replans import Replans
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -102,7 +108,11 @@ class Gangs:
         self._reserve_at_filter = reserve_at_filter
         self.staying = Staying({}) if staying is None else staying
         self._promises = Promises(gather_limit)
-        self._places = Places(ledger, nodes, self.staying)
+        self.bystanders = Bystanders()
+        self._places = Places(ledger, nodes, self.staying, self.bystanders)
+        self._replans = Replans()
+        self._drawn: dict[GangKey, None] = {}
+        """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
         self.waiting = Waiting(
             ledger,
             self._places,
@@ -253,6 +263,8 @@ class Gangs:
         self.waiting.stirred.pop(gang.key, None)
         for known in (self.in_part, self.in_doubt, self._untold, self._planned, self._held_up):
             known.pop(gang.key, None)
+        self._replans.forget(gang)
+        self._drawn.pop(gang.key, None)
 
     def _weigh(self, gang: Gang, now: float) -> None:
         """Whether the quorum is bound, or exists, after members, or what they ask for, have changed."""
@@ -285,6 +297,7 @@ class Gangs:
         gang.step(Step.QUORUM_BOUND)
         gang.remember(Past.QUORUM_BOUND)
         gang.deadline, gang.trial, gang.timed_out = None, None, 0
+        self._replans.forget(gang)
         self._planned.pop(gang.key, None)
         self.waiting.ended(gang)
         self._places.release_vacant(gang)
@@ -362,6 +375,8 @@ class Gangs:
         if planless and (self.waiting.postpone(gang) or not self._plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
+        if node is None and gang.phase is Phase.PLANNED:
+            node = self._places.reseat(gang, pod, sent)
         if node is None:
             return self._displaced(gang, pod, sent, now)
         if gang.arrived.get(pod.uid, node) != node:
@@ -377,7 +392,7 @@ class Gangs:
         return self._places.take(gang, pod, sent, gang.deadline if gang.phase is Phase.PLANNED else now + gang.timeout)
 
     def _turn_away(self, gang: Gang, pod: Pod, now: float) -> str:
-        before, reason = gang.phase, INCOMPLETE if gang.missing else NO_ROOM
+        before, reason = gang.phase, INCOMPLETE if gang.missing else self.why_not(gang, now)
         gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
         if gang.phase is not before or all(gang.members[uid].at_our_gate for uid in gang.rejected):
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
@@ -385,6 +400,21 @@ class Gangs:
         if gang.phase is Phase.WAITING:
             self.waiting.enter(gang, now)
         return reason
+
+    def heed_bystander(self, pod: Pod) -> None:
+        """The pod is bound: whoever wants to be near such pods, or evenly among them, is to be tried again."""
+        for key in list(self._drawn):
+            gang = self.by_key.get(key)
+            if gang is None or gang.holds_a_plan:
+                del self._drawn[key]
+            elif any(_draws(member, pod) for member in gang.members.values()):
+                self.waiting.changed(gang)
+
+    def why_not(self, gang: Gang, now: float) -> str:
+        """The constant reason for which a gang without a plan, whose members exist, is turned away."""
+        if self._places.hopeless(gang) is not None:
+            return HOPELESS
+        return REFUSED_ELSEWHERE if self._replans.pauses(gang, len(self.nodes), now) else NO_ROOM
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """The plan stands, but the pod fits on none of the nodes sent."""
@@ -403,6 +433,8 @@ class Gangs:
             return NO_ROOM
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
         self.waiting.preempting.ran_out(gang, now)
+        if (until := self._replans.failed(gang, len(self.nodes), now)) is not None:
+            self._held_up[gang.key] = until
         # Its own release is no reason to try again.
         gang.tried_at, gang.tried_on = self._now_tried(gang), frozenset(sent)
         return self._turn_away(gang, pod, now)
@@ -414,7 +446,8 @@ class Gangs:
     # -- plan ----------------------------------------------------------------------------------------------------
 
     def _now_tried(self, gang: Gang) -> tuple[int, int]:
-        return (self.ledger.gain_count, gang.changes)
+        news = self.ledger.gain_count + (self.bystanders.version if self._places.is_constrained(gang) else 0)
+        return (news, gang.changes)
 
     def _offers_more(self, gang: Gang, sent: Sequence[NodeName]) -> bool:
         """Whether kube-scheduler offers a node that it did not when the gang was tried last."""
@@ -429,6 +462,8 @@ class Gangs:
             gang.step(Step.LACKS_MEMBERS)
             gang.shortfall = None
             return False
+        if self._replans.pauses(gang, len(self.nodes), now):
+            return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
         deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.holds_for)
@@ -440,6 +475,8 @@ class Gangs:
             found = self._plan_instead_of(others, gang, first, sent, deadline, saved, now) or found
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
+            if found.rule in (NEAR, SPREAD):
+                self._drawn[gang.key] = None
             gang.tried_on = frozenset(sent) if first is not None and len(sent) < SAMPLE_FLOOR else None
             return False
         gang.step(Step.PLAN_MADE)
@@ -852,3 +889,12 @@ def _same_run(finished: Pod, living: Pod) -> bool:
     if ended is None:
         return False
     return living.uid in ended.others or (lives is not None and lives.id == ended.id)
+
+
+def _draws(member: Pod, pod: Pod) -> bool:
+    """Whether the member wants to be near such pods, or evenly among them."""
+    own = member.constraints
+    if own is None:
+        return False
+    peers = [term.peers for term in own.affinity] + [spread.peers for spread in own.spread]
+    return any(each.include(pod.namespace, pod.labels) for each in peers)

@@ -9,35 +9,39 @@ are claimed by `settle_on` when a member comes to be bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 
 from extender.core.aiming import aim
+from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
+from extender.core.constrained import Constrained
 from extender.core.gang import Gang
 from extender.core.kinds import PodKind
 from extender.core.ledger import Holder, Holding, Kind, Ledger
 from extender.core.names import CPU, MEMORY, NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
 from extender.core.nomination import as_nominated
+from extender.core.offers import SAMPLE_FLOOR, Offers
 from extender.core.planning import Accepts, Shortfall, Slot, plan
 from extender.core.preemption import Choice, Unit, choose
 from extender.core.room import Room, templates_of
 from extender.core.staying import Staying
 from extender.core.units import Vector, add
 
-SAMPLE_FLOOR = 100
-"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
-
 
 class Places:
     """`nodes` is the keeper's table of nodes, read here for selectors and taints. `staying`: what no gang waits for."""
 
-    def __init__(self, ledger: Ledger, nodes: Mapping[NodeName, Node], staying: Staying) -> None:
+    def __init__(
+        self, ledger: Ledger, nodes: Mapping[NodeName, Node], staying: Staying, bystanders: Bystanders | None = None
+    ) -> None:
         self._ledger = ledger
         self._nodes = nodes
         self._staying = staying
+        self._constrained = Constrained(ledger, nodes, Bystanders() if bystanders is None else bystanders, staying)
+        self._offers = Offers()
 
     def unbound(self, gang: Gang) -> list[Holding]:
         """The gang's reservations and assumptions."""
@@ -76,15 +80,59 @@ class Places:
     def _look_for(
         self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]
     ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:
+        constrained = self._constrained.concerns(gang)
+        if constrained and (hopeless := self._constrained.known_hopeless(gang)) is not None:
+            return (), hopeless
         candidates = self._candidates(sent)
         slots = self._slots(gang, _in_order(gang, first), sent if first is not None else None)
-        found = plan(self._ledger, slots, candidates, releasing=releasing)
+        found = self._planned(gang, slots, candidates, releasing, constrained=constrained)
         if isinstance(found, Shortfall) and gang.unplaced_count > gang.needed:
             fewer = self._slots(gang, self._smallest(gang, lambda: Room(self._ledger, releasing)), None)
-            retried = plan(self._ledger, fewer, candidates, releasing=releasing)
+            retried = self._planned(gang, fewer, candidates, releasing, constrained=constrained)
             if not isinstance(retried, Shortfall):
                 return fewer, retried
+        if isinstance(found, Shortfall) and first is not None and self._offers.differ(gang, first, sent):
+            for own in (self._offers, Offers()):
+                apart = self._slots(gang, _in_order(gang, first), sent, own)
+                retried = self._planned(gang, apart, candidates, releasing, constrained=constrained)
+                if not isinstance(retried, Shortfall):
+                    return apart, retried
         return slots, found
+
+    def _planned(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        candidates: Sequence[NodeName],
+        releasing: Sequence[Holder],
+        *,
+        constrained: bool,
+    ) -> dict[Holder, NodeName] | Shortfall:
+        if constrained:
+            return self._constrained.plan(gang, slots, candidates, releasing)
+        return plan(self._ledger, slots, candidates, releasing=releasing)
+
+    def company_changed(self, *, alone: bool) -> int:
+        """Another number whenever `could_ever_fit` may answer otherwise for who stands where. `alone`: also for gangs
+        whose members require something of others."""
+        return self._constrained.changes(alone=alone)
+
+    def is_constrained(self, gang: Gang) -> bool:
+        """Whether its places depend on which pods stand where."""
+        return self._constrained.concerns(gang)
+
+    def hopeless(self, gang: Gang) -> Shortfall | None:
+        """Why the gang could be placed nowhere, though nobody were there but who stays; None if it could, or if its
+        members require nothing of each other."""
+        if not self._constrained.concerns(gang) or gang.missing >= gang.needed:
+            return None
+        return self._constrained.hopeless(gang, lambda: self._lacks_when_empty(gang))
+
+    def _lacks_when_empty(self, gang: Gang) -> Shortfall | None:
+        slots = self._slots(gang, self._smallest_in_empty(gang), None)
+        return self._constrained.lacks_when_empty(
+            gang, slots, Room.emptied(self._ledger, self._nodes, self._lasting(gang))
+        )
 
     def _reservations(
         self, gang: Gang, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName], until: float
@@ -113,8 +161,9 @@ class Places:
         to_come = [pod for pod in gang.unplaced() if Holder(pod.uid) not in own]
         if lacking <= 0:
             return True
+        constrained = self._constrained.concerns(gang)
         left = list(vacant)
-        for pod in to_come:
+        for pod in to_come if not constrained else ():
             suits = next((each for each in left if self._suits(gang, each, pod)), None)
             if suits is not None:
                 left.remove(suits)
@@ -123,7 +172,7 @@ class Places:
         releasing = [each.holder for each in vacant]
         for members in (to_come, sorted(to_come, key=_size)):
             slots, _ = self._slots_of(members[:lacking], members[0], None)
-            found = plan(self._ledger, slots, list(self._nodes), releasing=releasing)
+            found = self._planned(gang, slots, list(self._nodes), releasing, constrained=constrained)
             if not isinstance(found, Shortfall) and gang.deadline is not None:
                 self._commit(self._reservations(gang, slots, found, gang.deadline), releasing=releasing)
                 return True
@@ -152,11 +201,16 @@ class Places:
         nodes = list(self._nodes) if nodes is None else nodes
         slots = self._slots(gang, self._smallest_in_empty(gang), None)
         saved = self.unbound(gang)
-        kept = self._whole(saved, slots)
+        constrained = self._constrained.concerns(gang)
+        kept = self._whole(saved, slots) if not constrained else {}
         unused = (name for number in count() if (name := Holder(f"saved:{gang.key}#{number}")) not in kept)
         lacking = [replace(slot, holder=next(unused)) for slot in slots[len(kept) :]]
         others = [held.holder for held in saved if held.holder not in kept]
-        found = aim(self._ledger, lacking, nodes, self._lasting(gang), releasing=others, kept=list(kept.values()))
+        if constrained:
+            lasting = Room.emptied(self._ledger, self._nodes, self._lasting(gang))
+            found = self._constrained.aims(gang, lacking, nodes, others, lasting)
+        else:
+            found = aim(self._ledger, lacking, nodes, self._lasting(gang), releasing=others, kept=list(kept.values()))
         claims = [
             Holding(holder, node, units, Kind.SAVING, gang.key, until)
             for holder, (node, units) in (found or {}).items()
@@ -199,7 +253,26 @@ class Places:
                 lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
         nodes = sorted(self._nodes, key=lambda node: (-self._free_part(node, template), lost.get(node, 0)))
-        return choose(self._ledger, slots, nodes, units, going, saved)
+        if not self._constrained.concerns(gang):
+            return choose(self._ledger, slots, nodes, units, going, saved)
+        gone = [Holder(pod.uid) for pod in going]
+        everybody = [*gone, *(Holder(pod.uid) for unit in units for pod in unit.pods)]
+        could = self._constrained.plan(gang, slots, nodes, saved, everybody)
+        if isinstance(could, Shortfall):
+            return None
+        # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
+        slots = [replace(slot, accepts=frozenset((could[slot.holder],)).__contains__) for slot in slots]
+        in_the_way = self._constrained.in_the_way(gang, could, (pod for unit in units for pod in unit.pods))
+        must = [unit for unit in units if any(pod.uid in in_the_way for pod in unit.pods)]
+        others = [unit for unit in units if unit not in must]
+        leaving = [*going, *(pod for unit in must for pod in unit.pods)]
+        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, leaving, saved)
+        if choice is None:
+            return None
+        choice = Choice((*must, *choice.units), choice.places)
+        gone += [Holder(pod.uid) for pod in choice.victims]
+        surely = self._constrained.plan(gang, slots, nodes, saved, gone)
+        return None if isinstance(surely, Shortfall) else choice
 
     def _free_part(self, node: NodeName, units: Vector) -> float:
         return min((self._ledger.free(node, r) / number for r, number in units.items() if number), default=0.0)
@@ -215,6 +288,8 @@ class Places:
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room if nothing were held but what stays."""
+        if self._constrained.concerns(gang):
+            return self.hopeless(gang) is None
         slots = self._slots(gang, self._smallest_in_empty(gang), None)
         return aim(self._ledger, slots, list(self._nodes), self._lasting(gang)) is not None
 
@@ -277,11 +352,22 @@ class Places:
         offered = frozenset(sent)
         return [*sent, *(name for name in self._nodes if name not in offered)]
 
-    def _slots(self, gang: Gang, members: Sequence[Pod], offered: Sequence[NodeName] | None) -> list[Slot]:
-        """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one."""
+    def _slots(
+        self,
+        gang: Gang,
+        members: Sequence[Pod],
+        offered: Sequence[NodeName] | None,
+        own: Offers | None = None,
+    ) -> list[Slot]:
+        """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one.
+        `own`: the offers of others, where that one is not taken for theirs."""
         missing = gang.missing
         template = members[0]
-        slots, accepting = self._slots_of(members[: gang.needed - missing], template, offered)
+        placing = members[: gang.needed - missing]
+        if own is None:
+            slots, accepting = self._slots_of(placing, template, offered)
+        else:
+            slots, accepting = self._slots_apart(placing, offered, own)
         return slots + [Slot(_slot_name(gang), template.requests, accepting) for _ in range(missing)]
 
     def _slots_of(
@@ -300,6 +386,19 @@ class Places:
                 kinds.append((pod, accepting))
             slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
         return slots, of_template
+
+    def _slots_apart(
+        self, members: Sequence[Pod], offered: Sequence[NodeName] | None, own: Offers
+    ) -> tuple[list[Slot], Accepts]:
+        """As `_slots_of`, where each may be on the nodes that were offered for itself; where that is not known, on
+        those that it accepts."""
+        slots, anywhere = self._slots_of(members, members[0], None)
+        by_offer: dict[frozenset[NodeName], Accepts] = {}
+        for number, pod in enumerate(members):
+            offer = frozenset(offered) if number == 0 and offered is not None else own.of(pod)
+            if offer is not None:
+                slots[number] = replace(slots[number], accepts=by_offer.setdefault(offer, offer.__contains__))
+        return slots, anywhere
 
     def _acceptance(self, pod: Pod) -> Accepts:
         nodes = self._nodes
@@ -334,6 +433,29 @@ class Places:
                 return node
         return None
 
+    def reseat(self, gang: Gang, pod: Pod, sent: Sequence[NodeName]) -> NodeName | None:
+        """The node, one of those sent, that the pod now holds its units on, for members that have not come yet were
+        planned anew around it; None if that is not possible, and nothing has changed."""
+        self._offers.learn(pod, sent)
+        held = self.unbound(gang)
+        own = next((each for each in held if PodUid(each.holder) == pod.uid), None)
+        if gang.intends or own is None or gang.deadline is None:
+            return None
+        moving = [each for each in held if each.kind is Kind.RESERVATION and each is not own]
+        members = [pod, *(gang.members[uid] for each in moving if (uid := PodUid(each.holder)) in gang.members)]
+        vacant = [each for each in moving if PodUid(each.holder) not in gang.members]
+        slots, anywhere = self._slots_apart(members, sent, self._offers)
+        slots += [Slot(each.holder, each.units, anywhere) for each in vacant]
+        releasing = [each.holder for each in (own, *moving)]
+        constrained = self._constrained.concerns(gang)
+        found = self._planned(gang, slots, self._candidates(sent), releasing, constrained=constrained)
+        if isinstance(found, Shortfall):
+            return None
+        others = self._reservations(gang, slots[1:], found, gang.deadline)
+        node = found[Holder(pod.uid)]
+        self._commit([self._assumption(gang, pod, node, gang.deadline), *others], releasing=releasing)
+        return node
+
     def _claim(
         self, gang: Gang, pod: Pod, held: Holding, sent: Sequence[NodeName], until: float | None
     ) -> NodeName | None:
@@ -356,11 +478,31 @@ class Places:
         """The first of the nodes that has room for the pod, beside what is held and what its gang intends there."""
         giving_up = () if instead_of is None else (instead_of.holder,)
         intended = self._intended(gang, (Holder(pod.uid), *giving_up)) if gang.intends else {}
+        if instead_of is not None and PodUid(instead_of.holder) == pod.uid:
+            # Its own place is where the plan has it.
+            nodes = self._own_first(gang, pod, nodes, instead_of)
+        elif self._is_constrained(gang, pod):
+            nodes = self._constrained.allowed(gang, pod, nodes, giving_up)
         for node in nodes:
             needed = add([pod.requests, *intended[node]]) if node in intended else pod.requests
             if self._ledger.short(node, needed, giving_up) is None:
                 return node
         return None
+
+    def _is_constrained(self, gang: Gang, pod: Pod) -> bool:
+        return pod.constraints is not None or self._constrained.concerns(gang)
+
+    def _own_first(self, gang: Gang, pod: Pod, nodes: Iterable[NodeName], own: Holding) -> Iterator[NodeName]:
+        others: list[NodeName] = []
+        for node in nodes:
+            if node == own.node:
+                yield node
+            else:
+                others.append(node)
+        if others and self._is_constrained(gang, pod):
+            yield from self._constrained.allowed(gang, pod, others, (own.holder,))
+        else:
+            yield from others
 
     def _intended(self, gang: Gang, but: Sequence[Holder]) -> dict[NodeName, list[Vector]]:
         """By node, what members of a gang that only intends are to have there."""

@@ -38,12 +38,14 @@ class Shortfall:
     """No plan was found: `placed` of `asked` slots found a node, largest first, until one did not.
 
     `cause`: for that one, the resource of which most nodes had too little, and the most that one of those had free.
-    None if it was not room that was missing: there were no candidates, or none that its `accepts` accepts.
+    None if it was not room that was missing: there were no candidates, or none that its `accepts` accepts; or, as
+    `rule` then says, what it requires of the pods around it kept it from every node with room.
     """
 
     placed: int
     asked: int
     cause: Short | None
+    rule: str = ""
 
 
 def plan(

@@ -94,7 +94,7 @@ class Turns:
         self._paused: dict[GangKey, float] = {}
         """Gangs that wait and that no room is saved for, until then at least."""
         self._version = 0
-        self._first: tuple[tuple[int, int, int], Gang | None] = ((-1, -1, -1), None)
+        self._first: tuple[tuple[int, int, int, int], Gang | None] = ((-1, -1, -1, -1), None)
         self._held_back: dict[GangKey, None] = {}
         """Gangs of which it was told that the brake keeps room from being saved for them."""
         self._gave_way: tuple[GangKey, int] | None = None
@@ -212,7 +212,7 @@ class Turns:
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         """False: it does not fit."""
-        needed, kinds = shape
+        needed, kinds, _ = shape
         most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
         if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
             return True
@@ -238,7 +238,10 @@ class Turns:
         """The gang that is first in turn, among those that would have room beside what stays, and that room may be
         saved for."""
         self._could_fit.refresh()
-        now = (self._version, self._could_fit.changes, self._brake.version)
+        # All that `_could_ever_fit` looks at: else room could be saved and given back for ever, as one knew better.
+        alone = any(shape[2] is not None for shape in self._queues)
+        company = self._places.company_changed(alone=alone)
+        now = (self._version, self._could_fit.changes, self._brake.version, company)
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
@@ -266,6 +269,8 @@ class Turns:
 
     def _could_ever_fit(self, entry: _Entry) -> bool:
         gang = entry.gang
+        if self._places.is_constrained(gang):
+            return self._places.could_ever_fit(gang)
         # Members of its own that are bound stay as well, and are those of no other gang of the shape.
         beside_its_own = not gang.bound or self._places.could_ever_fit(gang)
         return beside_its_own and self._could_fit(gang, entry.shape, entry.rank)
@@ -408,7 +413,8 @@ class Turns:
 
 def _shape_of(gang: Gang) -> Shape:
     kinds = Counter(kind_of(pod) for pod in gang.unplaced())
-    return gang.needed, frozenset(kinds.items())
+    alone = any(pod.constraints is not None for pod in gang.members.values())
+    return gang.needed, frozenset(kinds.items()), gang.key if alone else None
 
 
 def _needs(shape: Shape) -> set[Need]:

@@ -17,7 +17,9 @@ from extender.adapters import objects
 from extender.adapters.objects import UnreadableObject, to_node, to_pod
 from extender.core import cluster
 from extender.core.cluster import Owner, Requirement, SelectorTerm, Taint, Toleration
+from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.label_match import LabelRequirement
 from extender.core.names import GangKey
 from extender.core.units import parse_quantity
 from tests.adapters.kube import manifests
@@ -381,42 +383,6 @@ class TestNode:
         assert first.allocatable is second.allocatable is first.capacity
 
 
-def unknown(**spec: Any) -> tuple[str, ...]:
-    manifest = manifests.pod()
-    manifest["spec"] = {"containers": [{"name": "c"}], **spec}
-    return read_pod(manifest).unknown_asks
-
-
-TERM = [{"topologyKey": "zone", "labelSelector": {}}]
-WEIGHED = [{"weight": 1, "podAffinityTerm": TERM[0]}]
-REQUIRED, PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
-
-
-@pytest.mark.parametrize(
-    ("spec", "asks"),
-    [
-        ({}, ()),
-        ({"affinity": {"podAffinity": {REQUIRED: TERM}}}, ("pod affinity",)),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: TERM}}}, ("pod anti-affinity",)),
-        ({"affinity": {"podAntiAffinity": {PREFERRED: WEIGHED, REQUIRED: []}}}, ()),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}]}, ("topology spread",)),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 1}]}, ()),
-        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, ("host ports",)),
-        ({"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, ()),
-        ({"initContainers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, ("host ports",)),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]}, ("volume claims",)),
-        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, ("volume claims",)),
-        ({"volumes": [{"name": "v", "emptyDir": {}}]}, ()),
-        ({"resourceClaims": [{"name": "gpu"}]}, ("resource claims",)),
-    ],
-)
-def test_what_a_plan_does_not_look_at_is_named(spec: Json, asks: tuple[str, ...]) -> None:
-    assert unknown(**spec) == asks
-
-
 @pytest.mark.parametrize(
     ("status", "facts"),
     [
@@ -451,3 +417,100 @@ def test_a_pod_is_nominated_where_its_status_says() -> None:
     assert read_pod(manifest).nominated is None
     manifest["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
     assert read_pod(manifest).nominated == "n1"
+
+
+class TestConstraints:
+    """What a pod requires of the pods around it, and what of its requirements nobody here can evaluate."""
+
+    def read(self, **spec: Any) -> Constraints:
+        manifest = manifests.pod(**spec)
+        manifest["metadata"]["labels"] = {"app": "web", "rev": "7"}
+        found = read_pod(manifest).constraints
+        assert found is not None
+        return found
+
+    @staticmethod
+    def required(kind: str, **term: Any) -> Json:
+        preferred = [{"weight": 1, "podAffinityTerm": {"topologyKey": "other"}}]
+        return {
+            kind: {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", **term}],
+                "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+            }
+        }
+
+    def test_an_ordinary_pod_has_none(self) -> None:
+        spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+        ports = [{"name": "c", "ports": [{"containerPort": 80}]}]
+        preferred: Json = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+        for spec in ({}, {"topologySpreadConstraints": [spread]}, {"containers": ports}, {"affinity": preferred}):
+            pod = read_pod(manifests.pod(**spec))
+            assert (pod.constraints, pod.unknown_asks) == (None, ())
+
+    def test_equal_ones_are_one_object(self) -> None:
+        affinity = self.required("podAffinity", labelSelector={"matchLabels": {"app": "web"}})
+        assert self.read(affinity=affinity) is self.read(affinity=affinity)
+
+    def test_affinity_is_about_the_own_namespace_unless_it_names_others(self) -> None:
+        selector = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "rev", "operator": "Exists"}]}
+        wanted = (LabelRequirement("app", "In", ("web",)), LabelRequirement("rev", "Exists"))
+        [term] = self.read(affinity=self.required("podAffinity", labelSelector=selector)).affinity
+        assert term == AffinityTerm(Peers(frozenset({"team-a"}), wanted), "zone")
+        named = self.required("podAntiAffinity", labelSelector=selector, namespaces=["x", "y"])
+        [term] = self.read(affinity=named).anti_affinity
+        assert term == AffinityTerm(Peers(frozenset({"x", "y"}), wanted), "zone")
+
+    def test_an_empty_namespace_selector_means_all_and_another_is_unknown(self) -> None:
+        every = manifests.pod(affinity=self.required("podAffinity", namespaceSelector={}))
+        pod = read_pod(every)
+        assert pod.constraints is not None
+        assert pod.constraints.affinity[0].peers == Peers(None, None)
+        assert pod.unknown_asks == ()
+        some = {"matchLabels": {"team": "a"}}
+        pod = read_pod(manifests.pod(affinity=self.required("podAntiAffinity", namespaceSelector=some)))
+        assert pod.constraints is not None
+        assert pod.constraints.anti_affinity[0].peers == Peers(frozenset(), None)
+        assert pod.unknown_asks == ("pod affinity with a namespace selector",)
+
+    def test_label_keys_stand_for_the_pods_own_labels(self) -> None:
+        keys = {"matchLabelKeys": ["rev", "absent"], "mismatchLabelKeys": ["app"]}
+        [term] = self.read(affinity=self.required("podAffinity", labelSelector={}, **keys)).affinity
+        rev, app = LabelRequirement("rev", "In", ("7",)), LabelRequirement("app", "NotIn", ("web",))
+        assert term.peers.selector == (rev, app)
+
+    def test_spread(self) -> None:
+        least = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+        all_of_it = least | {
+            "minDomains": 3,
+            "nodeAffinityPolicy": "Ignore",
+            "nodeTaintsPolicy": "Honor",
+            "matchLabelKeys": ["rev"],
+        }
+        first, second = self.read(topologySpreadConstraints=[least, all_of_it]).spread
+        assert first == Spread(Peers(frozenset({"team-a"}), ()), "zone", 2, 1, True, False)
+        rev = (LabelRequirement("rev", "In", ("7",)),)
+        assert second == Spread(Peers(frozenset({"team-a"}), rev), "zone", 2, 3, False, True)
+
+    def test_host_ports_of_containers_that_go_on_running(self) -> None:
+        ports = [{"hostPort": 80, "containerPort": 8080}, {"containerPort": 9090}]
+        dns = [{"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1", "containerPort": 53}]
+        sidecar = {"name": "s", "restartPolicy": "Always", "ports": dns}
+        init = {"name": "i", "ports": [{"hostPort": 1, "containerPort": 1}]}
+        containers = [{"name": "c", "ports": ports}]
+        found = self.read(containers=containers, initContainers=[sidecar, init]).host_ports
+        assert found == (HostPort(80), HostPort(53, "UDP", "10.0.0.1"))
+        on_host = self.read(containers=containers, hostNetwork=True).host_ports
+        assert on_host == (HostPort(80), HostPort(9090))
+
+    @pytest.mark.parametrize(
+        ("spec", "unknown"),
+        [
+            ({"volumes": [{"name": "v", "emptyDir": {}}]}, ()),
+            ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, ("volume claims",)),
+            ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, ("volume claims",)),
+            ({"volumes": [{"name": "v", "rbd": {}}]}, ("disks that one node at a time may mount",)),
+            ({"resourceClaims": [{"name": "gpu"}]}, ("resource claims",)),
+        ],
+    )
+    def test_what_nobody_here_can_evaluate_is_named(self, spec: Json, unknown: tuple[str, ...]) -> None:
+        assert read_pod(manifests.pod(**spec)).unknown_asks == unknown

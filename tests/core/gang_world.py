@@ -324,7 +324,7 @@ class GangWorld:
         return [
             pod
             for uid, pod in self.pods.items()
-            if pod.scheduler in self.keeper.rules.schedulers
+            if self.keeper.ours(pod)
             and not (pod.node or pod.gated or pod.at_our_gate or uid in self.assumed or uid in self.asleep)
         ]
 

@@ -13,7 +13,7 @@ from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
-from extender.core.places import SAMPLE_FLOOR
+from extender.core.offers import SAMPLE_FLOOR
 from tests.builders import gang_ask, gang_pods, node, pod, taint, units
 from tests.core.gang_world import GangWorld
 

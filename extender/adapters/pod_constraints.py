@@ -1,0 +1,191 @@
+"""Pod constraints: what a pod requires of the pods around it, and of volumes and devices, read from Kubernetes' JSON.
+
+Sources: component-helpers' and kube-scheduler's GetAffinityTerms, topologySpreadConstraint and GetHostPorts (1.36).
+What can be evaluated becomes `core.constraints`; what cannot is named in words by `read_unknown_asks`, constant for the
+same pod. matchLabelKeys become requirements on the pod's own labels, as the API server does for those of pod affinity.
+Only what is required is read: preferences and ScheduleAnyway never keep a pod from a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from sys import intern
+
+from msgspec import Struct, field
+
+from extender.core.constraints import EVERY_ADDRESS, AffinityTerm, Constraints, HostPort, Peers, Spread
+from extender.core.label_match import LabelRequirement, Selector
+
+VOLUME_CLAIMS = "volume claims"
+SHARED_DISKS = "disks that one node at a time may mount"
+RESOURCE_CLAIMS = "resource claims"
+NAMESPACE_SELECTORS = "pod affinity with a namespace selector"
+
+
+class _Json(Struct, rename="camel", gc=False):
+    pass
+
+
+class Anything(_Json):
+    """It is there; what is in it does not matter."""
+
+
+class ContainerPort(_Json):
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = field(default="", name="hostIP")
+
+
+class _LabelRequirement(_Json):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(_Json):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[_LabelRequirement] | None = None
+
+
+class PodAffinityTerm(_Json):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class PodAffinity(_Json):
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+
+
+class SpreadConstraint(_Json):
+    topology_key: str
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class Volume(_Json):
+    """Of the kinds of volumes only those for which kube-scheduler looks at more than the pod."""
+
+    persistent_volume_claim: Anything | None = None
+    ephemeral: Anything | None = None
+    gce_persistent_disk: Anything | None = None
+    aws_elastic_block_store: Anything | None = None
+    iscsi: Anything | None = None
+    rbd: Anything | None = None
+
+
+def read_constraints(
+    namespace: str,
+    labels: Mapping[str, str],
+    ports: Sequence[ContainerPort],
+    near: PodAffinity | None,
+    apart: PodAffinity | None,
+    spread: Sequence[SpreadConstraint],
+    *,
+    on_host_network: bool,
+) -> Constraints | None:
+    """None if the pod requires nothing of others. `ports`: of all containers that go on running."""
+    found = Constraints(
+        host_ports=tuple(dict.fromkeys(_host_ports(ports, on_host_network=on_host_network))),
+        affinity=tuple(_terms(near, namespace, labels)),
+        anti_affinity=tuple(_terms(apart, namespace, labels)),
+        spread=tuple(_spread(each, namespace, labels) for each in spread if each.when_unsatisfiable == "DoNotSchedule"),
+    )
+    return _shared(found) if found else None
+
+
+def read_unknown_asks(
+    near: PodAffinity | None,
+    apart: PodAffinity | None,
+    volumes: Sequence[Volume],
+    resource_claims: Sequence[Anything],
+) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    if any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes):
+        found[VOLUME_CLAIMS] = None
+    if any(_is_shared_disk(each) for each in volumes):
+        found[SHARED_DISKS] = None
+    if resource_claims:
+        found[RESOURCE_CLAIMS] = None
+    if any(_selects_namespaces(term) for term in (*_required(near), *_required(apart))):
+        found[NAMESPACE_SELECTORS] = None
+    return tuple(found)
+
+
+def _is_shared_disk(volume: Volume) -> bool:
+    disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)
+    return any(disk is not None for disk in disks)
+
+
+def _host_ports(ports: Sequence[ContainerPort], *, on_host_network: bool) -> Iterator[HostPort]:
+    for each in ports:
+        if number := each.host_port or (each.container_port if on_host_network else 0):
+            yield HostPort(number, intern(each.protocol or "TCP"), intern(each.host_ip or EVERY_ADDRESS))
+
+
+def _required(affinity: PodAffinity | None) -> Sequence[PodAffinityTerm]:
+    return (affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None) or ()
+
+
+def _selects_namespaces(term: PodAffinityTerm) -> bool:
+    """Whether it depends on labels of namespaces, which nobody reads here. An empty selector means all of them."""
+    return term.namespace_selector is not None and bool(_requirements(term.namespace_selector))
+
+
+def _terms(affinity: PodAffinity | None, namespace: str, labels: Mapping[str, str]) -> Iterator[AffinityTerm]:
+    for term in _required(affinity):
+        if term.namespace_selector is not None and not _selects_namespaces(term):
+            namespaces = None
+        else:
+            # The namespaces that a selector adds are unknown: see NAMESPACE_SELECTORS.
+            named = term.namespaces or (() if term.namespace_selector is not None else (namespace,))
+            namespaces = frozenset(map(intern, named))
+        selector = _selector(term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys)
+        yield AffinityTerm(Peers(namespaces, selector), intern(term.topology_key))
+
+
+def _spread(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> Spread:
+    selector = _selector(constraint.label_selector, labels, constraint.match_label_keys)
+    return Spread(
+        Peers(frozenset((intern(namespace),)), selector),
+        intern(constraint.topology_key),
+        constraint.max_skew,
+        constraint.min_domains or 1,
+        constraint.node_affinity_policy != "Ignore",
+        constraint.node_taints_policy == "Honor",
+    )
+
+
+def _selector(
+    selector: LabelSelector | None,
+    own: Mapping[str, str],
+    same: Sequence[str] | None,
+    other: Sequence[str] | None = None,
+) -> Selector:
+    if selector is None:
+        return None
+    keys = (("In", same or ()), ("NotIn", other or ()))
+    by_key = [LabelRequirement(key, op, (own[key],)) for op, named in keys for key in named if key in own]
+    return tuple(dict.fromkeys((*_requirements(selector), *by_key)))
+
+
+def _requirements(selector: LabelSelector) -> tuple[LabelRequirement, ...]:
+    exact = [LabelRequirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
+    expressions = selector.match_expressions or ()
+    return (*exact, *(LabelRequirement(each.key, each.operator, tuple(each.values or ())) for each in expressions))
+
+
+@lru_cache(maxsize=4096)
+def _shared(constraints: Constraints) -> Constraints:
+    """One object for all that are equal."""
+    return constraints

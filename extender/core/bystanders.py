@@ -1,0 +1,247 @@
+"""Bystanders: which pods stand on which nodes, as far as the constraints of others ask about them.
+
+Holds the bound pods, what those of them require, and, for every kind of peers that somebody has asked about lately, how
+many of them each node has; kept pod by pod, so that asking costs no walk over the cluster. `Around` is what one plan
+sees: these, less who leaves, and those that hold room without being bound. Must not know gangs, room, nor how a plan is
+made: see `together`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar
+
+from extender.core.audit import Violation
+from extender.core.cluster import Pod
+from extender.core.constraints import AffinityTerm, HostPort, Peers
+from extender.core.names import NodeName, PodUid
+
+Ask = tuple[tuple[Peers, ...], bool]
+"""Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
+
+OnNodes = Mapping[NodeName, int]
+_Outer = TypeVar("_Outer")
+_Inner = TypeVar("_Inner")
+_NOWHERE: OnNodes = MappingProxyType({})
+_MOST_FOLLOWED = 64
+"""So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
+
+
+class Bystanders:
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows whenever a bound pod comes, changes or goes."""
+        self.repellers_changed = 0
+        """Grows whenever a pod comes, or goes, that requires others to be away."""
+        self._pods: dict[PodUid, Pod] = {}
+        self._waiting: dict[PodUid, Pod] = {}
+        """Pods that are not bound."""
+        self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
+        self._ports: dict[NodeName, dict[HostPort, int]] = {}
+        self._followed: dict[Ask, dict[NodeName, int]] = {}
+        self._repellers: dict[PodUid, tuple[AffinityTerm, ...]] = {}
+        """Required anti-affinity of pods, bound or not."""
+        self._repelled: dict[str | None, dict[AffinityTerm, int]] = {}
+        """The same terms by the namespaces that they are about, None for all, and how many pods have each."""
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def put(self, pod: Pod) -> None:
+        """The pod is there and looks like this; it stands on its node if it has one."""
+        self._note_repeller(pod)
+        known = self._pods.get(pod.uid)
+        if known is not None and known.node == pod.node and _looks_like(known, pod):
+            self._pods[pod.uid] = pod
+            return
+        if known is not None:
+            self._count(known, -1)
+            del self._pods[pod.uid]
+        if pod.node is not None:
+            self._waiting.pop(pod.uid, None)
+            self._pods[pod.uid] = pod
+            self._count(pod, +1)
+        else:
+            self._waiting[pod.uid] = pod
+
+    def remove(self, uid: PodUid) -> None:
+        """The pod is gone, or has finished."""
+        self._forget_repeller(uid)
+        self._waiting.pop(uid, None)
+        known = self._pods.pop(uid, None)
+        if known is not None:
+            self._count(known, -1)
+
+    def _count(self, pod: Pod, by: int) -> None:
+        assert pod.node is not None
+        self.version += 1
+        for (peers, living), on_nodes in self._followed.items():
+            if _is_meant(pod, peers, living=living):
+                _add(on_nodes, pod.node, by)
+        if pod.constraints is None:
+            return
+        for term in pod.constraints.anti_affinity:
+            _add_to(self._repelling, term, pod.node, by)
+        for port in pod.constraints.host_ports:
+            _add_to(self._ports, pod.node, port, by)
+
+    def _note_repeller(self, pod: Pod) -> None:
+        terms = () if pod.constraints is None else pod.constraints.anti_affinity
+        if self._repellers.get(pod.uid, ()) == terms:
+            return
+        self._forget_repeller(pod.uid)
+        if terms:
+            self._repellers[pod.uid] = terms
+            self._count_repelled(terms, +1)
+
+    def _forget_repeller(self, uid: PodUid) -> None:
+        self._count_repelled(self._repellers.pop(uid, ()), -1)
+
+    def _count_repelled(self, terms: Collection[AffinityTerm], by: int) -> None:
+        self.repellers_changed += bool(terms)
+        for term in terms:
+            for namespace in (None,) if term.peers.namespaces is None else term.peers.namespaces:
+                _add_to(self._repelled, namespace, term, by)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def bound(self) -> Iterable[Pod]:
+        return self._pods.values()
+
+    def get(self, uid: PodUid) -> Pod | None:
+        """The pod, bound or not, as it was put last."""
+        return self._pods.get(uid) or self._waiting.get(uid)
+
+    def repels_in(self, namespace: str) -> bool:
+        """Whether any pod requires pods of that namespace, or some of them, to be away."""
+        return namespace in self._repelled or None in self._repelled
+
+    def repels(self, pod: Pod) -> bool:
+        """Whether some other pod, bound or not, requires to be away from pods like this one."""
+        about = (self._repelled.get(pod.namespace), self._repelled.get(None))
+        return any(term.peers.include(pod.namespace, pod.labels) for terms in about if terms for term in terms)
+
+    def counts(self, ask: Ask) -> OnNodes:
+        """How many bound pods are meant, by node. O(pods) for an ask that nobody has made lately."""
+        found = self._followed.pop(ask, None)
+        if found is None:
+            found = self._counted(ask)
+            if len(self._followed) >= _MOST_FOLLOWED:
+                del self._followed[next(iter(self._followed))]
+        self._followed[ask] = found
+        return found
+
+    def _counted(self, ask: Ask) -> dict[NodeName, int]:
+        found: dict[NodeName, int] = {}
+        for pod in self._pods.values():
+            if pod.node is not None and _is_meant(pod, ask[0], living=ask[1]):
+                _add(found, pod.node, 1)
+        return found
+
+    def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
+        """Required anti-affinity of bound pods, and how many of those each node has."""
+        return self._repelling
+
+    def ports_on(self, node: NodeName) -> Collection[HostPort]:
+        return self._ports.get(node, {}).keys()
+
+    # -- audit ---------------------------------------------------------------------------------------------------
+
+    def violations(self, bound: Mapping[PodUid, Pod]) -> Iterator[Violation]:
+        """What differs from what these pods say, counted anew."""
+        if self._pods.keys() != bound.keys():
+            yield Violation("bystanders", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
+            return
+        anew = Bystanders()
+        for pod in bound.values():
+            anew.put(pod)
+        if (anew._repelling, anew._ports) != (self._repelling, self._ports):
+            yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
+        for ask, on_nodes in self._followed.items():
+            if anew._counted(ask) != on_nodes:
+                yield Violation("bystanders", f"{ask}: {on_nodes}; counted anew {anew._counted(ask)}")
+
+
+class Around:
+    """The pods around, for one plan. `leaving`: bound pods that are taken to be gone. `besides`: pods that are taken to
+    be on those nodes. `emptied`: bound pods repel nobody and take no ports, but whoever wants to be near one may."""
+
+    def __init__(
+        self,
+        bystanders: Bystanders,
+        besides: Sequence[tuple[Pod, NodeName]] = (),
+        leaving: Iterable[PodUid] = (),
+        *,
+        emptied: bool = False,
+    ) -> None:
+        self._bystanders = bystanders
+        self._emptied = emptied
+        gone = (bystanders.get(uid) for uid in dict.fromkeys(leaving)) if not emptied else ()
+        self._leaving = [(pod, pod.node) for pod in gone if pod is not None and pod.node is not None]
+        self._besides = besides
+        self._ports_besides: dict[NodeName, list[HostPort]] = {}
+        for pod, node in besides:
+            if pod.constraints is not None and pod.constraints.host_ports:
+                self._ports_besides.setdefault(node, []).extend(pod.constraints.host_ports)
+        self._ports_gone: dict[NodeName, dict[HostPort, int]] = {}
+        for pod, node in self._leaving:
+            for port in pod.constraints.host_ports if pod.constraints is not None else ():
+                _add_to(self._ports_gone, node, port, 1)
+
+    def counts(self, ask: Ask, *, attracting: bool = False) -> OnNodes:
+        """How many pods are meant, by node. `attracting`: they are asked for because somebody wants to be near them."""
+        peers, living = ask
+        base = self._bystanders.counts(ask) if attracting or not self._emptied else _NOWHERE
+        if not self._leaving and not self._besides:
+            return base
+        found = dict(base)
+        for by, pods in ((-1, self._leaving), (+1, self._besides)):
+            for pod, node in pods:
+                if _is_meant(pod, peers, living=living):
+                    _add(found, node, by)
+        return found
+
+    def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
+        """Required anti-affinity of pods around, and how many of those each node has."""
+        found = {} if self._emptied else {term: dict(nodes) for term, nodes in self._bystanders.repelling().items()}
+        for by, pods in ((-1, self._leaving), (+1, self._besides)):
+            for pod, node in pods:
+                for term in pod.constraints.anti_affinity if pod.constraints is not None else ():
+                    _add_to(found, term, node, by)
+        return found
+
+    def ports_on(self, node: NodeName) -> Iterator[HostPort]:
+        yield from self._ports_besides.get(node, ())
+        if not self._emptied:
+            gone = self._ports_gone.get(node, {})
+            there = self._bystanders.ports_on(node)
+            yield from (port for port in there if port not in gone)
+
+
+def _looks_like(one: Pod, other: Pod) -> bool:
+    return (one.deleting, one.constraints) == (other.deleting, other.constraints) and one.labels == other.labels
+
+
+def _is_meant(pod: Pod, peers: Iterable[Peers], *, living: bool) -> bool:
+    if living and pod.deleting:
+        return False
+    return all(each.include(pod.namespace, pod.labels) for each in peers)
+
+
+def _add(counts: dict[NodeName, int], node: NodeName, by: int) -> None:
+    number = counts.get(node, 0) + by
+    if number:
+        counts[node] = number
+    else:
+        counts.pop(node, None)
+
+
+def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inner, by: int) -> None:
+    of_outer = counts.setdefault(outer, {})
+    number = of_outer.get(inner, 0) + by
+    if number:
+        of_outer[inner] = number
+        return
+    of_outer.pop(inner, None)
+    if not of_outer:
+        del counts[outer]

@@ -1,0 +1,323 @@
+"""Neighbours: what keeps a pod from a node beside the pods around it, and beside those that a plan has placed so far.
+
+Copied in meaning from kube-scheduler 1.36's plugins NodePorts, InterPodAffinity and PodTopologySpread: host ports;
+required anti-affinity, in both directions; required affinity, where the first of a series that wants to be near its own
+kind may go anywhere; topology spread with DoNotSchedule. Counts only; must not know room, nor in which order a plan is
+looked for: see `together`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from extender.core.bystanders import Around, OnNodes
+from extender.core.cluster import Node, Pod
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
+from extender.core.names import NodeName
+from extender.core.node_match import accepts
+
+HOST_PORTS = "a host port in use"
+APART = "required pod anti-affinity"
+NEAR = "required pod affinity"
+SPREAD = "topology spread"
+
+_Key = TypeVar("_Key")
+
+
+def allows(pod: Pod, names: Iterable[NodeName], nodes: Mapping[NodeName, Node], around: Around) -> Iterator[NodeName]:
+    """Those of the nodes on which the pod would be allowed beside those around, whatever room there is."""
+    rules = Rules([pod], nodes, around)
+    kind = rules.kind_of(pod)
+    return (name for name in names if name in nodes and rules.refusal(kind, nodes[name]) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Pods that are alike to every rule. Numbers are those of the rules' tables."""
+
+    constraints: Constraints
+    hates: tuple[int, ...]
+    """Its own anti-affinity terms."""
+    hated_by: tuple[int, ...]
+    """Terms, of others or its own, that it is meant by."""
+    near: int | None
+    """Its own affinity."""
+    wanted_by: tuple[int, ...]
+    """Affinities that it is meant by."""
+    spreads: tuple[int, ...]
+    """Its own spread constraints."""
+    spread_by: tuple[int, ...]
+    """Spread constraints that count it."""
+
+
+@dataclass(slots=True)
+class _Away:
+    """An anti-affinity term: by value of its topology key, how many are meant by it, and how many have it."""
+
+    term: AffinityTerm
+    meant: dict[str, int] = field(default_factory=dict)
+    having: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Near:
+    """The affinity terms of a pod: who matches all of them counts for each, by topology key and value."""
+
+    terms: tuple[AffinityTerm, ...]
+    there: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Even:
+    """A spread constraint on the nodes that count for it: how many there are by value of its topology key."""
+
+    spread: Spread
+    eligible: Collection[NodeName]
+    counts: dict[str, int]
+    levels: dict[int, int] = field(default_factory=dict)
+    """How many values have each count."""
+    least: int = 0
+
+    def __post_init__(self) -> None:
+        for count in self.counts.values():
+            self.levels[count] = self.levels.get(count, 0) + 1
+        self.least = min(self.levels, default=0)
+
+    def add(self, value: str, by: int) -> None:
+        before = self.counts[value]
+        self.counts[value] = before + by
+        self.levels[before] -= 1
+        self.levels[before + by] = self.levels.get(before + by, 0) + 1
+        if by < 0:
+            self.least = min(self.least, before + by)
+        while not self.levels.get(self.least):
+            self.least += 1
+
+    @property
+    def minimum(self) -> int:
+        return 0 if len(self.counts) < self.spread.min_domains else self.least
+
+
+class Rules:
+    """What keeps a pod from a node beside those around, and beside those that are placed so far."""
+
+    def __init__(self, pods: Sequence[Pod], nodes: Mapping[NodeName, Node], around: Around) -> None:
+        self.nodes = nodes
+        self._around = around
+        self._away: list[_Away] = []
+        self._near: list[_Near] = []
+        self._even: list[_Even] = []
+        self._ports: dict[NodeName, list[HostPort]] = {}
+        self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._numbers: dict[object, int] = {}
+        for pod in pods:
+            self._learn(pod)
+        namespaces = {pod.namespace for pod in pods}
+        for term, having in around.repelling().items():
+            if term.peers.namespaces is None or not namespaces.isdisjoint(term.peers.namespaces):
+                self._heed_existing(term, having)
+
+    # What there is to count.
+
+    def _learn(self, pod: Pod) -> None:
+        constraints = pod.constraints
+        if constraints is None:
+            return
+        for term in constraints.anti_affinity:
+            if term not in self._numbers:
+                self._numbers[term] = len(self._away)
+                meant = self._around.counts(((term.peers,), False))
+                self._away.append(_Away(term, self._by_value(meant, term.topology_key)))
+        if constraints.affinity and ("near", constraints.affinity) not in self._numbers:
+            self._numbers["near", constraints.affinity] = len(self._near)
+            peers = tuple(term.peers for term in constraints.affinity)
+            counts = self._around.counts((peers, False), attracting=True)
+            there: dict[tuple[str, str], int] = {}
+            for term in constraints.affinity:
+                for value, count in self._by_value(counts, term.topology_key).items():
+                    there[term.topology_key, value] = count
+            self._near.append(_Near(constraints.affinity, there))
+        for spread in constraints.spread:
+            if (key := _spread_key(spread, pod)) not in self._numbers:
+                self._numbers[key] = len(self._even)
+                self._even.append(self._evened(spread, pod))
+
+    def _heed_existing(self, term: AffinityTerm, having: OnNodes) -> None:
+        if term not in self._numbers:
+            self._numbers[term] = len(self._away)
+            self._away.append(_Away(term))
+        self._away[self._numbers[term]].having = self._by_value(having, term.topology_key)
+
+    def _by_value(self, on_nodes: OnNodes, key: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, count in on_nodes.items():
+            value = self.nodes[name].labels.get(key) if name in self.nodes else None
+            if value is not None:
+                found[value] = found.get(value, 0) + count
+        return found
+
+    def _evened(self, spread: Spread, pod: Pod) -> _Even:
+        assert pod.constraints is not None
+        keys = [each.topology_key for each in pod.constraints.spread]
+        likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
+        eligible = {
+            name: None
+            for name, node in self.nodes.items()
+            if all(key in node.labels for key in keys) and _counts_for(spread, node, likeness)
+        }
+        values = {self.nodes[name].labels[spread.topology_key]: 0 for name in eligible}
+        for name, count in self._around.counts(((spread.peers,), True)).items():
+            if name in eligible:
+                values[self.nodes[name].labels[spread.topology_key]] += count
+        return _Even(spread, eligible, values)
+
+    # Who is alike.
+
+    def kind_of(self, pod: Pod) -> Kind:
+        """Only once all pods that are to be placed are known."""
+        key = (pod.namespace, frozenset(pod.labels.items()), pod.constraints, *self._spread_keys(pod))
+        if key not in self._kinds:
+            self._kinds[key] = self._kind(pod)
+        return self._kinds[key]
+
+    def _spread_keys(self, pod: Pod) -> list[object]:
+        return [_spread_key(spread, pod) for spread in (pod.constraints or NO_CONSTRAINTS).spread]
+
+    def _kind(self, pod: Pod) -> Kind:
+        own, who = pod.constraints or NO_CONSTRAINTS, (pod.namespace, pod.labels)
+        wanted_by = (
+            number for number, near in enumerate(self._near) if all(term.peers.include(*who) for term in near.terms)
+        )
+        kind = Kind(
+            own,
+            tuple(self._numbers[term] for term in own.anti_affinity),
+            tuple(number for number, away in enumerate(self._away) if away.term.peers.include(*who)),
+            self._numbers["near", own.affinity] if own.affinity else None,
+            tuple(wanted_by),
+            tuple(self._numbers[key] for key in self._spread_keys(pod)),
+            tuple(number for number, even in enumerate(self._even) if even.spread.peers.include(*who)),
+        )
+        # Pods that differ in labels which no rule asks about are of one kind.
+        return next((other for other in self._kinds.values() if other == kind), kind)
+
+    # What they say.
+
+    def refusal(self, kind: Kind, node: Node) -> tuple[str, bool] | None:
+        """The rule that keeps a pod of the kind from the node, and whether it will as long as nobody leaves."""
+        labels = node.labels
+        if kind.constraints.host_ports and self._port_clashes(kind.constraints.host_ports, node.name):
+            return HOST_PORTS, True
+        for number in kind.hates:
+            away = self._away[number]
+            if away.meant.get(labels.get(away.term.topology_key, ""), 0) and away.term.topology_key in labels:
+                return APART, True
+        for number in kind.hated_by:
+            away = self._away[number]
+            if away.having.get(labels.get(away.term.topology_key, ""), 0) and away.term.topology_key in labels:
+                return APART, True
+        if kind.near is not None and (refusal := self._too_far(kind, self._near[kind.near], labels)) is not None:
+            return refusal
+        for number in kind.spreads:
+            even = self._even[number]
+            value = labels.get(even.spread.topology_key)
+            if value is None:
+                return SPREAD, True
+            if self.is_full(kind, number, value):
+                return SPREAD, False
+        return None
+
+    def _port_clashes(self, wanted: Sequence[HostPort], name: NodeName) -> bool:
+        used = (*self._ports.get(name, ()), *self._around.ports_on(name))
+        return any(port.clashes(other) for port in wanted for other in used)
+
+    def _too_far(self, kind: Kind, near: _Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
+        there = True
+        for term in near.terms:
+            value = labels.get(term.topology_key)
+            if value is None:
+                return NEAR, True
+            there = there and near.there.get((term.topology_key, value), 0) > 0
+        if there or (kind.near in kind.wanted_by and not near.there):
+            return None
+        return NEAR, False
+
+    def place(self, kind: Kind, node: Node, by: int = 1) -> None:
+        """A pod of the kind is on the node; or, by -1, no more."""
+        labels = node.labels
+        for number in kind.hates:
+            away = self._away[number]
+            _add(away.having, labels.get(away.term.topology_key), by)
+        for number in kind.hated_by:
+            away = self._away[number]
+            _add(away.meant, labels.get(away.term.topology_key), by)
+        for number in kind.wanted_by:
+            near = self._near[number]
+            for key in dict.fromkeys(term.topology_key for term in near.terms):
+                if key in labels:
+                    _add(near.there, (key, labels[key]), by)
+        for number in kind.spread_by:
+            even = self._even[number]
+            if node.name in even.eligible:
+                even.add(labels[even.spread.topology_key], by)
+        if kind.constraints.host_ports:
+            ports = self._ports.setdefault(node.name, [])
+            for port in kind.constraints.host_ports:
+                if by > 0:
+                    ports.append(port)
+                else:
+                    ports.remove(port)
+
+    def areas(self, kind: Kind) -> int | None:
+        """Of the kind's spread constraints that with the fewest values; None if it has none."""
+        return min(kind.spreads, key=lambda number: len(self._even[number].counts), default=None)
+
+    def area_of(self, number: int, name: NodeName) -> str | None:
+        """The node's value of that constraint's topology key."""
+        return self.nodes[name].labels.get(self._even[number].spread.topology_key)
+
+    def crowd(self, number: int, value: str) -> int:
+        """How many are there, for that constraint."""
+        return self._even[number].counts.get(value, 0)
+
+    def is_full(self, kind: Kind, number: int, value: str) -> bool:
+        """Whether another of the kind would be too many there, for that constraint, as it is now."""
+        even = self._even[number]
+        return even.counts.get(value, 0) + (number in kind.spread_by) - even.minimum > even.spread.max_skew
+
+    def own_affinity_keys(self, kinds: Collection[Kind]) -> dict[int, tuple[str, ...]]:
+        """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""
+        wanted = {number for kind in kinds for number in kind.wanted_by}
+        return {
+            kind.near: tuple(dict.fromkeys(term.topology_key for term in self._near[kind.near].terms))
+            for kind in kinds
+            if kind.near is not None and kind.near in wanted
+        }
+
+
+def _counts_for(spread: Spread, node: Node, pod: Pod) -> bool:
+    if spread.heeds_taints:
+        return accepts(node, pod)
+    if not pod.node_selector and not pod.affinity:
+        return True
+    bare = replace(node, taints=(), unschedulable=False) if node.taints or node.unschedulable else node
+    return accepts(bare, pod)
+
+
+def _spread_key(spread: Spread, pod: Pod) -> tuple[object, ...]:
+    """What decides which nodes count for the constraint, and whom it counts."""
+    assert pod.constraints is not None
+    keys = tuple(each.topology_key for each in pod.constraints.spread)
+    selected = (frozenset(pod.node_selector.items()), pod.affinity) if spread.heeds_affinity else ()
+    return (spread, keys, selected, pod.tolerations if spread.heeds_taints else ())
+
+
+def _add(counts: dict[_Key, int], key: _Key | None, by: int) -> None:
+    if key is None:
+        return
+    number = counts.get(key, 0) + by
+    if number:
+        counts[key] = number
+    else:
+        counts.pop(key, None)

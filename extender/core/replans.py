@@ -1,0 +1,52 @@
+"""Replans: how often a gang's plan came to nothing because kube-scheduler would have none of its nodes for a member.
+
+That happens when it knows of a rule that we do not. A few times in a row it may be late news; then the gang is left
+alone for a while, twice as long each time, and is planned at once only if its members have changed, or nodes have come
+or gone. Knows times and counts; must not know which nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from extender.core.gang import Gang
+from extender.core.names import GangKey
+
+FREE = 3
+"""So many in a row cost nothing."""
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+
+
+@dataclass(slots=True)
+class _Failed:
+    changes: int
+    node_count: int
+    times: int = 0
+    until: float = 0.0
+
+
+class Replans:
+    def __init__(self) -> None:
+        self._failed: dict[GangKey, _Failed] = {}
+
+    def failed(self, gang: Gang, node_count: int, now: float) -> float | None:
+        """Another plan came to nothing. Until when the gang is left alone, if it is."""
+        known = self._failed.get(gang.key)
+        if known is None or (known.changes, known.node_count) != (gang.changes, node_count):
+            known = self._failed[gang.key] = _Failed(gang.changes, node_count)
+        known.times += 1
+        if known.times <= FREE:
+            return None
+        known.until = now + min(LONGEST_PAUSE, FIRST_PAUSE * float(2 ** min(known.times - FREE - 1, 16)))
+        return known.until
+
+    def pauses(self, gang: Gang, node_count: int, now: float) -> bool:
+        """Whether the gang is to be left alone now: nothing has changed, and its pause is not over."""
+        known = self._failed.get(gang.key)
+        if known is None or now >= known.until:
+            return False
+        return (known.changes, known.node_count) == (gang.changes, node_count)
+
+    def forget(self, gang: Gang) -> None:
+        """It is bound, or is no more."""
+        self._failed.pop(gang.key, None)

@@ -1,0 +1,130 @@
+"""Which pods stand where: what is kept pod by pod is what counting anew would say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.bystanders import Around, Ask, Bystanders
+from extender.core.cluster import Pod
+from extender.core.constraints import Constraints, HostPort
+from extender.core.names import NodeName, PodUid
+from tests.builders import pod
+from tests.core.test_together import apart, peers, ports, term
+
+TRAIN: Ask = ((peers(),), False)
+LIVING: Ask = ((peers(),), True)
+
+
+def bystanders(*pods: Pod) -> Bystanders:
+    found = Bystanders()
+    for each in pods:
+        found.put(each)
+    return found
+
+
+def on(at: str | None, name: str = "train-0", app: str = "train", **facts: Any) -> Pod:
+    return pod(name, {}, labels={"app": app}, node=None if at is None else NodeName(at), **facts)
+
+
+def test_pods_are_counted_on_their_nodes_by_label_and_namespace() -> None:
+    found = bystanders(on("n1"), on("n1", "train-1"), on("n2", "web-0", "web"), on(None, "train-2"))
+    found.put(on("n1", "train-3", namespace="elsewhere"))
+    assert found.counts(TRAIN) == {"n1": 2}
+    found.put(on("n2", "train-2"))
+    assert found.counts(TRAIN) == {"n1": 2, "n2": 1}
+    found.remove(PodUid("uid-train-0"))
+    found.remove(PodUid("uid-never"))
+    assert found.counts(TRAIN) == {"n1": 1, "n2": 1}
+
+
+def test_who_is_being_deleted_counts_only_where_that_is_wanted() -> None:
+    found = bystanders(on("n1"))
+    assert (found.counts(TRAIN), found.counts(LIVING)) == ({"n1": 1}, {"n1": 1})
+    found.put(on("n1", deleting=True))
+    assert (found.counts(TRAIN), found.counts(LIVING)) == ({"n1": 1}, {})
+
+
+def test_a_change_of_what_nobody_asks_about_is_none() -> None:
+    found = bystanders(on("n1"))
+    before = found.version
+    found.put(on("n1", priority=3))
+    assert found.version == before
+    found.put(replace(on("n1"), labels={"app": "web"}))
+    assert found.version > before
+
+
+def test_who_repels_others_does_so_bound_or_not_until_it_is_gone() -> None:
+    found = bystanders(on(None, "shy-0", "shy", constraints=apart(app="train")))
+    assert found.repels(on(None))
+    assert found.repels_in("default")
+    assert not found.repels(on(None, "web-0", "web"))
+    assert not found.repels(on(None, namespace="elsewhere"))
+    assert not found.repels_in("elsewhere")
+    assert found.repelling() == {}
+    found.put(on("n1", "shy-0", "shy", constraints=apart(app="train")))
+    assert found.repelling() == {term(): {"n1": 1}}
+    found.remove(PodUid("uid-shy-0"))
+    assert not found.repels(on(None))
+    assert found.repelling() == {}
+
+
+def test_of_many_asks_the_latest_are_kept_up_to_date_and_all_are_answered() -> None:
+    found = bystanders(on("n1"))
+    for number in range(200):
+        assert found.counts(((peers(f"app-{number}"),), False)) == {}
+    found.put(on("n2", "train-1"))
+    assert found.counts(TRAIN) == {"n1": 1, "n2": 1}
+    assert found.counts(((peers("app-199"),), False)) == {}
+
+
+def test_around_leaves_out_who_leaves_and_adds_who_comes() -> None:
+    leaves = on("n1", constraints=Constraints((HostPort(80),), anti_affinity=(term(),)))
+    comes = on(None, "train-1", constraints=ports(81))
+    around = Around(bystanders(leaves), [(comes, NodeName("n2"))], [leaves.uid, PodUid("uid-unknown")])
+    assert around.counts(TRAIN) == {"n2": 1}
+    assert around.repelling() == {}
+    assert list(around.ports_on(NodeName("n1"))) == []
+    assert list(around.ports_on(NodeName("n2"))) == [HostPort(81)]
+
+
+def test_what_differs_is_a_violation() -> None:
+    found = bystanders(on("n1"))
+    assert found.counts(TRAIN)
+    there = {PodUid("uid-train-0"): on("n1")}
+    assert list(found.violations(there)) == []
+    assert list(found.violations({}))
+    assert list(found.violations({PodUid("uid-train-0"): on("n2")}))
+
+
+pods_seen = st.builds(
+    lambda name, at, app, deleting, what: on(at, name, app, deleting=deleting, constraints=what),
+    st.sampled_from(("a", "b", "c")),
+    st.sampled_from((None, "n1", "n2")),
+    st.sampled_from(("train", "web")),
+    st.booleans(),
+    st.sampled_from((None, apart(), ports(80), Constraints((HostPort(81),), anti_affinity=(term("host"),)))),
+)
+
+
+@given(st.lists(st.one_of(pods_seen, st.sampled_from(("a", "b", "c")))))
+def test_after_any_news_it_is_what_counting_anew_says(news: list[Pod | str]) -> None:
+    found, known = Bystanders(), dict[PodUid, Pod]()
+    for each in news:
+        if isinstance(each, str):
+            found.remove(PodUid(f"uid-{each}"))
+            known.pop(PodUid(f"uid-{each}"), None)
+        else:
+            found.put(each)
+            known[each.uid] = each
+        found.counts(TRAIN)
+        found.counts(LIVING)
+        bound = {uid: pod for uid, pod in known.items() if pod.node is not None}
+        assert list(found.violations(bound)) == []
+        living = [pod for pod in bound.values() if pod.labels["app"] == "train" and not pod.deleting]
+        assert sum(found.counts(LIVING).values()) == len(living)
+        shy = [pod for pod in known.values() if pod.constraints and pod.constraints.anti_affinity]
+        assert found.repels(on(None, "other")) is bool(shy)

@@ -1,0 +1,313 @@
+"""Gangs whose members require something of each other, or of the pods around: planned as kube-scheduler will judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.core.bystanders import Around, Bystanders
+from extender.core.cluster import Node, Pod, Taint
+from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
+from extender.core.label_match import LabelRequirement
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import NodeName, PodUid
+from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
+from extender.core.planning import Shortfall
+from extender.core.room import Room, Slot
+from extender.core.together import Seat, plan
+from tests.builders import node, pod
+from tests.core.naive_neighbours import holds, possible
+
+ZONE = "zone"
+
+
+def peers(app: str = "train") -> Peers:
+    return Peers(frozenset({"default"}), (LabelRequirement("app", "In", (app,)),))
+
+
+def term(key: str = ZONE, app: str = "train") -> AffinityTerm:
+    return AffinityTerm(peers(app), key)
+
+
+def near(*keys: str, app: str = "train") -> Constraints:
+    return Constraints(affinity=tuple(term(key, app) for key in keys or (ZONE,)))
+
+
+def apart(key: str = ZONE, app: str = "train") -> Constraints:
+    return Constraints(anti_affinity=(term(key, app),))
+
+
+def even(key: str = ZONE, skew: int = 1, **more: Any) -> Constraints:
+    return Constraints(spread=(Spread(peers(), key, skew, **more),))
+
+
+def ports(*numbers: int) -> Constraints:
+    return Constraints(host_ports=tuple(map(HostPort, numbers)))
+
+
+def members(count: int, constraints: Constraints | None, cpu: int = 8000, app: str = "train") -> list[Pod]:
+    return [pod(f"{app}-{n}", {"cpu": cpu}, labels={"app": app}, constraints=constraints) for n in range(count)]
+
+
+class Town:
+    """Nodes by zone, `aab`: two in zone a, one in b; each with 8 CPU and its own name as label `host`."""
+
+    def __init__(self, zones: str, cpu: int = 8000) -> None:
+        self.nodes: dict[NodeName, Node] = {}
+        self.ledger = Ledger()
+        self.bystanders = Bystanders()
+        self.there: list[tuple[Pod, Node]] = []
+        for number, zone in enumerate(zones):
+            labels = {"host": f"n{number}"} | ({ZONE: zone} if zone != "-" else {})
+            each = node(f"n{number}", {"cpu": cpu}, labels=labels)
+            self.nodes[each.name] = each
+            self.ledger.set_node(each.name, each.allocatable)
+
+    def put(self, name: str, on: str, constraints: Constraints | None = None, *, cpu: int = 0, **facts: Any) -> None:
+        facts.setdefault("labels", {"app": name.partition("-")[0]})
+        each = pod(name, {"cpu": cpu}, node=NodeName(on), constraints=constraints, **facts)
+        self.ledger.confirm(each.uid, on=NodeName(on), units=each.requests)
+        self.bystanders.put(each)
+        self.there.append((each, self.nodes[NodeName(on)]))
+
+    def plan(self, pods: Sequence[Pod], around: Around | None = None) -> dict[Holder, NodeName] | Shortfall:
+        seats = [Seat(Slot(Holder(each.uid), each.requests), each) for each in pods]
+        room = Room(self.ledger, ())
+        before = {name: dict(change) for name, change in room.change.items()}
+        found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.bystanders))
+        assert room.change == before
+        if not isinstance(found, Shortfall):
+            by_uid = {Holder(each.uid): each for each in pods}
+            assert found.keys() == by_uid.keys()
+            assert around or holds([(by_uid[holder], at) for holder, at in found.items()], self.there, self.nodes)
+        return found
+
+    def zones(self, pods: Sequence[Pod]) -> str:
+        """Of the plan, in order of zone."""
+        found = self.plan(pods)
+        assert not isinstance(found, Shortfall), found
+        return "".join(sorted(self.nodes[at].labels.get(ZONE, "-") for at in found.values()))
+
+
+def rule(found: Mapping[Holder, NodeName] | Shortfall) -> str:
+    assert isinstance(found, Shortfall)
+    return found.rule
+
+
+class TestNearEachOther:
+    def test_all_are_in_the_smallest_zone_that_has_room(self) -> None:
+        assert Town("abb").zones(members(2, near())) == "bb"
+        assert Town("abbbcc").zones(members(2, near())) == "cc"
+
+    def test_where_no_zone_has_room_for_all_nothing_is_planned_and_the_rule_is_told(self) -> None:
+        assert Town("aabb").plan(members(3, near())) == Shortfall(2, 3, None, NEAR)
+
+    def test_a_zone_is_large_enough_only_with_what_is_free_in_it(self) -> None:
+        town = Town("aab")
+        town.put("other", "n0", cpu=8000)
+        assert rule(town.plan(members(2, near()))) == NEAR
+
+    def test_where_one_stands_already_the_others_follow(self) -> None:
+        town = Town("aabb")
+        town.put("train-x", "n3")
+        assert town.zones(members(2, near())) == "bb"
+
+    def test_who_stands_in_another_namespace_is_not_meant(self) -> None:
+        town = Town("aabbb")
+        town.put("train-x", "n4", namespace="elsewhere")
+        assert town.zones(members(2, near())) == "aa"
+
+    def test_a_node_without_the_label_is_no_place(self) -> None:
+        assert rule(Town("--").plan(members(1, near()))) == NEAR
+
+    def test_several_keys_are_all_the_same_for_all(self) -> None:
+        found = Town("aa", cpu=16000).plan(members(2, near(ZONE, "host")))
+        assert not isinstance(found, Shortfall)
+        assert len(set(found.values())) == 1
+
+    def test_workers_follow_a_launcher_though_they_are_older(self) -> None:
+        launcher = members(1, None, app="launcher")
+        workers = members(2, near(app="launcher"))
+        town = Town("abbb")
+        assert town.zones([*workers, *launcher]) == "bbb"
+
+    def test_who_wants_to_be_near_a_pod_that_is_not_there_is_nowhere(self) -> None:
+        assert rule(Town("aa").plan(members(1, near(app="web")))) == NEAR
+
+
+class TestApart:
+    def test_each_has_its_own_zone(self) -> None:
+        assert Town("aaabc").zones(members(3, apart())) == "abc"
+
+    def test_too_few_zones(self) -> None:
+        assert Town("aab").plan(members(3, apart())) == Shortfall(2, 3, None, APART)
+
+    def test_from_who_stands_there(self) -> None:
+        town = Town("aab")
+        town.put("web-0", "n0")
+        assert town.zones(members(1, apart(app="web"))) == "b"
+
+    def test_from_who_stands_there_and_wants_it_so(self) -> None:
+        town = Town("aab")
+        town.put("web-0", "n0", apart(app="train"))
+        assert town.zones(members(1, None)) == "b"
+        assert rule(town.plan(members(2, None))) == APART
+
+    def test_nodes_without_the_label_are_apart_from_everything(self) -> None:
+        assert Town("--a").zones(members(3, apart())) == "--a"
+
+
+class TestEven:
+    def test_zones_get_equally_many(self) -> None:
+        assert Town("aaaabbcc").zones(members(6, even())) == "aabbcc"
+
+    def test_in_every_prefix_of_the_plan(self) -> None:
+        found = Town("aaabbb").plan(members(6, even()))
+        assert not isinstance(found, Shortfall)
+        assert [int(at[1]) // 3 for at in found.values()] in ([0, 1] * 3, [1, 0] * 3)
+
+    def test_a_full_zone_stops_the_others(self) -> None:
+        assert Town("aaab").plan(members(4, even())) == Shortfall(3, 4, None, SPREAD)
+        assert Town("aaab").zones(members(4, even(skew=2))) == "aaab"
+
+    def test_who_stands_there_counts_but_not_who_leaves(self) -> None:
+        town = Town("aabb")
+        town.put("train-x", "n0")
+        assert town.zones(members(1, even())) == "b"
+        town.put("train-y", "n3", deleting=True)
+        assert town.zones(members(1, even())) == "b"
+
+    def test_too_few_zones_leave_no_more_than_the_skew_in_each(self) -> None:
+        assert Town("aabb").zones(members(2, even(min_domains=3))) == "ab"
+        assert rule(Town("aabb").plan(members(3, even(min_domains=3)))) == SPREAD
+
+    def test_a_node_without_the_label_has_nobody(self) -> None:
+        assert rule(Town("ab").plan(members(1, even(key="rack")))) == SPREAD
+        assert Town("-ab").zones(members(2, even())) == "ab"
+
+    @pytest.mark.parametrize(("heeds", "there"), [(True, True), (False, False)])
+    def test_nodes_that_the_pod_may_not_be_on_count_only_where_it_says_so(self, heeds: bool, there: bool) -> None:
+        town = Town("ab", cpu=16000)
+        town.put("train-x", "n0")
+        [one] = members(1, even(heeds_affinity=heeds))
+        picky = replace(one, node_selector={"host": "n0"})
+        seat = Seat(Slot(Holder(picky.uid), picky.requests, lambda name: name == "n0"), picky)
+        found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.bystanders))
+        assert isinstance(found, dict) is there
+
+    @pytest.mark.parametrize(("heeds", "there"), [(True, True), (False, False)])
+    def test_tainted_nodes_count_unless_it_says_otherwise(self, heeds: bool, there: bool) -> None:
+        town = Town("ab", cpu=16000)
+        town.put("train-x", "n0")
+        town.nodes[NodeName("n1")] = replace(town.nodes[NodeName("n1")], taints=(Taint("gpu", "", "NoSchedule"),))
+        [one] = members(1, even(heeds_taints=heeds))
+        seat = Seat(Slot(Holder(one.uid), one.requests, lambda name: name == "n0"), one)
+        found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.bystanders))
+        assert isinstance(found, dict) is there
+
+
+class TestHostPorts:
+    def test_one_a_node(self) -> None:
+        found = Town("aaa", cpu=64000).plan(members(3, ports(80)))
+        assert not isinstance(found, Shortfall)
+        assert len(set(found.values())) == 3
+        assert Town("aa", cpu=64000).plan(members(3, ports(80))) == Shortfall(2, 3, None, HOST_PORTS)
+
+    def test_a_port_in_use_is_taken(self) -> None:
+        town = Town("ab", cpu=64000)
+        town.put("web", "n0", ports(80))
+        assert town.zones(members(1, ports(80))) == "b"
+        assert town.zones(members(1, ports(81))) == "a"
+
+    @pytest.mark.parametrize(
+        ("one", "other", "clash"),
+        [
+            (HostPort(80), HostPort(80), True),
+            (HostPort(80), HostPort(80, "UDP"), False),
+            (HostPort(80, "TCP", "10.0.0.1"), HostPort(80, "TCP", "10.0.0.2"), False),
+            (HostPort(80, "TCP", "10.0.0.1"), HostPort(80), True),
+            (HostPort(80), HostPort(80, "TCP", "10.0.0.1"), True),
+        ],
+    )
+    def test_clash(self, one: HostPort, other: HostPort, clash: bool) -> None:
+        assert one.clashes(other) is clash
+
+
+class TestAround:
+    def test_who_leaves_is_not_in_the_way(self) -> None:
+        town = Town("ab", cpu=64000)
+        town.put("web-0", "n0", Constraints((HostPort(80),), anti_affinity=(term(),)))
+        train = members(2, Constraints((HostPort(80),), anti_affinity=(term(app="web"),)))
+        assert rule(town.plan(train)) in (APART, HOST_PORTS)
+        gone = Around(town.bystanders, leaving=[PodUid("uid-web-0")])
+        assert not isinstance(town.plan(train, gone), Shortfall)
+
+    def test_who_is_to_be_there_is(self) -> None:
+        town = Town("ab", cpu=64000)
+        [one, other] = members(2, Constraints((HostPort(80),), anti_affinity=(term(),)))
+        found = town.plan([one], Around(town.bystanders, [(other, NodeName("n0"))]))
+        assert found == {Holder(one.uid): NodeName("n1")}
+
+    def test_emptied_only_attraction_is_left(self) -> None:
+        town = Town("ab", cpu=64000)
+        town.put("web-0", "n0", Constraints((HostPort(80),), anti_affinity=(term(),)))
+        emptied = Around(town.bystanders, emptied=True)
+        [one] = members(1, Constraints((HostPort(80),), affinity=(term(app="web"),)))
+        assert town.plan([one], emptied) == {Holder(one.uid): NodeName("n0")}
+
+
+def test_many_on_many_nodes_are_planned_without_looking_at_every_way() -> None:
+    town = Town("abc" * 100)
+    assert town.zones(members(99, even())) == "a" * 33 + "b" * 33 + "c" * 33
+    both = Constraints(anti_affinity=(term("host"),), spread=even().spread)
+    assert len(town.zones(members(300, both))) == 300
+
+
+APPS = ("train", "web")
+terms = st.builds(term, st.sampled_from((ZONE, "host")), st.sampled_from(APPS))
+spreads = st.builds(
+    lambda key, skew, app, least: Spread(peers(app), key, skew, least),
+    st.sampled_from((ZONE, "host")),
+    st.integers(1, 2),
+    st.sampled_from(APPS),
+    st.integers(1, 3),
+)
+requirements = st.builds(
+    Constraints,
+    st.sampled_from(((), (), (HostPort(80),))),
+    st.lists(terms, max_size=1).map(tuple),
+    st.lists(terms, max_size=1).map(tuple),
+    st.lists(spreads, max_size=1).map(tuple),
+)
+pods_of = st.builds(
+    lambda app, cpu, what: (app, cpu, what or None), st.sampled_from(APPS), st.integers(1, 2), requirements
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text("aab-", min_size=1, max_size=3),
+    st.lists(st.tuples(pods_of, st.integers(0, 2)), max_size=2),
+    st.lists(pods_of, min_size=1, max_size=2),
+    st.lists(st.integers(0, 1), min_size=1, max_size=3),
+)
+def test_small_cases_are_planned_exactly_if_kube_scheduler_could_place_them(
+    zones: str,
+    standing: list[tuple[tuple[str, int, Constraints | None], int]],
+    kinds: list[tuple[str, int, Constraints | None]],
+    picks: list[int],
+) -> None:
+    town = Town(zones, cpu=3)
+    for number, ((app, cpu, what), at) in enumerate(standing):
+        town.put(f"{app}-s{number}", f"n{at % len(zones)}", what, cpu=cpu - 1)
+    gang: list[Pod] = []
+    for number, pick in enumerate(picks):
+        app, cpu, what = kinds[pick % len(kinds)]
+        gang.append(pod(f"{app}-{number}", {"cpu": cpu}, labels={"app": app}, constraints=what))
+    found = town.plan(gang)
+    assert isinstance(found, Shortfall) is not possible(gang, town.there, town.nodes)
