@@ -35,8 +35,9 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
   escher.dev/preempt=off     for its gangs, and of its pods as victims
   escher.dev/save-room=off
 
-These need a restart: scheduler_names, preempts_other_schedulers, evictions_per_second,
-saved_share, saved_seconds. docs/operations.md describes every setting.
+These need a restart: scheduler_names, preempts_other_schedulers, preemptions_per_gang_and_hour,
+preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds, long_running_seconds,
+gather_limit. docs/operations.md describes every setting.
 """
 
 

@@ -45,7 +45,7 @@ class Evictions:
         self._pods = pods
         self._brake = brake
         self._offered: dict[PodUid, float] = {}
-        """Members of gangs that may be evicted, and until when (seconds since the epoch)."""
+        """Members of gangs that may be evicted, and until when (seconds that only pass)."""
         self._offers: list[_Offer] = []
 
     # -- offers --------------------------------------------------------------------------------------------------

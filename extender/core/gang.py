@@ -41,7 +41,7 @@ NOT_ITS_NODE = "the gang's plan has another node for this member"
 
 @dataclass(slots=True)
 class Gang:
-    """One gang. `members` are its living, unfinished pods; times are seconds since the epoch."""
+    """One gang. `members` are its living, unfinished pods; times are seconds that only pass."""
 
     key: GangKey
     quorum: int

@@ -6,7 +6,8 @@ to take and do. Time comes in as an argument. It must not know kube-scheduler's 
 
 The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`turns`); a
 plan has a deadline; the barrier opens only when the quorum is there, and holds all that it needs; a change that makes
-room wakes each member that was turned away once.
+room wakes each member that was turned away once; a part of a gang that is bound is evicted only if it is proven
+(`parts`) that its quorum was never whole; a defect with one gang is that gang's alone.
 
 With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it only says
 where members should go, anybody may take that room, and each member claims its own when it comes to be bound, which is
@@ -726,7 +727,7 @@ class Gangs:
         self._dissolve(gang, now, TOO_LATE)
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `heed_time`, or `waiting`, has something to do, in seconds since the epoch."""
+        """The next moment at which `heed_time`, or `waiting`, has something to do, in seconds that only pass."""
         known = (
             min(self.in_part.values(), default=None),
             min(self.in_doubt.values(), default=None),

@@ -236,7 +236,7 @@ class Waiting:
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `heed_turn` has something to do, in seconds since the epoch."""
+        """The next moment at which `heed_turn` has something to do, in seconds that only pass."""
         unasked = next(iter(self._unasked.values()), None)
         known = (
             self.turns.next_deadline(),
