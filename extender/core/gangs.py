@@ -557,10 +557,16 @@ class Gangs:
 
     def heed_brake(self, now: float) -> None:
         """The switches have changed: what they do not allow any more has ended. `Waiting` looks at every gang again."""
-        for gang in self.by_key.values():
-            if self.brake.observes(gang.key.namespace) and gang.phase is Phase.PLANNED:
-                self._let_through(gang, now)
-            self.waiting.stirred[gang.key] = None
+        for gang in list(self.by_key.values()):
+            with self._containing(gang.key, now):
+                if self.brake.observes(gang.key.namespace):
+                    if gang.phase is Phase.PLANNED:
+                        self._let_through(gang, now)
+                elif gang.phase in (Phase.GATHERING, Phase.WAITING):
+                    # While nobody was kept waiting there, nobody counted for how long it has not been asked about.
+                    self.waiting.has_no_plan(gang, now)
+            if gang.phase is not Phase.QUARANTINED:
+                self.waiting.stirred[gang.key] = None
 
     def _let_through(self, gang: Gang, now: float) -> None:
         """Whoever stands at the barrier is bound, though not all are there: kube-scheduler has counted them on their
