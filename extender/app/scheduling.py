@@ -314,6 +314,9 @@ class Scheduling:
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
         why = await self._disproved(proof)
+        if not self._keeper.brake.allows(Act.EVICT_PART, key.namespace):
+            # Put on while that was asked.
+            why = "the brake is on"
         if why:
             _log.warning("a gang's part is left alone", gang=str(key), why=why)
             for pod in members:

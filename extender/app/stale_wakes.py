@@ -1,8 +1,8 @@
 """Stale wakes: the annotation by which a pod was woken is taken off once it has done its work.
 
-A pod that is bound needs it no more. There is no hurry, and a pod may be gone soon: it is taken only from those that
-have been bound for a whole round, one after the other, so that what is urgent is not held up. What fails is done in the
-next round.
+A pod that is bound needs it no more. One of a scheduler that is not ours was never woken by us: it is a copy's, and is
+let be. There is no hurry, and a pod may be gone soon: it is taken only from those that have been bound for a whole
+round, one after the other, so that what is urgent is not held up. What fails is done in the next round.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StaleWakes:
             stale = {
                 pod.uid: PodRef.of(pod)
                 for pod in self._keeper.pods.values()
-                if pod.woken and pod.node is not None and not pod.deleting
+                if pod.woken and pod.node is not None and not pod.deleting and self._keeper.ours(pod)
             }
             try:
                 for uid, pod in stale.items():

@@ -26,7 +26,7 @@ _LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """`size` members were to be bound together, and the quorum needed `needed` of them.
+    """`size` members could be bound together, and the quorum needed `needed` of them.
 
     `others`: some of them beside the pod that bears this. `at`: when, in seconds since the epoch. `joins`: their gang
     ran already, and these came in the place of others that had left it.
@@ -40,8 +40,10 @@ class Attempt:
     joins: bool = False
 
 
-def attempts_for(id: str, members: Sequence[PodUid], *, needed: int, joins: bool = False) -> dict[PodUid, Attempt]:
-    """What each of these members, who are bound together, is to say.
+def attempts_for(
+    id: str, members: Sequence[PodUid], *, needed: int, joins: bool = False, size: int = 0
+) -> dict[PodUid, Attempt]:
+    """What each of these members, who are bound together, is to say. `size`: how many there are, if more than these.
 
     Each names those that follow it, the first after the last: whoever is not bound is named by all of the 16 before it.
     """
@@ -49,7 +51,7 @@ def attempts_for(id: str, members: Sequence[PodUid], *, needed: int, joins: bool
     twice = ring + ring
     named = min(NAMED, len(ring) - 1)
     return {
-        uid: Attempt(id, needed, len(ring), tuple(twice[index + 1 : index + 1 + named]), joins=joins)
+        uid: Attempt(id, needed, max(size, len(ring)), tuple(twice[index + 1 : index + 1 + named]), joins=joins)
         for index, uid in enumerate(ring)
     }
 

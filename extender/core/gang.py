@@ -153,7 +153,7 @@ class Gang:
         if not self.unsettled:
             return None
         unplaced = {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}
-        return proven_part(self.staying(), unplaced, self.trial)
+        return proven_part(self.staying(), unplaced, self.trial, self.quorum)
 
     @property
     def missing(self) -> int:

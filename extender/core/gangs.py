@@ -256,6 +256,8 @@ class Gangs:
             del self.by_key[gang.key]
         else:
             self._weigh(gang, now)
+            # Others may have waited for the one that has left.
+            self._open_if_complete(gang, now)
 
     def _forget(self, gang: Gang) -> None:
         """Nothing is to be done about it any more."""
@@ -275,6 +277,9 @@ class Gangs:
             # A member of the surplus may be on its way: it is needed for the quorum now, and planned with the rest.
             gang.step(Step.QUORUM_LOST)
             self._let_go(gang, now, "the gang needs more members than before")
+        if gang.placed and not gang.needed:
+            # Whatever becomes of those whose Bindings are still being written.
+            gang.remember(Past.QUORUM_BOUND)
         if gang.writing:
             return
         if gang.placed and not gang.needed:
@@ -553,10 +558,16 @@ class Gangs:
 
     def heed_brake(self, now: float) -> None:
         """The switches have changed: what they do not allow any more has ended. `Waiting` looks at every gang again."""
-        for gang in self.by_key.values():
-            if self.brake.observes(gang.key.namespace) and gang.phase is Phase.PLANNED:
-                self._let_through(gang, now)
-            self.waiting.stirred[gang.key] = None
+        for gang in list(self.by_key.values()):
+            with self._containing(gang.key, now):
+                if self.brake.observes(gang.key.namespace):
+                    if gang.phase is Phase.PLANNED:
+                        self._let_through(gang, now)
+                elif gang.phase in (Phase.GATHERING, Phase.WAITING):
+                    # While nobody was kept waiting there, nobody counted for how long it has not been asked about.
+                    self.waiting.has_no_plan(gang, now)
+            if gang.phase is not Phase.QUARANTINED:
+                self.waiting.stirred[gang.key] = None
 
     def _let_through(self, gang: Gang, now: float) -> None:
         """Whoever stands at the barrier is bound, though not all are there: kube-scheduler has counted them on their
@@ -624,16 +635,19 @@ class Gangs:
         return ""
 
     def _open_if_complete(self, gang: Gang, now: float) -> None:
-        # Others may have overtaken the plan while members waited: a foreign pod, a node that is gone.
-        while self._is_complete(gang) and (overtaken := self._places.make_good(gang, gang.arrived)):
-            self._turn_back(gang, overtaken, ROOM_TAKEN)
-        if not self._is_complete(gang):
+        if not gang.arrived:
             return
-        members = tuple(gang.arrived)
         joins = gang.standing is Standing.RAN
-        trial = self._try(gang, members, joins=joins)
-        gang.writing.update(gang.arrived)
-        gang.arrived.clear()
+        trial = None if joins else self._gone_on_with(gang)
+        # Others may have overtaken the plan while members waited: a foreign pod, a node that is gone.
+        while (opening := self._let(gang, trial)) and (overtaken := self._places.make_good(gang, opening)):
+            self._turn_back(gang, overtaken, ROOM_TAKEN)
+        if not opening:
+            return
+        members = tuple(opening)
+        trial = self._try(gang, members, trial, joins=joins)
+        for uid in members:
+            gang.writing[uid] = gang.arrived.pop(uid)
         gang.step(Step.BARRIER_OPENED)
         gang.remember(Past.TRIED)
         gang.intends = False
@@ -641,29 +655,41 @@ class Gangs:
         marks = trial.marks(joins)
         self.effects.append(OpenBarrier(gang.key, members, {uid: marks[uid] for uid in members}))
 
-    def _try(self, gang: Gang, members: Collection[PodUid], *, joins: bool) -> Trial:
-        """The attempt that these are bound in: the one that is not whole yet, also of an earlier life; or a new one."""
+    def _gone_on_with(self, gang: Gang) -> Trial | None:
+        """The attempt that is not whole yet, also of an earlier life."""
         # Those that are on their way out belong to an attempt that has failed.
-        goes_on = not joins and bool(gang.writing or gang.staying())
-        trial = gang.trial or gone_on_with(gang.staying()) if goes_on else None
+        if not (gang.writing or len(gang.bound) > len(gang.leaving)):
+            return None
+        return gang.trial or gone_on_with(gang.staying())
+
+    def _let(self, gang: Gang, trial: Trial | None) -> Mapping[PodUid, NodeName]:
+        """Those at the barrier that may be bound now, and where: none of them, unless the quorum is there."""
+        lacking = gang.quorum - gang.placed - len(gang.writing)
+        opening = gang.arrived
+        if trial is not None:
+            unbound = gang.members.keys() - gang.bound
+            opening = {uid: gang.arrived[uid] for uid in trial.let(gang.arrived, unbound, lacking)}
+        return opening if len(opening) >= lacking else {}
+
+    def _try(self, gang: Gang, members: Collection[PodUid], trial: Trial | None, *, joins: bool) -> Trial:
+        """The attempt that these are bound in: the one that is gone on with, or a new one. It speaks of all that may
+        be bound in it."""
         if trial is None:
             self._trials += 1
             lacking = gang.quorum - gang.placed - len(gang.writing)
             trial = Trial(f"{self._life}.{self._trials}", max(1, lacking))
-        trial.members.update(members)
+        trial.include(members)
         if not joins:
+            trial.include(uid for uid, pod in gang.members.items() if uid not in gang.bound and not pod.deleting)
             gang.trial = trial
         return trial
-
-    def _is_complete(self, gang: Gang) -> bool:
-        there = gang.placed + len(gang.writing) + len(gang.arrived)
-        return bool(gang.arrived) and there >= gang.quorum
 
     def written(self, uid: PodUid, node: NodeName, now: float) -> None:
         """The member's Binding is written."""
         with self._containing(self._of.get(uid), now):
             if (gang := self.of(uid)) is not None:
                 self._is_bound(gang, uid, now)
+                self._open_if_complete(gang, now)
 
     def failed(self, uid: PodUid, now: float, *, for_good: bool, surely: bool = False) -> None:
         """The member's Binding could not be written. `surely`: nor was it, by an earlier try whose answer is lost.
@@ -693,6 +719,7 @@ class Gangs:
             # kube-scheduler took the Binding for failed before we did, and was turned away meanwhile.
             self.waiting.wake(gang, uid)
         self._weigh(gang, now)
+        self._open_if_complete(gang, now)
 
     def _is_bound(self, gang: Gang, uid: PodUid, now: float) -> None:
         gang.writing.pop(uid, None)

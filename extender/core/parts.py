@@ -4,11 +4,16 @@ Only what is known counts. *We* wrote these Bindings together (each pod says so 
 those who were to be bound with them are not bound, that the quorum cannot have been whole: they still exist unbound, or
 the API server refused them for good before our eyes. Who is not there any more may have been bound, and have ended.
 Times prove nothing, nor does a gang without such marks. Must not know what is done about it: see `gangs`.
+
+What a pod says was true when it was bound, and says the same for ever. So it must never become false that so many had
+to be bound of those it speaks of. An attempt speaks of all members that exist, not only of those at the barrier; and
+who is made later is not bound in the stead of one that it speaks of and that is there still (`Trial.let`). Otherwise
+the gang could be whole, the late one go, and those that are left bear witness, after a restart, that it never was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.attempt import Attempt, attempts_for
@@ -18,11 +23,15 @@ from extender.core.names import PodUid
 
 @dataclass(slots=True)
 class Trial:
-    """Bindings that we write for one quorum, until it is whole. `needed` of the `members` had to be bound for it."""
+    """Bindings that we write for one quorum, until it is whole. `needed` of the `members` had to be bound for it.
+
+    `size`: how many may be bound in it; more than the members, where an earlier life of ours knew of others.
+    """
 
     id: str
     needed: int
     members: set[PodUid] = field(default_factory=set)
+    size: int = 0
     refused: set[PodUid] = field(default_factory=set)
     """Those whose Binding the API server refused for good, and that cannot have been bound before."""
 
@@ -36,9 +45,31 @@ class Trial:
         elif for_good and uid not in self.unsure:
             self.refused.add(uid)
 
+    def include(self, members: Iterable[PodUid]) -> None:
+        """These may be bound in it too."""
+        new = set(members) - self.members
+        self.members |= new
+        self.size += len(new)
+
+    def let(self, arrived: Iterable[PodUid], unbound: Collection[PodUid], lacking: int) -> list[PodUid]:
+        """Those of the arrived whose Bindings may be written now. Who was made since it began only if the quorum, of
+        which so many lack, cannot be whole then without each of those that it speaks of. `unbound`: members of the gang
+        that exist and are not bound."""
+        known: list[PodUid] = []
+        new: list[PodUid] = []
+        for uid in arrived:
+            (known if uid in self.members else new).append(uid)
+        if not new:
+            return known
+        waited_for = self.members & set(unbound)
+        if not waited_for:
+            return new
+        return [*known, *new[: max(0, lacking - len(known))]] if waited_for <= set(known) else known
+
     def marks(self, joins: bool) -> dict[PodUid, Attempt]:
         """What each member is to say. `joins`: the gang runs already."""
-        return attempts_for(self.id, sorted(self.members), needed=min(self.needed, len(self.members)), joins=joins)
+        needed = min(self.needed, len(self.members))
+        return attempts_for(self.id, sorted(self.members), needed=needed, joins=joins, size=self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +94,14 @@ class Proof:
         return f"attempt {self.attempt}: {self.needed} of {self.size} were needed; {'; '.join(why)}"
 
 
-def proven_part(placed: Iterable[Pod], unplaced: Mapping[PodUid, Pod], trial: Trial | None) -> Proof | None:
+def proven_part(
+    placed: Iterable[Pod], unplaced: Mapping[PodUid, Pod], trial: Trial | None, quorum: int
+) -> Proof | None:
     """What proves that some of `placed` are a part of a quorum that was never whole; None where nothing does.
 
     `placed`: members that are bound, live and stay. `unplaced`: members that exist, and of which no Binding is written
-    or being written. `trial`: what this life of ours knows of its latest attempt. O(placed x 16).
+    or being written. `trial`: what this life of ours knows of its latest attempt. `quorum`: as it is asked for now; if
+    that is fewer than were needed, it may have been whole since. O(placed x 16).
     """
     of: dict[str, list[tuple[Pod, Attempt]]] = {}
     for pod in placed:
@@ -76,12 +110,13 @@ def proven_part(placed: Iterable[Pod], unplaced: Mapping[PodUid, Pod], trial: Tr
     for id, bearers in of.items():
         named = {uid for _, attempt in bearers for uid in attempt.others}
         refused: set[PodUid] = set()
+        # Who was bound says what was true then: a later one may have been written with more members than the first.
+        needed = min(quorum, *(attempt.needed for _, attempt in bearers))
+        size = max(attempt.size for _, attempt in bearers)
         if trial is not None and trial.id == id:
             named |= trial.members
             refused = trial.refused
-        # Who was bound says what was true then: a later one may have been written with more members than the first.
-        needed = min(attempt.needed for _, attempt in bearers)
-        size = max(attempt.size for _, attempt in bearers)
+            size = max(size, trial.size)
         unbound = [unplaced[uid] for uid in sorted(named & unplaced.keys())]
         lost = refused - {pod.uid for pod in unbound} - {pod.uid for pod, _ in bearers}
         if size - len(unbound) - len(lost) < needed:
@@ -97,4 +132,5 @@ def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
     latest = max((attempt for _, attempt in attempts), key=lambda attempt: (attempt.at, attempt.id))
     of_it = [(uid, attempt) for uid, attempt in attempts if attempt.id == latest.id]
     members = {uid for uid, _ in of_it} | {other for _, attempt in of_it for other in attempt.others}
-    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members)
+    size = max(len(members), *(attempt.size for _, attempt in of_it))
+    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members, size)

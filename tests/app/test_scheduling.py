@@ -20,6 +20,7 @@ from extender.app.scheduling import Scheduling
 from extender.app.unseen_room import OVERFULL
 from extender.app.verbs import Victims
 from extender.core.attempt import attempts_for, read_attempt
+from extender.core.brake import Switches
 from extender.core.cluster import Pod
 from extender.core.gang import ROOM_TAKEN
 from extender.core.gang_ask import MalformedAsk
@@ -729,6 +730,21 @@ class TestAGangBoundInPartBeforeARestart:
         await asyncio.sleep(60)
         assert not [call for _, call in stage.api.calls if call.startswith("evict")]
         assert not stage.told("GangEvicted")
+
+    async def test_is_left_alone_where_the_brake_is_put_on_while_the_api_server_is_asked(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def meanwhile(member: PodRef) -> NodeName | None:
+            stage.keeper.brake.set_everywhere(Switches(evicts_parts=False))
+            stage.keeper.heed_brake()
+            return None
+
+        monkeypatch.setattr(stage.api, "node_of", meanwhile)
+        self.listed(stage, together=3)
+        await asyncio.sleep(60)
+        assert not [call for _, call in stage.api.calls if call.startswith("evict")]
+        [gang] = stage.keeper.gangs.by_key.values()
+        assert not gang.leaving
 
     async def test_that_turns_out_to_be_whole_in_the_same_list_is_not_told_of(self, stage: Stage) -> None:
         pods = [

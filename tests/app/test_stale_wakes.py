@@ -70,6 +70,13 @@ async def test_is_not_touched_where_it_is_needed_or_not_there(room: Room) -> Non
     assert room.tidied == []
 
 
+async def test_is_not_touched_where_the_scheduler_is_not_ours(room: Room) -> None:
+    """A copy of a pod of ours, made for another scheduler, bears it too."""
+    room.keeper.see_pod(pod("copy", node=NodeName("n1"), woken=True, scheduler="other"))
+    await rounds(2)
+    assert room.tidied == []
+
+
 async def test_is_taken_off_once(room: Room) -> None:
     room.see("p")
     await rounds(2)

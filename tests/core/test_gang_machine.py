@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -25,6 +26,9 @@ from extender.core.pod_groups import PodGroup
 from extender.core.turns import Patience
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
+
+pytestmark = pytest.mark.timeout(900)
+"""Simpler failures are looked for on a machine that others use as well."""
 
 GANGS = ("a", "b", "c")
 GROUPS = ("x", "y")

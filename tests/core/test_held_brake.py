@@ -215,6 +215,34 @@ def test_one_namespace_is_observed_and_others_have_their_gangs_as_before(world: 
     assert world.filter(lab[0], list(world.nodes)).passed
 
 
+def test_once_it_is_off_a_gang_that_kube_scheduler_does_not_ask_about_is_lined_up_as_ever(world: GangWorld) -> None:
+    """There is no node for any of its members: no filter call says that it waits."""
+    world.hold(observe_only=True)
+    world.create(*gang("unasked", 2))
+    world.pass_time(61)
+    world.hold()
+    world.check()
+    world.pass_time(61)
+    [waiting] = world.keeper.gangs.by_key.values()
+    assert waiting in world.keeper.gangs.waiting.turns
+
+
+def test_a_gang_that_the_brake_cannot_handle_is_set_aside(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes(world, 2)
+    members = gang("first", 2)
+    world.create(*members)
+    world.filter(members[0])
+    monkeypatch.setattr(world, "has_a_defect", lambda event: None)
+    with monkeypatch.context() as broken:
+        broken.setattr(world.keeper.gangs, "_let_through", _defect)
+        world.hold(observe_only=True)
+    assert world.gangs == {"first": Phase.QUARANTINED}
+
+
+def _defect(*_: object) -> None:
+    raise RuntimeError("not foreseen")
+
+
 def test_once_it_is_off_a_gang_of_which_nothing_runs_is_planned_as_a_whole_again(world: GangWorld) -> None:
     world.hold(observe_only=True)
     nodes(world, 1)

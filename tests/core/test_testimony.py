@@ -1,0 +1,177 @@
+"""What bound pods say of their attempt stays true: nobody who has run is taken, after a restart, for a part.
+
+Each of these gangs was whole, and has lost a member since; a restart has made us forget it, and somebody waits unbound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.gang_phases import Phase, Standing
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.parts import Trial
+from tests.builders import gang_ask, gang_pods, node
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 8000}
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    world = GangWorld()
+    for number in range(8):
+        world.add_node(node(f"n{number}"))
+    return world
+
+
+def of_quorum(quorum: int, size: int) -> list[Pod]:
+    return [replace(each, gang=gang_ask("train", quorum)) for each in gang_pods("train", size, FULL)]
+
+
+def cordon(world: GangWorld, *names: NodeName | None) -> None:
+    for name in names:
+        world.add_node(node(str(name), unschedulable=True))
+
+
+def fails(world: GangWorld, member: Pod) -> None:
+    """Its Binding cannot be written, and there is no room for it from now on."""
+    cordon(world, world.opened.pop(member.uid))
+    world.assumed.pop(member.uid)
+    world.keeper.not_bound(member.uid, for_good=False, surely=True)
+
+
+def drain(world: GangWorld, member: Pod) -> None:
+    cordon(world, world.pods[member.uid].node)
+    world.delete(member.uid)
+
+
+def live(world: GangWorld, seconds: int = 120) -> None:
+    for _ in range(seconds // 10):
+        world.pass_time(10)
+        world.schedule()
+        world.check()
+
+
+class TestNobodyIsEvicted:
+    def test_where_the_binding_of_a_successor_fails(self, world: GangWorld) -> None:
+        members = of_quorum(2, 2)
+        world.create(*members)
+        world.schedule()
+        world.delete(members[0].uid)
+        world.restart()
+        successor = replace(members[0], name="successor", uid=PodUid("uid-successor"))
+        world.create(successor)
+        world.bring([successor])
+        cordon(world, *world.nodes)
+        fails(world, successor)
+        live(world)
+        assert world.bound("train") == 1
+
+    @pytest.mark.parametrize("late", [False, True])
+    def test_where_one_was_bound_in_the_stead_of_another_and_has_left(self, world: GangWorld, late: bool) -> None:
+        """`late`: it was made when the others were bound already."""
+        members = of_quorum(4, 5)
+        world.create(*members[: 4 if late else 5])
+        world.bring(members[:4])
+        for each in members[:3]:
+            world.write(each.uid)
+        fails(world, members[3])
+        if late:
+            world.create(members[4])
+            # It waits for the one that the others speak of, which is deleted at last.
+            world.bring(members[4:])
+            assert members[4].uid not in world.opened
+            world.delete(members[3].uid)
+        else:
+            world.bring(members[4:])
+        world.write(members[4].uid)
+        world.catch_up()
+        assert world.gangs == {"train": Phase.BOUND}
+        cordon(world, *world.nodes)
+        live(world)
+        drain(world, members[4])
+        world.restart()
+        live(world)
+        assert world.bound("train") == 3
+
+    def test_where_the_quorum_was_lowered_to_those_who_ran(self, world: GangWorld) -> None:
+        members = of_quorum(4, 4)
+        world.create(*members)
+        world.bring(members)
+        for each in members[:3]:
+            world.write(each.uid)
+        fails(world, members[3])
+        for each in members:
+            world.change(each.uid, gang=gang_ask("train", 3))
+        world.catch_up()
+        assert world.gangs == {"train": Phase.BOUND}
+        cordon(world, *world.nodes)
+        drain(world, members[0])
+        world.restart()
+        live(world)
+        assert world.bound("train") == 2
+
+    def test_where_the_surplus_came_while_bindings_were_being_written(self, world: GangWorld) -> None:
+        members = of_quorum(3, 8)
+        world.create(*members[:5])
+        world.bring(members[:5])
+        world.create(*members[5:])
+        world.bring(members[5:])
+        for each in members[:5]:
+            world.write(each.uid)
+        world.catch_up()
+        cordon(world, *world.nodes)
+        for each in members[:3]:
+            drain(world, each)
+        for each in members[5:]:
+            fails(world, each)
+        live(world)
+        assert world.bound("train") == 2
+
+    def test_where_it_is_whole_while_another_binding_is_still_being_written(self, world: GangWorld) -> None:
+        members = of_quorum(2, 3)
+        world.create(*members)
+        world.bring(members)
+        assert len(world.opened) == 3
+        for each in members[:2]:
+            world.write(each.uid)
+        world.catch_up()
+        assert world.keeper.gangs.by_key[GangKey("default", "train")].standing is Standing.RAN
+
+
+class TestWhoComesLater:
+    def test_is_bound_as_soon_as_the_quorum_is(self, world: GangWorld) -> None:
+        members = of_quorum(3, 5)
+        world.create(*members[:3])
+        world.bring(members[:3])
+        world.create(*members[3:])
+        world.bring(members[3:])
+        assert sorted(world.opened) == [each.uid for each in members[:3]]
+        for each in members[:3]:
+            world.write(each.uid)
+        assert sorted(world.opened) == [each.uid for each in members[3:]]
+
+    def test_is_bound_as_soon_as_nobody_is_waited_for(self, world: GangWorld) -> None:
+        members = of_quorum(3, 4)
+        world.create(*members[:3])
+        world.bring(members[:3])
+        for each in members[:2]:
+            world.write(each.uid)
+        fails(world, members[2])
+        world.create(members[3])
+        world.bring(members[3:])
+        assert not world.opened
+        world.delete(members[2].uid)
+        assert list(world.opened) == [members[3].uid]
+
+    def test_completes_a_quorum_only_together_with_all_that_it_began_with(self) -> None:
+        a, b, c, d, e = map(PodUid, "abcde")
+        trial = Trial("x", needed=3)
+        trial.include([a, b])
+        assert trial.let([c, b], unbound={b, c}, lacking=2) == [b, c]
+        assert trial.let([b, c, d], unbound={b, c, d}, lacking=2) == [b, c]
+        assert trial.let([b, c], unbound={a, b, c}, lacking=1) == [b]
+        assert trial.let([c, d, e], unbound={c, d, e}, lacking=1) == [c, d, e]
