@@ -216,6 +216,7 @@ class Keeper:
         """These pods and no others exist."""
         present = {pod.uid: pod for pod in pods}
         known = self.pods.keys() | {held.holder for held in self.ledger.holdings() if held.kind is Kind.BOUND}
+        known |= set(self.gangs.ended_well.known)
         for uid in sorted(PodUid(uid) for uid in known if uid not in present):
             self._drop_pod(uid)
         # Finished members count for their gang only while it lives: the living come first.
