@@ -216,6 +216,7 @@ class Keeper:
         """These pods and no others exist."""
         present = {pod.uid: pod for pod in pods}
         known = self.pods.keys() | {held.holder for held in self.ledger.holdings() if held.kind is Kind.BOUND}
+        known |= set(self.gangs.ended_well.known)
         for uid in sorted(PodUid(uid) for uid in known if uid not in present):
             self._drop_pod(uid)
         # Finished members count for their gang only while it lives: the living come first.
@@ -398,11 +399,7 @@ class Keeper:
             # kube-scheduler has not heard of its Binding, or takes it for failed.
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
-        if pod.uid not in self.pods and pod.node is None:
-            # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
-            self.pods[pod.uid] = pod
-            self._unseen[pod.uid] = self.clock.steady() + _UNSEEN_SECONDS
-            self.gangs.bystanders.put(pod)
+        self._believe(pod)
         if isinstance(pod.gang, GangAsk):
             self.settle()
             answer = self.gangs.admit(pod, sent, self.clock.steady())
@@ -422,6 +419,14 @@ class Keeper:
                 self._in_flight.passed(pod, verdict.passed, self.clock.steady())
         self.settle()
         return verdict
+
+    def _believe(self, pod: Pod) -> None:
+        """A call has told of the pod, which is there for as long as our watch can be late."""
+        if pod.uid not in self.pods and pod.node is None:
+            # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
+            self.pods[pod.uid] = pod
+            self._unseen[pod.uid] = self.clock.steady() + _UNSEEN_SECONDS
+            self.gangs.bystanders.put(pod)
 
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Every node passes, and nothing is held; what would have been refused is told."""
@@ -468,13 +473,18 @@ class Keeper:
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> dict[NodeName, Victims]:
         """Nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
 
-        None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself.
+        None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself. None for a
+        pod that is gone, or about to go.
         """
         self._learn(pod.scheduler)
         pod = self._groups.resolved(pod)
         if self.brake.observes(pod.namespace):
             return dict(victims)
+        if pod.uid in self._gone or self.pods.get(pod.uid, pod).deleting:
+            # It went while kube-scheduler was trying it.
+            return {}
         if pod.gang is not None:
+            self._believe(pod)
             if self.pods.get(pod.uid, pod).node is None and self.gangs.observe(pod, self.clock.steady()) is not None:
                 self.gangs.take_for_asleep(pod.uid)
                 self.settle()

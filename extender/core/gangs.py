@@ -25,6 +25,7 @@ from itertools import chain
 from extender.core.brake import Act, Brake, Withheld
 from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
+from extender.core.ended_well import EndedWell, same_run
 from extender.core.gang import (
     HOPELESS,
     INCOMPLETE,
@@ -108,6 +109,7 @@ class Gangs:
         self._trials = 0
         self._reserve_at_filter = reserve_at_filter
         self.staying = Staying({}) if staying is None else staying
+        self.ended_well = EndedWell()
         self._promises = Promises(gather_limit)
         self.bystanders = Bystanders()
         self._places = Places(ledger, nodes, self.staying, self.bystanders)
@@ -147,6 +149,7 @@ class Gangs:
 
     def _observe(self, pod: Pod, now: float) -> Gang | None:
         former = self.of(pod.uid)
+        self.ended_well.heed(pod)
         ask = pod.gang if isinstance(pod.gang, GangAsk) else None
         if former is not None and (ask is None or ask.key != former.key):
             self._remove(pod.uid, now)
@@ -170,6 +173,8 @@ class Gangs:
             if pod.at_our_gate and not pod.gated and (known is None or known.gated):
                 # As if filter had turned it away: it waits to be woken.
                 gang.rejected.add(pod.uid)
+            if known is None:
+                gang.succeeded.update(self.ended_well.of_the_run(gang.key, pod))
             if known is None or known.gang != ask:
                 gang.heed_members()
             self._stir(gang)
@@ -191,6 +196,7 @@ class Gangs:
 
     def remove(self, uid: PodUid, now: float) -> None:
         """The pod is no member any more: it is deleted. What it held is kept for a successor while the plan lives."""
+        self.ended_well.forget(uid)
         with self._containing(self._of.get(uid), now):
             self._remove(uid, now)
 
@@ -220,11 +226,11 @@ class Gangs:
         if gang is None and isinstance(pod.gang, GangAsk):
             gang = self.by_key.get(pod.gang.key)
             # An earlier run may have left finished pods under the same name.
-            if gang is not None and not any(_same_run(pod, member) for member in gang.members.values()):
+            if gang is not None and not any(same_run(pod, member) for member in gang.members.values()):
                 gang = None
         if gang is None:
             return None
-        if pod.node is not None and pod.succeeded and not pod.deleting:
+        if pod.uid in self.ended_well.known:
             gang.succeeded.add(pod.uid)
             self._stir(gang)
         if pod.uid in gang.members:
@@ -907,16 +913,6 @@ class Gangs:
         gang.deadline = None
         self._forget(gang)
         self.effects.append(GangQuarantined(gang.key, tuple(gang.members.values()), defect))
-
-
-def _same_run(finished: Pod, living: Pod) -> bool:
-    """Whether one controller made both, or we bound both together. The same name says nothing."""
-    if finished.owner is not None and living.owner is not None and finished.owner.uid == living.owner.uid:
-        return True
-    ended, lives = finished.attempt, living.attempt
-    if ended is None:
-        return False
-    return living.uid in ended.others or (lives is not None and lives.id == ended.id)
 
 
 def _draws(member: Pod, pod: Pod) -> bool:

@@ -13,6 +13,7 @@ from extender.core.brake import Switches
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
 from extender.core.evictions import OFFER_SECONDS
+from extender.core.gang_phases import Phase
 from extender.core.names import NodeName, PodUid
 from tests.builders import gang_pods, pod
 from tests.core.gang_world import GangWorld
@@ -247,3 +248,38 @@ def test_members_of_a_gang_that_leaves_are_offered_to_others_too(open_world: Gan
     members = placed(world, 3, quorum=3)
     assert offered(world, [members[0]]) == [0]
     assert offered(world, [members[1]], by="another") == [0]
+
+
+class TestForAPodThatIsGone:
+    """kube-scheduler was trying it when it was deleted."""
+
+    def test_nobody_leaves(self, world: GangWorld) -> None:
+        plain = pod("plain")
+        world.create(plain)
+        world.schedule()
+        urgent = pod("urgent", priority=1000)
+        world.create(urgent)
+        assert offered(world, [plain]) == [0]
+        world.change(urgent.uid, deleting=True)
+        world.catch_up()
+        assert offered(world, [plain]) == []
+        world.delete(urgent.uid)
+        assert offered(world, [plain]) == []
+
+    def test_it_is_no_member_of_its_gang_again(self, world: GangWorld) -> None:
+        [member] = gang_pods("train", 1)
+        world.create(member)
+        world.delete(member.uid)
+        assert world.keeper.preempt(member, {}) == {}
+        assert world.gangs == {}
+        assert list(world.keeper.ledger.holdings()) == []
+        world.check()
+
+    def test_and_was_never_seen_it_is_believed_in_for_as_long_as_our_watch_can_be_late(self, world: GangWorld) -> None:
+        [member] = gang_pods("train", 1)
+        assert world.keeper.preempt(member, {}) == {}
+        assert world.gangs == {"train": Phase.PLANNED}
+        world.pass_time(120.0)
+        assert world.gangs == {}
+        assert list(world.keeper.ledger.holdings()) == []
+        world.check()

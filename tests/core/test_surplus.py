@@ -87,11 +87,12 @@ class TestAChange:
         world.add_node(node("n1", labels={"zone": "x"}))
         assert woken(world) == ["elastic-2"]
 
-    def test_that_goes_to_the_gang_whose_turn_it_is_wakes_nobody(self, world: GangWorld) -> None:
-        """However many sleep, and however many end."""
+    @pytest.mark.parametrize("priority", [0, 10])
+    def test_that_goes_to_the_gang_whose_turn_it_is_wakes_nobody(self, world: GangWorld, priority: int) -> None:
+        """However many sleep, however many end, and whatever their priority is: the quorum has what it claimed."""
         world.add_node(node("n0", {"cpu": 4000}))
         world.add_node(node("n1", {"cpu": 8000}))
-        members = [replace(each, created=1.0) for each in gang_pods("elastic", 60, ONE, quorum=2)]
+        members = [replace(each, created=1.0, priority=priority) for each in gang_pods("elastic", 60, ONE, quorum=2)]
         world.create(*members[:8])
         world.schedule()
         assert world.bound("elastic") == 8

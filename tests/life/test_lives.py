@@ -8,7 +8,7 @@ from loadtests.life.__main__ import again, arguments, details, main, table
 from loadtests.life.life import Plan, Result, live
 
 HOURS = 1 / (7 * 24)
-SHORT = Plan(0, weeks=3 * HOURS, pace=180.0)
+SHORT = Plan(0, weeks=1.5 * HOURS, pace=150.0)
 
 
 def clean(plan: Plan) -> Result:

@@ -1,0 +1,101 @@
+"""Members that ended well count for their run, also where no living member of it was left for a moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from extender.core.cluster import Owner, Pod
+from extender.core.gang_phases import Phase
+from extender.core.names import GangKey, NodeName, PodUid
+from tests.builders import gang_ask, node, pod
+from tests.core.gang_world import GangWorld
+
+RUN = Owner("Job", "train", "uid-of-this-run")
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    world = GangWorld()
+    for number in range(3):
+        world.add_node(node(f"n{number}"))
+    return world
+
+
+def member(name: str, owner: Owner | None = RUN) -> Pod:
+    return pod(name, gang=gang_ask(quorum=2), owner=owner)
+
+
+def run_until_one_has_succeeded_and_the_last_has_failed(world: GangWorld) -> None:
+    members = [member("m0"), member("m1")]
+    world.create(*members)
+    world.schedule()
+    assert world.bound("train") == 2
+    world.finish(members[0].uid)
+    world.catch_up()
+    world.delete(members[1].uid)
+    assert world.gangs == {}
+
+
+def test_a_successor_of_the_last_living_member_completes_the_quorum(world: GangWorld) -> None:
+    run_until_one_has_succeeded_and_the_last_has_failed(world)
+    world.create(member("m2"))
+    world.schedule()
+    assert world.bound("train") == 1
+    assert world.gangs == {"train": Phase.BOUND}
+    world.check()
+
+
+def test_a_restart_makes_no_difference(world: GangWorld) -> None:
+    run_until_one_has_succeeded_and_the_last_has_failed(world)
+    world.restart()
+    world.create(member("m2"))
+    world.schedule()
+    assert world.gangs == {"train": Phase.BOUND}
+
+
+@pytest.mark.parametrize("owner", [Owner("Job", "train", "uid-of-the-next-run"), None])
+def test_a_member_of_another_run_does_not_profit(world: GangWorld, owner: Owner | None) -> None:
+    run_until_one_has_succeeded_and_the_last_has_failed(world)
+    world.create(member("m2", owner))
+    world.schedule()
+    assert world.bound("train") == 0
+
+
+def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> None:
+    run_until_one_has_succeeded_and_the_last_has_failed(world)
+    [ended] = world.ended
+    world.keeper.lose_pod(ended)
+    world.create(member("m2"))
+    world.schedule()
+    assert world.bound("train") == 0
+
+
+def test_nor_does_one_that_a_new_list_has_no_more(world: GangWorld) -> None:
+    run_until_one_has_succeeded_and_the_last_has_failed(world)
+    world.keeper.replace_pods([])
+    world.create(member("m2"))
+    world.schedule()
+    assert world.bound("train") == 0
+    assert not world.keeper.gangs.ended_well.known
+
+
+def test_nor_one_that_is_about_to_be_deleted(world: GangWorld) -> None:
+    run_until_one_has_succeeded_and_the_last_has_failed(world)
+    [ended] = world.ended.values()
+    world.keeper.see_pod(replace(ended, deleting=True))
+    world.create(member("m2"))
+    world.schedule()
+    assert world.bound("train") == 0
+
+
+def test_one_of_a_run_that_nobody_was_seen_of_yet_counts_beside_those_of_an_earlier_run(world: GangWorld) -> None:
+    earlier = replace(member("old", Owner("Job", "train", "before")), node=NodeName("n0"))
+    done = replace(member("m0"), node=NodeName("n0"), finished=True, succeeded=True)
+    world.create(earlier)
+    world.keeper.see_pod(done)
+    gang = world.keeper.gangs.by_key[GangKey("default", "train")]
+    assert gang.succeeded == set()
+    world.create(member("m1"))
+    assert gang.succeeded == {PodUid("uid-m0")}
