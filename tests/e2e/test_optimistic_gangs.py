@@ -18,10 +18,8 @@ SEED = 26
 
 
 @pytest.fixture(scope="module")
-def optimistic_field(state_folder: Path, where: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    settings = tmp_path_factory.mktemp("settings") / "optimistic.yaml"
-    settings.write_text("reserve_at_filter: false\n")
-    yield from shared_field(where, nodes=8, service_arguments=("--config", str(settings)))
+def optimistic_field(state_folder: Path, where: str) -> Iterator[Field]:
+    yield from shared_field(where, nodes=8, settings="reserve_at_filter: false\n")
 
 
 @pytest.fixture
@@ -29,15 +27,10 @@ def arena(optimistic_field: Field, request: pytest.FixtureRequest) -> Iterator[A
     yield from fresh_arena(optimistic_field, request.node.name)
 
 
-def ready(arena: Arena, count: int) -> None:
-    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == count, what=f"{count} at the barrier")
-
-
 def test_room_that_a_member_is_to_have_is_free_until_it_comes(arena: Arena) -> None:
     [node] = arena.nodes(1)
     members = arena.gang("train", 4, cpu=2)
-    early = arena.create(*members[:3])
-    ready(arena, 3)
+    early = arena.bring_to_barrier(*members[:3])
     assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 2
     assert stays(lambda: arena.bound(early), during=1.0) == {}
     late = arena.create(members[3])
@@ -48,8 +41,7 @@ def test_room_that_a_member_is_to_have_is_free_until_it_comes(arena: Arena) -> N
 def test_a_node_that_fills_under_the_plan_is_found_out_when_the_barrier_would_open(arena: Arena) -> None:
     crowded, _ = arena.nodes(2)
     members = arena.gang("train", 2, cpu=8)
-    [first] = arena.create(members[0])
-    ready(arena, 1)
+    [first] = arena.bring_to_barrier(members[0])
     # A DaemonSet's pod, or another scheduler's: nobody asks us.
     there = arena.gang_state("train")["members"][0]["node"]
     foreign = arena.pod("foreign", "escher-resources", cpu=8)
