@@ -85,9 +85,9 @@ def complete_by_hand(arena: Arena) -> None:
 
 
 def told(arena: Arena) -> set[str]:
-    """The reasons of Escher's events in this namespace."""
+    """The reasons of Escher's events in this namespace; but that the first had to wait for the others is no news."""
     found = arena.api.list_all(f"/apis/events.k8s.io/v1/namespaces/{arena.namespace}/events")
-    return {reason for each in found if (reason := str(each["reason"])).startswith("Gang")}
+    return {reason for each in found if (reason := str(each["reason"])).startswith("Gang")} - {"GangWaiting"}
 
 
 def refusals(arena: Arena) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import fresh_arena, shared_field
-from tests.e2e.workload import Arena, Field, stays
+from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
+from tests.e2e.workload import TO_COME, Arena, Field, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -27,12 +27,23 @@ def arena(optimistic_field: Field, request: pytest.FixtureRequest) -> Iterator[A
     yield from fresh_arena(optimistic_field, request.node.name)
 
 
+@REAL_ONLY
 def test_room_that_a_member_is_to_have_is_free_until_it_comes(arena: Arena) -> None:
+    """kube-scheduler comes when all are there: a gang that had to wait for members holds its plan as a whole."""
     [node] = arena.nodes(1)
-    members = arena.gang("train", 4, cpu=2)
-    early = arena.bring_to_barrier(*members[:3])
+    cluster = arena.field.cluster
+    cluster.kill("kube-scheduler")
+    try:
+        members = arena.gang("train", 4, cpu=2)
+        to_come = arena.create(arena.pod("to-come", TO_COME, gang="train", quorum=4, cpu=2))
+        early = arena.create(*members[:3])
+        eventually(lambda: len(arena.gang_state("train")["members"]) == 4, what="the service seeing the four")
+    finally:
+        cluster.start_component("kube-scheduler")
+    eventually(lambda: arena.at_barrier() == 3, what="three at the barrier")
     assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 2
     assert stays(lambda: arena.bound(early), during=1.0) == {}
+    arena.delete(*to_come)
     late = arena.create(members[3])
     arena.until_bound([*early, *late])
     assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 0
