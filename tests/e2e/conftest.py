@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from extender.controlplane.cluster import EmbeddedCluster, RealCluster
 from loadtests.harm.control_plane import Follower, following
-from tests.e2e.workload import Arena, Field
+from loadtests.pods import EXTENDER, LEDGER
+from tests.e2e.workload import TO_COME, Arena, Field
 
 CLUSTERS: dict[str, type[RealCluster] | type[EmbeddedCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}
 
@@ -44,8 +46,16 @@ def field(state_folder: Path, where: str) -> Iterator[Field]:
     yield from shared_field(where, nodes=32)
 
 
-def shared_field(where: str, **wishes: Any) -> Iterator[Field]:
-    """A cluster for several tests, and at its end the proof that it was sound."""
+def shared_field(where: str, *, settings: str = "", **wishes: Any) -> Iterator[Field]:
+    """A cluster for several tests, and at its end the proof that it was sound. `settings`: more of the service's."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "escher.yaml"
+        file.write_text(f"scheduler_names: [{EXTENDER}, {LEDGER}, {TO_COME}]\n{settings}")
+        wishes.setdefault("service_arguments", ("--config", str(file)))
+        yield from _field_of(where, wishes)
+
+
+def _field_of(where: str, wishes: dict[str, Any]) -> Iterator[Field]:
     with CLUSTERS[where].start(**wishes) as cluster:
         made = Field(cluster)
         _fields.append(made)

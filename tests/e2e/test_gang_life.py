@@ -124,8 +124,7 @@ def test_a_member_deleted_at_the_barrier_does_not_count(arena: Arena, scheduler:
     """The prototype bound 5 of 6 here."""
     arena.nodes(6)
     members = arena.gang("train", 6, scheduler, quorum=6, cpu=8)
-    early = arena.create(*members[:5])
-    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == 5, what="five at the barrier")
+    early = arena.bring_to_barrier(*members[:5])
     arena.delete(early[0])
     arena.create(members[5])
     living = [*early[1:], members[5]["metadata"]["name"]]
@@ -138,8 +137,7 @@ def test_a_member_deleted_at_the_barrier_does_not_count(arena: Arena, scheduler:
 @both
 def test_all_members_deleted_at_the_barrier_leave_nothing(arena: Arena, scheduler: str) -> None:
     [node] = arena.nodes(1)
-    early = arena.create(*arena.gang("train", 5, scheduler, quorum=6))
-    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == 5, what="five at the barrier")
+    early = arena.bring_to_barrier(*arena.gang("train", 5, scheduler, quorum=6))
     arena.delete(*early)
     eventually(lambda: arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 8, what="all of the node")
     arena.until_bound(arena.create(arena.pod("next", scheduler, cpu=8)))
@@ -158,8 +156,7 @@ def test_more_members_than_the_quorum_follow_as_room_allows(arena: Arena, schedu
 @both
 def test_an_ordinary_pod_never_takes_what_is_reserved_for_a_gang(arena: Arena, scheduler: str) -> None:
     arena.nodes(4)
-    early = arena.create(*arena.gang("train", 3, scheduler, quorum=4, cpu=8))
-    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == 3, what="three at the barrier")
+    early = arena.bring_to_barrier(*arena.gang("train", 3, scheduler, quorum=4, cpu=8))
     thief = arena.create(arena.pod("thief", scheduler, cpu=8))
     arena.until_rejected(thief)
     last = arena.create(arena.gang("train", 4, scheduler, cpu=8)[3])

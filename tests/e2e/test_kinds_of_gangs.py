@@ -7,7 +7,7 @@ kinds are in test_gang_life.py (from a Job, more members than the quorum) and te
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -50,10 +50,6 @@ def label(arena: Arena, node: str, **labels: str) -> None:
     arena.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
 
-def at_barrier(arena: Arena, count: int) -> Callable[[], bool]:
-    return lambda: arena.service.metric("escher_bind_barrier_waiting") == count
-
-
 class TestMembersThatAskForDifferentThings:
     @both
     def test_a_launcher_and_its_workers(self, arena: Arena, scheduler: str) -> None:
@@ -69,14 +65,15 @@ class TestMembersThatAskForDifferentThings:
         assert len(set(placed.values())) == 4
 
     def test_a_driver_that_is_there_before_its_larger_executors(self, arena: Arena) -> None:
-        """What is planned for executors that do not exist yet is as small as the driver."""
+        """A driver alone promises nobody: it is planned with its executors, as large as they are."""
         nodes = arena.nodes(3)
         others = [arena.pod(f"other-{number}", cpu=1) for number in range(3)]
         for each, node in zip(others, nodes, strict=True):
             each["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         arena.until_bound(arena.create(*others))
         driver = arena.create(member(arena, "driver", 4, timeout=1, cpu="500m"))
-        eventually(at_barrier(arena, 1), what="the driver at the barrier")
+        arena.until_rejected(driver)
+        none_is_bound(arena, driver)
         ask = {"cpu": "7", "memory": "24Gi"}
         executors = [member(arena, f"executor-{number}", 4, timeout=1, **ask) for number in range(3)]
         names = [*driver, *arena.create(*executors)]
@@ -141,11 +138,11 @@ class TestMembersThatComeOverTime:
     def test_leave_their_room_to_others_until_the_last_is_there(self, arena: Arena) -> None:
         [node] = arena.nodes(1)
         members = arena.gang("train", 4, cpu=2, timeout=1)
-        early = arena.create(members[0])
-        for each in members[1:3]:
-            eventually(lambda: arena.events("GangTimedOut") and not held_for(arena, "train"), what="the plan's end")
+        early = []
+        for each in members[:3]:
             early += arena.create(each)
-        none_is_bound(arena, early)
+            arena.until_rejected(early)
+            none_is_bound(arena, early)
         assert arena.gang_state("train")["phase"] == "gathering"
         task = arena.create(arena.pod("task", cpu=8))
         arena.until_bound(task)
@@ -200,20 +197,18 @@ class TestAQuorumThatChanges:
     def test_raised_at_the_barrier_makes_those_who_stand_there_wait_for_more(self, arena: Arena) -> None:
         arena.nodes(5)
         members = arena.gang("train", 5, quorum=4, cpu=8)
-        names = arena.create(*members[:3])
-        eventually(at_barrier(arena, 3), what="three at the barrier")
+        names = arena.bring_to_barrier(*members[:3])
         for name in names:
             arena.annotate(name, gang_min_member="5")
         names += arena.create(members[3])
-        eventually(at_barrier(arena, 4), what="four at the barrier")
+        eventually(lambda: arena.at_barrier() == 4, what="four at the barrier")
         assert stays(lambda: arena.bound(names), what="the members bound") == {}
         names += arena.create(members[4])
         assert len(set(arena.until_bound(names).values())) == 5
 
     def test_lowered_to_those_who_stand_at_the_barrier_opens_it(self, arena: Arena) -> None:
         arena.nodes(4)
-        names = arena.create(*arena.gang("train", 3, quorum=4, cpu=8))
-        eventually(at_barrier(arena, 3), what="three at the barrier")
+        names = arena.bring_to_barrier(*arena.gang("train", 3, quorum=4, cpu=8))
         for name in names[:2]:
             arena.annotate(name, gang_min_member="3")
         assert stays(lambda: arena.bound(names), during=0.5, what="the members bound") == {}

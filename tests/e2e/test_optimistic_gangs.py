@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import fresh_arena, shared_field
-from tests.e2e.workload import Arena, Field, stays
+from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
+from tests.e2e.workload import TO_COME, Arena, Field, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -18,10 +18,8 @@ SEED = 26
 
 
 @pytest.fixture(scope="module")
-def optimistic_field(state_folder: Path, where: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    settings = tmp_path_factory.mktemp("settings") / "optimistic.yaml"
-    settings.write_text("reserve_at_filter: false\n")
-    yield from shared_field(where, nodes=8, service_arguments=("--config", str(settings)))
+def optimistic_field(state_folder: Path, where: str) -> Iterator[Field]:
+    yield from shared_field(where, nodes=8, settings="reserve_at_filter: false\n")
 
 
 @pytest.fixture
@@ -29,17 +27,23 @@ def arena(optimistic_field: Field, request: pytest.FixtureRequest) -> Iterator[A
     yield from fresh_arena(optimistic_field, request.node.name)
 
 
-def ready(arena: Arena, count: int) -> None:
-    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == count, what=f"{count} at the barrier")
-
-
+@REAL_ONLY
 def test_room_that_a_member_is_to_have_is_free_until_it_comes(arena: Arena) -> None:
+    """kube-scheduler comes when all are there: a gang that had to wait for members holds its plan as a whole."""
     [node] = arena.nodes(1)
-    members = arena.gang("train", 4, cpu=2)
-    early = arena.create(*members[:3])
-    ready(arena, 3)
+    cluster = arena.field.cluster
+    cluster.kill("kube-scheduler")
+    try:
+        members = arena.gang("train", 4, cpu=2)
+        to_come = arena.create(arena.pod("to-come", TO_COME, gang="train", quorum=4, cpu=2))
+        early = arena.create(*members[:3])
+        eventually(lambda: len(arena.gang_state("train")["members"]) == 4, what="the service seeing the four")
+    finally:
+        cluster.start_component("kube-scheduler")
+    eventually(lambda: arena.at_barrier() == 3, what="three at the barrier")
     assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 2
     assert stays(lambda: arena.bound(early), during=1.0) == {}
+    arena.delete(*to_come)
     late = arena.create(members[3])
     arena.until_bound([*early, *late])
     assert arena.service.cluster_state(node=node)[node]["available"]["cpu"] == 0
@@ -48,8 +52,7 @@ def test_room_that_a_member_is_to_have_is_free_until_it_comes(arena: Arena) -> N
 def test_a_node_that_fills_under_the_plan_is_found_out_when_the_barrier_would_open(arena: Arena) -> None:
     crowded, _ = arena.nodes(2)
     members = arena.gang("train", 2, cpu=8)
-    [first] = arena.create(members[0])
-    ready(arena, 1)
+    [first] = arena.bring_to_barrier(members[0])
     # A DaemonSet's pod, or another scheduler's: nobody asks us.
     there = arena.gang_state("train")["members"][0]["node"]
     foreign = arena.pod("foreign", "escher-resources", cpu=8)

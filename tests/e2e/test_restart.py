@@ -63,8 +63,7 @@ def test_a_gang_that_waits_is_placed_by_the_service_that_follows(arena: Arena, s
 def test_members_at_the_barrier_survive_it(arena: Arena, scheduler: str, killed: bool) -> None:
     arena.nodes(4)
     members = arena.gang("train", 4, scheduler, cpu=8)
-    early = arena.create(*members[:3])
-    eventually(lambda: arena.service.metric("escher_bind_barrier_waiting") == 3, what="three at the barrier")
+    early = arena.bring_to_barrier(*members[:3])
     with away(arena, killed=killed):
         last = arena.create(members[3])
         assert stays(lambda: arena.bound(), what="the members bound") == {}
@@ -72,17 +71,37 @@ def test_members_at_the_barrier_survive_it(arena: Arena, scheduler: str, killed:
 
 
 @both
-def test_a_bound_gang_still_has_its_quorum_protected(arena: Arena, scheduler: str) -> None:
+def test_a_bound_gang_is_still_protected_by_its_highest_priority(arena: Arena, scheduler: str) -> None:
+    arena.nodes(2)
+    high = urgency(arena)
+    first, second = arena.gang("train", 2, scheduler, cpu=8)
+    second["spec"]["priorityClassName"] = high
+    members = arena.create(first, second)
+    arena.until_bound(members)
+    with away(arena):
+        pass
+    wanting = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=high))
+    arena.until_rejected(wanting)
+    assert stays(lambda: arena.bound().keys(), what="the pods bound") == set(members)
+
+
+@both
+def test_a_bound_gang_is_still_taken_as_a_whole(arena: Arena, scheduler: str) -> None:
     arena.nodes(2)
     members = arena.create(*arena.gang("train", 2, scheduler, cpu=8))
     arena.until_bound(members)
     with away(arena):
         pass
+    urgent = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgency(arena)))
+    arena.until_bound(urgent)
+    eventually(lambda: arena.pods().keys() == set(urgent), what="the end of the whole gang")
+
+
+def urgency(arena: Arena) -> str:
+    """The name of a class of high priority."""
     name = f"{arena.namespace}-urgent"
     arena.cluster_wide("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": 1000})
-    wanting = arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=name))
-    arena.until_rejected(wanting)
-    assert stays(lambda: arena.bound().keys(), what="the pods bound") == set(members)
+    return name
 
 
 @both

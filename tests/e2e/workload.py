@@ -8,6 +8,7 @@ room. Time is waited for until something holds (`eventually`), or watched for as
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ APPROACHES = (EXTENDER, LEDGER, PURE)
 
 DOMAIN = "escher.dev"
 POOL = "e2e.test/pool"
+TO_COME = "escher-to-come"
+"""A scheduler that is ours, as the services of these tests are told, and that does not run: its pods are not tried."""
 T = TypeVar("T")
 
 
@@ -170,6 +173,28 @@ class Arena:
         """The members `<name>-0` ... of a gang; its quorum is its size unless told otherwise."""
         wanted = size if quorum is None else quorum
         return [self.pod(f"{name}-{index}", scheduler, gang=name, quorum=wanted, **more) for index in range(size)]
+
+    def bring_to_barrier(self, *members: Json, lacking: int = 1) -> list[str]:
+        """These members of one gang wait at the barrier, with places held for so many others, who do not exist. Their
+        names.
+
+        A gang of bare pods has a plan only once its quorum exists: so the others exist until these have come.
+        """
+        others = []
+        for index in range(lacking):
+            other = copy.deepcopy(members[0])
+            other["metadata"]["name"] += f"-other-{index}"
+            other["spec"]["schedulerName"] = TO_COME
+            others.append(other)
+        away = self.create(*others)
+        names = self.create(*members)
+        eventually(lambda: self.at_barrier() == len(names), what=f"{len(names)} at the barrier")
+        self.delete(*away)
+        return names
+
+    def at_barrier(self) -> float:
+        """How many pods wait at the barriers of all gangs."""
+        return self.service.metric("escher_bind_barrier_waiting")
 
     def create(self, *pods: Json) -> list[str]:
         """The pods exist, created eight at a time in this order. Their names."""
