@@ -158,7 +158,7 @@ class Evicting:
 
         `gone`: so many others of it have left before.
         """
-        await self._pace(len(unit))
+        await self.pace(len(unit))
         pods, objection = await self._look(unit)
         if objection and not gone:
             return 0, objection
@@ -227,8 +227,8 @@ class Evicting:
         known = self._keeper.pods.get(pod.uid)
         return known is not None and not known.deleting
 
-    async def _pace(self, count: int) -> None:
-        """It is time for the next unit, which counts as so many evictions."""
+    async def pace(self, count: int) -> None:
+        """It is time for the next who leave together, which counts as so many evictions."""
         loop = asyncio.get_running_loop()
         wait = self._next_at - loop.time()
         if wait > 0:

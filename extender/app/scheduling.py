@@ -313,6 +313,7 @@ class Scheduling:
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
+        await self._evicting.pace(len(members))
         why = await self._disproved(proof)
         if not self._keeper.brake.allows(Act.EVICT_PART, key.namespace):
             # Put on while that was asked.

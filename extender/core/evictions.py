@@ -22,6 +22,7 @@ from extender.core.gang import Gang
 from extender.core.gangs import Gangs
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.orders import EvictRest, Preempted
+from extender.core.restraint import BudgetsUnknown
 
 OFFER_SECONDS = 10.0
 """For how long a victim that was offered may still be evicted without our having seen it."""
@@ -141,9 +142,12 @@ class Evictions:
 
     def _objection(self, keys: Iterable[GangKey]) -> object | None:
         """Why the disruption budgets do not let all of these gangs go."""
+        preempting = self._gangs.waiting.preempting
+        if not preempting.budgets_known:
+            return BudgetsUnknown()
         gangs = [self._gangs.by_key[key] for key in keys]
         leaving = [self._pods[uid] for gang in gangs for uid in sorted(gang.bound) if uid in self._pods]
-        return self._gangs.waiting.preempting.budgets.objection(pod for pod in leaving if not pod.deleting)
+        return preempting.budgets.objection(pod for pod in leaving if not pod.deleting)
 
     # -- what was taken ------------------------------------------------------------------------------------------
 

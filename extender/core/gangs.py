@@ -708,9 +708,10 @@ class Gangs:
     def _failed(self, uid: PodUid, now: float, *, for_good: bool, surely: bool) -> None:
         # Its deletion may have been heard of before.
         for tried in [each for each in self.by_key.values() if each.trial is not None and uid in each.trial.members]:
-            assert tried.trial is not None
-            tried.trial.failed(uid, for_good=for_good, surely=surely)
-            self._weigh(tried, now)
+            with self._containing(tried.key, now):
+                assert tried.trial is not None
+                tried.trial.failed(uid, for_good=for_good, surely=surely)
+                self._weigh(tried, now)
         gang = self.of(uid)
         if gang is None or gang.writing.pop(uid, None) is None:
             return
@@ -751,6 +752,9 @@ class Gangs:
         if gang.phase is not Phase.PLANNED:
             self.waiting.changed(gang)
             self._turn_back(gang, [uid for uid in gang.arrived if self.ledger.holding(uid) is None], TOO_LATE)
+            if gang.phase is Phase.IN_PART and not self._places.unbound(gang):
+                # Nothing is held for those that lack any more: they wait for room as others do.
+                self._dissolve(gang, now, TOO_LATE)
             return
         gang.gathered = True
         gang.timed_out += 1
