@@ -150,6 +150,7 @@ class Keeper:
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, which those who were turned away were not asked about yet."""
         self.more_to_do = False
+        self._preempts_again_at: float | None = None
         """Whether a slice of work was over before all was settled: `tick` goes on."""
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
@@ -728,9 +729,14 @@ class Keeper:
         for effect in self._effects:
             if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):
                 effects.append(effect)
-        if effects or self._effects or self.more_to_do:
+        if effects or self._effects or self.more_to_do or self._looks_again_at_another_time():
             self._effects = []
             self._deliver(effects)
+
+    def _looks_again_at_another_time(self) -> bool:
+        """Whether the alarm is to be set anew though nothing is to be done: what has changed is looked at later."""
+        told, self._preempts_again_at = self._preempts_again_at, self.preempting.next_deadline()
+        return self._preempts_again_at is not None and self._preempts_again_at != told
 
 
 def _welcomes(node: Node) -> tuple[object, ...]:

@@ -205,6 +205,26 @@ async def test_a_gang_whose_budget_lets_all_of_it_go_leaves() -> None:
         assert made.evictions("low-") == 4
 
 
+async def test_a_budget_that_is_gone_soon_after_a_restart_is_heeded_when_the_pause_is_over() -> None:
+    """The search is put off by some seconds, and nothing else happens that would set the alarm."""
+    async with stage(4) as made:
+        await budget(made, minAvailable=3)
+        await made.gang("low", 4, priority_class=None)
+        await asyncio.sleep(5)
+        await made.gang("top", 4)
+        await asyncio.sleep(15)
+        made.sim.kill()
+        await made.sim.restart(5)
+        await asyncio.sleep(4)
+        assert (made.runs("low"), made.runs("top")) == (4, 0)
+        [found] = made.store.list(DISRUPTION_BUDGET, "default")
+        await made.sim.ask(
+            "DELETE", f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{found['metadata']['name']}"
+        )
+        await asyncio.sleep(15)
+        assert (made.runs("low"), made.runs("top")) == (0, 4)
+
+
 async def test_a_gang_made_again_in_the_place_that_it_left_does_not_leave_again_and_again() -> None:
     """The gang of higher priority has its room, runs, and ends; and the next one of its name comes."""
     async with stage(4) as made:
