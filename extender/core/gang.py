@@ -60,6 +60,8 @@ class Gang:
     """Members whose Binding is being written."""
     rejected: set[PodUid] = field(default_factory=set)
     """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
+    turned_away_in: Phase | None = None
+    """The phase in which somebody was last told that a member was turned away."""
     intends: bool = False
     """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
     phase: Phase = Phase.GATHERING

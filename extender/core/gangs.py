@@ -406,7 +406,9 @@ class Gangs:
     def _turn_away(self, gang: Gang, pod: Pod, now: float) -> str:
         before, reason = gang.phase, INCOMPLETE if gang.missing else self.why_not(gang, now)
         gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
-        if gang.phase is not before or all(gang.members[uid].at_our_gate for uid in gang.rejected):
+        untold = gang.phase is not before or gang.phase is not gang.turned_away_in
+        if untold or all(gang.members[uid].at_our_gate for uid in gang.rejected):
+            gang.turned_away_in = gang.phase
             self.effects.append(GangTurnedAway(gang.key, pod, reason, gang.shortfall))
         gang.rejected.add(pod.uid)
         if gang.phase is Phase.WAITING:
