@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 from extender.controlplane.cluster import EmbeddedCluster, RealCluster
 from tests.conformance.place import Place
-from tests.conformance.site import Site
+from tests.conformance.site import EXTENDER, LEDGER, TO_COME, Site
 
 NODES = 6
 CLUSTERS: dict[str, type[EmbeddedCluster] | type[RealCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}
@@ -27,7 +28,10 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with pytest.MonkeyPatch.context() as patch:
         # Clusters of the tests are kept apart from those of the user.
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with CLUSTERS[where].start(nodes=NODES) as started, closing(Place(started)) as place:
+        settings = tmp_path_factory.mktemp("settings") / "escher.yaml"
+        settings.write_text(f"scheduler_names: [{EXTENDER}, {LEDGER}, {TO_COME}]\n")
+        start = partial(CLUSTERS[where].start, nodes=NODES, service_arguments=("--config", str(settings)))
+        with start() as started, closing(Place(started)) as place:
             yield place
 
 

@@ -24,9 +24,11 @@ from tests.conformance.place import Place
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import quiet, stays
 
-__all__ = ["EXTENDER", "LEDGER", "NOBODY", "PROFILES", "PURE", "Json", "Site", "condition", "names"]
+__all__ = ["EXTENDER", "LEDGER", "NOBODY", "PROFILES", "PURE", "TO_COME", "Json", "Site", "condition", "names"]
 
 NOBODY = "nobody"
+TO_COME = "to-come"
+"""A scheduler that is ours, by the service's settings, and does not run."""
 """A scheduler that does not exist: its pods are left alone."""
 PROFILES = (EXTENDER, LEDGER, PURE)
 POOL = "conformance.test/pool"

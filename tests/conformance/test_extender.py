@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.site import EXTENDER, LEDGER, NOBODY, PURE, Site
+from tests.conformance.site import EXTENDER, LEDGER, NOBODY, PURE, TO_COME, Site
 from tests.controlplane.deadline import eventually
 
 gangs = pytest.mark.parametrize("scheduler", [EXTENDER, LEDGER])
@@ -16,7 +16,7 @@ def at_barrier(site: Site) -> int:
 
 def three_of_four(site: Site) -> list[str]:
     """They have a plan and wait for the fourth, whom no scheduler will bring."""
-    site.create(site.pod("train-3", NOBODY, gang="train", quorum=4, cpu=8))
+    site.create(site.pod("train-3", TO_COME, gang="train", quorum=4, cpu=8))
     gang = f"/v1/namespaces/{site.namespace}/gangs/train"
     eventually(lambda: site.service.raw("GET", gang).status_code == 200, what="the service seeing it")
     early = site.create(*site.gang("train", 4, cpu=8)[:3])

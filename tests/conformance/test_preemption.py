@@ -122,13 +122,26 @@ def test_while_a_victim_is_going_the_place_is_the_preemptors(site: Site) -> None
     eventually(lambda: "victim" not in site.pods(), what="the victim's end")
 
 
-def test_a_gang_at_its_quorum_is_not_broken(site: Site) -> None:
+def test_a_gang_at_its_quorum_is_not_broken_where_one_of_it_is_worth_as_much(site: Site) -> None:
+    site.nodes(2)
+    urgent = site.priority(1000)
+    low, high = site.gang("train", 2, cpu=8)
+    high["spec"]["priorityClassName"] = urgent
+    members = site.create(low, high)
+    site.until_bound(members)
+    [lost] = site.create(site.pod("urgent", EXTENDER, cpu=8, priority_class=urgent))
+    site.until_rejected(lost)
+    assert site.settles(lambda: set(site.bound())) == set(members)
+
+
+def test_a_gang_at_its_quorum_is_taken_as_a_whole(site: Site) -> None:
+    """kube-scheduler evicts the one that is in its way, and Escher the rest."""
     site.nodes(2)
     members = site.create(*site.gang("train", 2, cpu=8))
     site.until_bound(members)
-    [lost] = site.create(site.pod("urgent", EXTENDER, cpu=8, priority_class=site.priority(1000)))
-    site.until_rejected(lost)
-    assert site.settles(lambda: set(site.bound())) == set(members)
+    urgent = site.create(site.pod("urgent", EXTENDER, cpu=8, priority_class=site.priority(1000)))
+    site.until_bound(urgent)
+    eventually(lambda: set(site.pods()) == set(urgent), what="the whole gang gone")
 
 
 def test_who_is_of_no_gang_goes_instead(site: Site) -> None:

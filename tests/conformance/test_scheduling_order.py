@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.site import EXTENDER, NOBODY, PURE, Site, condition
+from tests.conformance.site import EXTENDER, PURE, TO_COME, Site, condition
 from tests.controlplane.deadline import eventually
 
 NEVER = "Never"
@@ -101,7 +101,7 @@ def test_whose_bind_failed_is_tried_again(site: Site) -> None:
     """Three of four wait at the barrier until their plan ends, which is an error to kube-scheduler."""
     site.nodes(4)
     members = site.gang("train", 4, cpu=8, timeout=1)
-    late = site.pod("train-3", NOBODY, gang="train", quorum=4, cpu=8, timeout=1)
+    late = site.pod("train-3", TO_COME, gang="train", quorum=4, cpu=8, timeout=1)
     site.create(late)
     gang = f"/v1/namespaces/{site.namespace}/gangs/train"
     eventually(lambda: site.service.raw("GET", gang).status_code == 200, what="the service seeing it")
