@@ -21,6 +21,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Phase
 from extender.core.holdings import Kind
 from extender.core.names import CPU, NodeName, PodUid
+from extender.core.savings import Thrift
 from extender.core.turns import Patience
 from tests.builders import gang_ask, node, pod
 from tests.core.every_order import TIME, Event
@@ -32,6 +33,9 @@ EACH = 1000
 
 TIMEOUTS = {"a": 4.0, "b": 6.0}
 """Different ones, so that either deadline can be the first to pass."""
+
+GENEROUS = Thrift(share=1.0, seconds=float("inf"))
+"""What is saved is saved for ever: how that ends is `test_savings`', and its times would be states without end."""
 
 FOR_EVER = Patience(passes=10**9, seconds=float("inf"))
 """No room is ever saved."""
@@ -275,6 +279,7 @@ def rivals(
     world = kind(
         quorums=dict(gangs),
         patience=patience,
+        thrift=GENEROUS,
         reserve_at_filter=reserve_at_filter,
         left=Counter(misfortunes),
         mortal=mortal,

@@ -36,6 +36,7 @@ from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
 from extender.core.orders import EvictRest, LetRoomGo
 from extender.core.pod_groups import PodGroup
+from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.turns import DEFAULT_PATIENCE, Patience
 from tests.builders import NOW
 
@@ -58,6 +59,7 @@ class FixedClock:
 class GangWorld:
     clock: FixedClock = field(default_factory=FixedClock)
     patience: Patience = DEFAULT_PATIENCE
+    thrift: Thrift = DEFAULT_THRIFT
     reserve_at_filter: bool = True
     jobs: int = 0
     """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
@@ -106,7 +108,7 @@ class GangWorld:
         self._begin()
 
     def _begin(self) -> None:
-        rules = Rules(self.reserve_at_filter, patience=self.patience, switches=self.switches)
+        rules = Rules(self.reserve_at_filter, patience=self.patience, thrift=self.thrift, switches=self.switches)
         self.keeper = Keeper(self.clock, self._take, rules, life=str(self.lives))
 
     @property
