@@ -135,6 +135,10 @@ class Waker(Protocol):
         """
         ...
 
+    async def void_attempt(self, pod: PodRef) -> None:
+        """The pod says no more in which attempt it was bound. Raises as Binder."""
+        ...
+
     async def open_gate(self, pod: PodRef) -> None:
         """The pod has our scheduling gate no more, and kube-scheduler tries it. Raises as Binder."""
         ...

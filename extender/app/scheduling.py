@@ -54,6 +54,7 @@ from extender.core.gang import (
     RoomSaved,
     TurnBack,
     TurnLost,
+    VoidAttempts,
     WakePod,
 )
 from extender.core.names import GangKey, NodeName, PodUid
@@ -297,6 +298,9 @@ class Scheduling:
                     note = f"gang {key.name}: {bound}; they are left alone. To start it anew, delete them"
                     for pod in members:
                         self._tell(pod, EventType.WARNING, "GangInDoubt", note)
+                case VoidAttempts(_, members):
+                    for pod in members:
+                        self._start(self._void_attempt(pod))
                 case EvictMembers(key, quorum, members, proof):
                     self._start(self._evict_part(key, quorum, members, proof))
                 case GangQuarantined(key, members, defect):
@@ -359,6 +363,13 @@ class Scheduling:
         gate = self._at_barrier.pop(uid, None)
         if gate is not None and not gate.done():
             gate.set_result(_Passage(refusal, attempt))
+
+    async def _void_attempt(self, pod: Pod) -> None:
+        ref, waker = PodRef.of(pod), self._waker
+        try:
+            await _insist(lambda: waker.void_attempt(ref), inf, what="void", pod=str(ref))
+        except Refused as error:
+            _log.info("what a pod says of its attempt stays", pod=str(ref), why=str(error))
 
     async def _wake(self, pod: Pod, token: str) -> None:
         ref, waker = PodRef.of(pod), self._waker
@@ -457,6 +468,8 @@ def _subject(effect: Effect) -> Sequence[object]:
     """Whom the effect is about, in a few words."""
     match effect:
         case OpenBarrier(gang, members) | TurnBack(gang, members):
+            return (gang, *members)
+        case VoidAttempts(gang, members):
             return (gang, *members)
         case GangInPart(gang, _, members) | GangInDoubt(gang, _, members):
             return (gang, *members)

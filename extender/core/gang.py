@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from extender.core.attempt import Attempt
 from extender.core.brake import Withheld
 from extender.core.cluster import Pod
-from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
+from extender.core.gang_ask import DEFAULT_TIMEOUT, LARGEST_GANG, GangAsk
 from extender.core.gang_phases import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
@@ -152,10 +152,21 @@ class Gang:
 
     def part(self) -> Proof | None:
         """What proves that those who are bound are a part of a quorum that was never whole. O(members)."""
-        if not self.unsettled:
-            return None
-        unplaced = {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}
-        return proven_part(self.staying(), unplaced, self.trial, self.quorum)
+        return proven_part(self.staying(), self._unbound(), self.trial, self.quorum) if self.unsettled else None
+
+    def misleading(self) -> tuple[Pod, ...]:
+        """Its quorum is bound: those whose attempt would yet prove, if they lost others, that it never was whole."""
+        staying, unbound, trial = self.staying(), self._unbound(), self.trial
+        found = {}
+        if (proof := proven_part(staying, unbound, trial, LARGEST_GANG)) is not None:
+            found = {pod.uid: pod for pod in proof.bound}
+        # No watch has told yet of what was written a moment ago.
+        if trial is not None and trial.size - len(trial.members & unbound.keys()) < trial.needed:
+            found |= {pod.uid: pod for pod in staying if pod.uid in trial.members}
+        return tuple(found.values())
+
+    def _unbound(self) -> dict[PodUid, Pod]:
+        return {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}
 
     @property
     def missing(self) -> int:
@@ -314,6 +325,15 @@ class GangInDoubt:
 
 
 @dataclass(frozen=True, slots=True)
+class VoidAttempts:
+    """Effect: what these pods say of their attempt is to be taken off them. Their gang is whole, and not by those whom
+    they name: should it lose members, they would testify that it never was."""
+
+    gang: GangKey
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvictMembers:
     """Effect: the gang could not be completed in time; these, which are bound, are to be evicted: none, not a part.
 
@@ -353,6 +373,7 @@ GangEffect = (
     | GangInPart
     | GangInDoubt
     | DeadlineSet
+    | VoidAttempts
     | EvictMembers
     | GangQuarantined
     | Withheld

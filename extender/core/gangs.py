@@ -50,6 +50,7 @@ from extender.core.gang import (
     GangTurnedAway,
     OpenBarrier,
     TurnBack,
+    VoidAttempts,
     WakePod,
 )
 from extender.core.gang_ask import GangAsk
@@ -308,6 +309,8 @@ class Gangs:
             return
         gang.step(Step.QUORUM_BOUND)
         gang.remember(Past.QUORUM_BOUND)
+        if misleading := gang.misleading():
+            self.effects.append(VoidAttempts(gang.key, misleading))
         gang.deadline, gang.trial, gang.timed_out = None, None, 0
         self._replans.forget(gang)
         self._planned.pop(gang.key, None)

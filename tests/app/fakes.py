@@ -400,6 +400,9 @@ class PodApi:
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._begin(f"wake {pod.name}")
 
+    async def void_attempt(self, pod: PodRef) -> None:
+        await self._begin(f"void {pod.name}")
+
     async def open_gate(self, pod: PodRef) -> None:
         await self._begin(f"open {pod.name}")
 

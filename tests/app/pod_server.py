@@ -166,6 +166,9 @@ class PodServer:
     def touch(self, ref: PodRef) -> None:
         self._put(self.known(ref))
 
+    def void_attempt(self, ref: PodRef) -> None:
+        self._put(replace(self.known(ref), attempt=None))
+
     def open_gate(self, ref: PodRef) -> None:
         self._put(replace(self.known(ref), at_our_gate=False))
 
@@ -217,6 +220,9 @@ class Line:
 
     async def wake(self, pod: PodRef, token: str) -> None:
         await self._call(f"wake {pod.name}", lambda: self._server.touch(pod))
+
+    async def void_attempt(self, pod: PodRef) -> None:
+        await self._call(f"void {pod.name}", lambda: self._server.void_attempt(pod))
 
     async def open_gate(self, pod: PodRef) -> None:
         await self._call(f"open {pod.name}", lambda: self._server.open_gate(pod))

@@ -28,6 +28,7 @@ from extender.core.gang import (
     OpenBarrier,
     RoomSaved,
     TurnBack,
+    VoidAttempts,
     WakePod,
 )
 from extender.core.gang_ask import GangAsk
@@ -160,6 +161,9 @@ class GangWorld:
                     self.turned_away.append(effect)
                 case AskRefused():
                     self.refused.append(effect)
+                case VoidAttempts(_, members):
+                    for uid in [each.uid for each in members if each.uid in self.pods]:
+                        self.change(uid, attempt=None)
                 case GangInDoubt():
                     self.doubted.append(effect)
                 case GangQuarantined():

@@ -141,6 +141,23 @@ class TestNobodyIsEvicted:
         world.catch_up()
         assert world.keeper.gangs.by_key[GangKey("default", "train")].standing is Standing.RAN
 
+    def test_where_the_quorum_was_lowered_to_those_who_ran_and_is_raised_again(self, world: GangWorld) -> None:
+        members = of_quorum(3, 3)
+        world.create(*members)
+        world.bring(members)
+        for each in members[:2]:
+            world.write(each.uid)
+        fails(world, members[2])
+        cordon(world, *world.nodes)
+        for quorum in (2, 3):
+            for uid in list(world.pods):
+                world.change(uid, gang=gang_ask("train", quorum))
+            world.catch_up()
+            live(world, 20)
+        world.restart()
+        live(world)
+        assert world.bound("train") == 2
+
 
 class TestWhoComesLater:
     def test_is_bound_as_soon_as_the_quorum_is(self, world: GangWorld) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 from extender.adapters.objects import WAKE
 from extender.app.ports import Gone, Notice, Occupied, PodRef, Unavailable
+from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
 from extender.core.names import NodeName, ResourceKey
 
@@ -130,10 +131,13 @@ class ApiWaker:
         self._requests = requests
 
     async def wake(self, pod: PodRef, token: str) -> None:
-        await self._annotate(pod, token)
+        await self._annotate(pod, WAKE, token)
 
     async def tidy(self, pod: PodRef) -> None:
-        await self._annotate(pod, None)
+        await self._annotate(pod, WAKE, None)
+
+    async def void_attempt(self, pod: PodRef) -> None:
+        await self._annotate(pod, ATTEMPT, None)
 
     async def open_gate(self, pod: PodRef) -> None:
         # Gates that others have put beside ours stay.
@@ -141,8 +145,8 @@ class ApiWaker:
         patch = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": without_ours}}
         await self._patch(pod, patch, STRATEGIC_MERGE_PATCH)
 
-    async def _annotate(self, pod: PodRef, token: str | None) -> None:
-        await self._patch(pod, {"metadata": {"uid": pod.uid, "annotations": {WAKE: token}}}, MERGE_PATCH)
+    async def _annotate(self, pod: PodRef, key: str, value: str | None) -> None:
+        await self._patch(pod, {"metadata": {"uid": pod.uid, "annotations": {key: value}}}, MERGE_PATCH)
 
     async def _patch(self, pod: PodRef, patch: Mapping[str, object], content_type: str) -> None:
         try:

@@ -55,6 +55,11 @@ class TestBinder:
         assert body["metadata"] == {"name": "p1", "namespace": "team-a", "uid": "uid-p1"}
         assert body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
 
+    async def test_says_with_it_what_the_pod_is_to_say(self, api: ScriptedApi) -> None:
+        api.answers.append(b"{}")
+        await ApiBinder(api).bind(POD, NodeName("n1"), {"escher.dev/attempt": "{}"})
+        assert api.bodies[0][1]["metadata"]["annotations"] == {"escher.dev/attempt": "{}"}
+
     async def test_passes_on_what_the_api_server_says(self, api: ScriptedApi) -> None:
         api.answers.append(Occupied(409, 'pod p1 is already assigned to node "n2"'))
         with pytest.raises(Occupied, match="already assigned"):
@@ -96,6 +101,12 @@ async def test_the_annotation_is_taken_off_again(api: ScriptedApi) -> None:
     api.answers.append(b"{}")
     await ApiWaker(api).tidy(POD)
     assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/wake": None}}})]
+
+
+async def test_what_a_pod_says_of_its_attempt_is_taken_off(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiWaker(api).void_attempt(POD)
+    assert api.bodies == [(MERGE_PATCH, {"metadata": {"uid": "uid-p1", "annotations": {"escher.dev/attempt": None}}})]
 
 
 async def test_a_wake_that_meets_other_writes_is_to_be_tried_again(api: ScriptedApi) -> None:
