@@ -407,6 +407,6 @@ TestGangMachine.settings = settings(max_examples=3 * settings().max_examples, st
 TestOptimisticGangMachine = OptimisticGangMachine.TestCase
 TestOptimisticGangMachine.settings = TestGangMachine.settings
 TestBrakedGangMachine = BrakedGangMachine.TestCase
-TestBrakedGangMachine.settings = TestGangMachine.settings
+TestBrakedGangMachine.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
 TestSlicedGangMachine = SlicedGangMachine.TestCase
-TestSlicedGangMachine.settings = TestGangMachine.settings
+TestSlicedGangMachine.settings = TestBrakedGangMachine.settings
