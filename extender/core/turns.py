@@ -91,6 +91,8 @@ class Turns:
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
         """Those who wait, by shape, each in turn."""
+        self._alone = 0
+        """How many of them have a shape of their own."""
         self._paused: dict[GangKey, float] = {}
         """Gangs that wait and that no room is saved for, until then at least."""
         self._version = 0
@@ -111,6 +113,7 @@ class Turns:
         entry = self._entries[gang.key] = _Entry(gang, _shape_of(gang), gang.turn, rank, gang.changes)
         if entry.shape not in self._queues:
             self._queues[entry.shape] = []
+            self._alone += entry.shape[2] is not None
             self.refresh()
             for kind, _ in entry.shape[1]:
                 self.copies.follow(kind)
@@ -143,6 +146,7 @@ class Turns:
         del queue[bisect_left(queue, entry.turn)]
         if not queue:
             del self._queues[entry.shape]
+            self._alone -= entry.shape[2] is not None
             self._could_fit.forget(entry.shape)
             for kind, _ in entry.shape[1]:
                 self.copies.leave(kind)
@@ -239,8 +243,7 @@ class Turns:
         saved for."""
         self._could_fit.refresh()
         # All that `_could_ever_fit` looks at: else room could be saved and given back for ever, as one knew better.
-        alone = any(shape[2] is not None for shape in self._queues)
-        company = self._places.company_changed(alone=alone)
+        company = self._places.company_changed(alone=self._alone > 0)
         now = (self._version, self._could_fit.changes, self._brake.version, company)
         if self._first[0] != now:
             self._first = (now, self._find_first())
@@ -405,6 +408,8 @@ class Turns:
                 yield Violation("turns", f"{key} has changed since it was put in its place")
         if self.saver is not None and self.saver.key not in self._entries:
             yield Violation("turns", f"room is saved for {self.saver.key}, which does not wait")
+        if self._alone != (alone := sum(shape[2] is not None for shape in self._queues)):
+            yield Violation("turns", f"{self._alone} shapes of their own, counted anew {alone}")
         for shape, queue in self._queues.items():
             anew = sorted(entry.turn for entry in self._entries.values() if entry.shape == shape)
             if queue != anew:
