@@ -247,10 +247,6 @@ class GangWorld:
         if seen:
             self.catch_up()
 
-    def end(self, uid: PodUid, *, seen: bool = True) -> None:
-        """The pod is deleted gracefully: its kubelet says how it ended, and then it is gone."""
-        self.delete(uid, seen=seen)
-
     def kubelet_deletes(self, uid: PodUid) -> None:
         """As kubelets do since 1.27: the pod is being deleted, then its phase is Failed, then it is gone."""
         if not self.pods[uid].deleting:

@@ -66,7 +66,7 @@ class TestWhoIsGoneDoesNotCount:
         world.create(*members)
         world.schedule()
         for each in members[:3]:
-            world.end(each.uid)
+            world.delete(each.uid)
         cordon(world, "n0", "n1")
         world.create(*self.job(world, "r", 3))
         live(world)
@@ -259,7 +259,7 @@ class TestAPartIsEvictedOnlyWithProof:
         world.create(*members)
         world.schedule()
         for each in members[:2]:
-            world.end(each.uid)
+            world.delete(each.uid)
         successors = [pod(f"r{number}", FULL, gang=gang_ask("train", 4)) for number in range(2)]
         world.create(*successors)
         world.bring(successors)
@@ -290,7 +290,7 @@ class TestAPartIsEvictedOnlyWithProof:
         world.create(*gang_pods("train", 5, FULL, quorum=3))
         world.schedule()
         world.clock.stepped = step
-        world.end(running(world)[0].uid)
+        world.delete(running(world)[0].uid)
         cordon(world, "n0", "n1", "n2")
         world.restart()
         live(world)
@@ -356,7 +356,7 @@ class TestARestart:
         world.pass_time(DAY)
         drained = running(world)[0]
         cordon(world, drained.node)
-        world.end(drained.uid)
+        world.delete(drained.uid)
         world.schedule()
         live(world)
         world.restart()

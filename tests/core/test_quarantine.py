@@ -153,7 +153,7 @@ def test_members_of_one_that_run_go_on_running(world: Watched) -> None:
         world.pass_time(60)
         world.schedule()
     assert world.bound("poisoned") == 4
-    world.end(next(uid for uid in world.pods))
+    world.delete(next(uid for uid in world.pods))
     assert (world.bound("poisoned"), world.evicted) == (3, [])
     world.check()
 
