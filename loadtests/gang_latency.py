@@ -1,6 +1,7 @@
 """How long a gang takes, by approach, on one real control plane and in one run; as ratios to the same pods ungrouped.
 
     python -m loadtests.gang_latency --nodes 100 --sizes 8 64 --rounds 15
+    python -m loadtests.gang_latency --nodes 100 --sizes 8 --waiting 8 --approaches ungrouped extender job job-gang
 
 Every round runs every approach once, in an order drawn from the seed, and waits until the cluster is empty again.
 Latency is taken from outside: from the start of the first create to the moment when this process's own watch shows
@@ -12,6 +13,11 @@ and noisy: read the ratios, not the milliseconds.
     extender        profile escher: a gang by label, planned in the ledger, barrier at bind
     gated           the same, behind Escher's scheduling gate: a PATCH more for each member
     through         profile escher without a gang: what the two HTTP calls cost
+    job             the pods of one Job, no gang, no extender: what the Job's controller costs
+    job-gang        the pods of one Job as a gang; its ratio is to `job`
+
+With --waiting so many gangs of two wait for room on nodes of their own all the while, so that each pod that goes is
+news for them.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -41,6 +47,8 @@ NAMESPACE = "default"
 _PODS_PATH = ("api", "v1", "namespaces", NAMESPACE, "pods")
 _PODS = address(*_PODS_PATH)
 _GROUPS = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{NAMESPACE}/podgroups"
+_JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_OTHERS = "gang-latency-others"
 _CREATORS = 16
 _PATIENCE = 20.0
 """A gang that is not bound after so many seconds counts as stuck."""
@@ -115,7 +123,33 @@ APPROACHES: dict[str, Callable[[str, str, int], Manifest]] = {
     "extender": _extender,
     "gated": _gated,
     "through": _through,
+    "job": _ungrouped,
+    "job-gang": _extender,
 }
+_BASE = {"job": "job", "job-gang": "job"}
+"""What an approach is compared with, where that is not `ungrouped`."""
+
+
+def _job(approach: str, gang: str, size: int) -> Manifest:
+    pod = APPROACHES[approach](gang, gang, size)
+    template = {
+        "metadata": {key: value for key, value in pod["metadata"].items() if key in ("labels", "annotations")},
+        "spec": pod["spec"] | {"restartPolicy": "Never"},
+    }
+    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed", "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": gang}, "spec": spec}
+
+
+def _waiting(number: int) -> list[Manifest]:
+    """A pod on a node, and a gang of two of which only one has room there beside it."""
+    there = {"kubernetes.io/hostname": f"node-{number}"}
+    pods = [_pod(f"there-{number}", "escher-resources")]
+    pods += [_extender(f"waits-{number}-{member}", f"waits-{number}", 2) for member in range(2)]
+    for pod, cpu in zip(pods, ("4", "3", "3"), strict=True):
+        pod["metadata"]["namespace"] = _OTHERS
+        pod["spec"]["nodeSelector"] = there
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    return pods
 
 
 class Outside:
@@ -167,6 +201,26 @@ class Bench:
     async def _post(self, path: str, body: Manifest) -> None:
         await self._connection.request("POST", path, msgspec.json.encode(body))
 
+    async def _create(self, bodies: Iterable[Manifest]) -> None:
+        left = iter(bodies)
+
+        async def create() -> None:
+            for body in left:
+                await self._post(_PODS, body)
+
+        await asyncio.gather(*(create() for _ in range(_CREATORS)))
+
+    def _bound(self, gang: str) -> list[str]:
+        return [name for name in self._outside.bound_at if name.startswith(f"{gang}-")]
+
+    async def let_others_wait(self, gangs: int) -> None:
+        """In another namespace so many gangs wait for room from now on."""
+        await self._post("/api/v1/namespaces", {"metadata": {"name": _OTHERS}})
+        for number in range(gangs):
+            for pod in _waiting(number):
+                await self._post(f"/api/v1/namespaces/{_OTHERS}/pods", pod)
+        await asyncio.sleep(2.0)  # they are tried, and turned away
+
     async def once(self, approach: str, size: int) -> float:
         """Milliseconds from the first create to the last member bound; infinite if stuck. Leaves the cluster empty."""
         self._made += 1
@@ -174,22 +228,20 @@ class Bench:
         if approach == "native":
             group = {"metadata": {"name": gang}, "spec": {"schedulingPolicy": {"gang": {"minCount": size}}}}
             await self._post(_GROUPS, group)
-        names = [f"{gang}-{number}" for number in range(size)]
-        bodies = iter([APPROACHES[approach](name, gang, size) for name in names])
-
-        async def create() -> None:
-            for body in bodies:
-                await self._post(_PODS, body)
-
         began = time.perf_counter()
-        await asyncio.gather(*(create() for _ in range(min(_CREATORS, size))))
+        if approach in _BASE:
+            await self._post(_JOBS, _job(approach, gang, size))
+        else:
+            await self._create(APPROACHES[approach](f"{gang}-{number}", gang, size) for number in range(size))
         bound_at = self._outside.bound_at
         took = math.inf
         try:
-            await self._outside.until(lambda: all(name in bound_at for name in names), gang)
-            took = max(bound_at[name] for name in names) - began
+            await self._outside.until(lambda: len(self._bound(gang)) == size, gang)
+            took = max(bound_at[name] for name in self._bound(gang)) - began
         except TimeoutError as stuck:
             say(f"\n{stuck}\n")
+        if approach in _BASE:
+            await self._connection.request("DELETE", f"{_JOBS}/{gang}", b'{"propagationPolicy":"Background"}')
         await self._connection.request("DELETE", _PODS, b'{"gracePeriodSeconds":0}')
         await self._outside.until(lambda: not self._outside.existing, "an empty cluster")
         if approach == "native":
@@ -212,12 +264,14 @@ async def _connected(kubeconfig: Any) -> AsyncIterator[tuple[Connection, Outside
 
 
 async def measure(
-    cluster: RealCluster, approaches: list[str], sizes: list[int], rounds: int, seed: int
+    cluster: RealCluster, approaches: list[str], sizes: list[int], rounds: int, seed: int, waiting: int = 0
 ) -> dict[int, dict[str, list[float]]]:
     """Milliseconds by size and approach, a number a round."""
     order = random.Random(seed)
     async with _connected(cluster.kubeconfig) as (connection, outside):
         bench = Bench(connection, outside)
+        if waiting:
+            await bench.let_others_wait(waiting)
         results: dict[int, dict[str, list[float]]] = {}
         for size in sizes:
             results[size] = {approach: [] for approach in approaches}
@@ -232,12 +286,13 @@ async def measure(
 
 
 def table(nodes: int, results: dict[int, dict[str, list[float]]]) -> str:
-    """The medians and their ratios to ungrouped; the ratio's range is the middle half of the rounds' own ratios."""
+    """The medians and their ratios; the ratio's range is the middle half of the rounds' own ratios."""
     lines = []
     for size, by_approach in results.items():
-        base = by_approach["ungrouped"]
-        lines.append(f"{nodes} nodes, gang of {size}, {len(base)} rounds, default sampling")
+        rounds = len(by_approach["ungrouped"])
+        lines.append(f"{nodes} nodes, gang of {size}, {rounds} rounds, default sampling")
         for approach, times in by_approach.items():
+            base = by_approach[_BASE.get(approach, "ungrouped")]
             ratio = statistics.median(times) / statistics.median(base)
             stuck = sum(map(math.isinf, times))
             each = sorted(mine / theirs for mine, theirs in zip(times, base, strict=True) if mine < math.inf) or [0.0]
@@ -257,17 +312,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--approaches", nargs="+", default=list(APPROACHES), choices=list(APPROACHES))
+    parser.add_argument("--waiting", type=int, default=0, metavar="GANGS", help="so many other gangs wait meanwhile")
     parser.add_argument("--config", help="the service's settings (YAML), as of `escher serve --config`")
     parser.add_argument("--json", action="store_true", help="raw data on standard output instead of tables")
     given = parser.parse_args()
     if "ungrouped" not in given.approaches:
         parser.error("--approaches must include ungrouped: everything is a ratio to it")
+    if "job-gang" in given.approaches and "job" not in given.approaches:
+        parser.error("--approaches must include job: job-gang is a ratio to it")
+    if given.waiting > min(given.nodes):
+        parser.error(f"--waiting {given.waiting}: each of those gangs waits on a node of its own")
     raw = {}
     for nodes in given.nodes:
         say(f"starting a control plane of {nodes} nodes")
         settings = ["--config", given.config] if given.config else []
         with RealCluster.start(nodes=nodes, native_gangs=True, service_arguments=settings) as cluster:
-            results = uvloop.run(measure(cluster, given.approaches, given.sizes, given.rounds, given.seed))
+            measuring = measure(cluster, given.approaches, given.sizes, given.rounds, given.seed, given.waiting)
+            results = uvloop.run(measuring)
         raw[nodes] = results
         if not given.json:
             sys.stdout.write(table(nodes, results) + "\n")

@@ -356,17 +356,15 @@ class Keeper:
 
     def replace_promises(self, promised: Mapping[str, int]) -> None:
         """These controllers and no others exist, by UID, and promise so many pods at a time."""
-        self.gangs.replace_promises(promised)
-        self.settle()
+        self.gangs.promises.replace(promised)
 
     def see_promise(self, controller: str, pods: int) -> None:
         """The controller is there, and its spec promises so many pods at a time."""
-        if self.gangs.see_promise(controller, pods):
-            self.settle()
+        self.gangs.promises.see(controller, pods)
 
     def lose_promise(self, controller: str) -> None:
         """The controller is deleted."""
-        self.gangs.lose_promise(controller)
+        self.gangs.promises.lose(controller)
 
     # -- capacity ------------------------------------------------------------------------------------------------
 

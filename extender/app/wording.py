@@ -19,7 +19,11 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             return QUARANTINE
         case Phase.PLANNED:
             here = gang.placed + len(gang.arrived)
-            room = "there is room, claimed as they come," if gang.intends else "room is held"
+            room = "room is held"
+            if gang.intends:
+                room = "there is room, claimed as they come,"
+            elif gang.unheld and gang.missing:
+                room = "there is room, held for those that exist,"
             return f"{room} for all {gang.quorum}; {here} of them are ready to be bound"
     if gang.missing:
         absent, gated = gang.absent, gang.missing - gang.absent

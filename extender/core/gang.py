@@ -64,6 +64,8 @@ class Gang:
     """The phase in which somebody was last told that a member was turned away."""
     intends: bool = False
     """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
+    unheld: bool = False
+    """Whether nothing is held by its plan for members that do not exist yet."""
     phase: Phase = Phase.GATHERING
     standing: Standing = Standing.FRESH
     trial: Trial | None = None

@@ -62,7 +62,7 @@ from extender.core.offers import SAMPLE_FLOOR
 from extender.core.parts import Trial, gone_on_with
 from extender.core.places import Places
 from extender.core.planning import Shortfall
-from extender.core.promises import GATHER_LIMIT, GATHER_SECONDS, Promises
+from extender.core.promises import GATHER_LIMIT, GATHER_SECONDS, Ahead, Promises
 from extender.core.replans import Replans
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import Staying
@@ -111,7 +111,7 @@ class Gangs:
         self._reserve_at_filter = reserve_at_filter
         self.staying = Staying({}) if staying is None else staying
         self.ended_well = EndedWell()
-        self._promises = Promises(gather_limit)
+        self.promises = Promises(gather_limit)
         self.bystanders = Bystanders()
         self._places = Places(ledger, nodes, self.staying, self.bystanders)
         self._replans = Replans()
@@ -309,6 +309,7 @@ class Gangs:
             return
         gang.step(Step.QUORUM_BOUND)
         gang.remember(Past.QUORUM_BOUND)
+        self.promises.kept(gang)
         if misleading := gang.misleading():
             self.effects.append(VoidAttempts(gang.key, misleading))
         gang.deadline, gang.trial, gang.timed_out = None, None, 0
@@ -345,29 +346,6 @@ class Gangs:
         if uid not in gang.bound and not gang.members[uid].gated:
             gang.rejected.add(uid)
             self.waiting.changed(gang)
-
-    # -- promises ------------------------------------------------------------------------------------------------
-
-    def see_promise(self, controller: str, pods: int) -> bool:
-        """The controller's spec promises so many pods at a time. Whether somebody waited to know."""
-        waited = self._promises.see(controller, pods)
-        self._gather_again(waited)
-        return bool(waited)
-
-    def lose_promise(self, controller: str) -> None:
-        """The controller is deleted."""
-        self._promises.lose(controller)
-
-    def replace_promises(self, promised: Mapping[str, int]) -> None:
-        """These controllers and no others exist."""
-        self._gather_again(self._promises.replace(promised))
-
-    def _gather_again(self, keys: Sequence[GangKey]) -> None:
-        """One member of each asks again: its gang was turned away before its controller was known."""
-        for key in keys:
-            gang = self.by_key.get(key)
-            if gang is not None and gang.missing and not gang.holds_a_plan and gang.rejected:
-                self.waiting.wake(gang, min(gang.rejected))
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -448,7 +426,12 @@ class Gangs:
             # Another window of the scheduler's sample may hold its node.
             self.effects.append(WakePod(pod))
             return NO_ROOM
+        lacks_members = gang.missing > 0
         self._dissolve(gang, now, "a member fits on no node that kube-scheduler offers")
+        if lacks_members:
+            # What the plan had for this one others may have taken: the next is made when all exist, and is held.
+            gang.gathered = True
+            return self._turn_away(gang, pod, now)
         self.waiting.preempting.ran_out(gang, now)
         if (until := self._replans.failed(gang, len(self.nodes), now)) is not None:
             self._held_up[gang.key] = until
@@ -473,22 +456,27 @@ class Gangs:
     def _plan(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], now: float) -> bool:
         """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
         changes."""
-        missing = gang.missing
-        late = gang.gathered or now - gang.first_seen > GATHER_SECONDS
-        if missing and (late or not self._promises.allow(gang, now)):
+        missing, ahead = gang.missing, Ahead.HELD
+        if missing:
+            late = gang.gathered or now - gang.first_seen > GATHER_SECONDS
+            ahead = Ahead.NOT if late else self.promises.ahead(gang, now)
+        if ahead is Ahead.NOT:
             gang.step(Step.LACKS_MEMBERS)
             gang.shortfall = None
             return False
+        unheld = ahead is Ahead.UNHELD
         if self._replans.pauses(gang, len(self.nodes), now):
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
         deadline = now + (min(gang.timeout, GATHER_SECONDS) if missing else gang.holds_for)
-        saved = self.waiting.turns.usable_by(gang)
+        saved = self.waiting.turns.usable_by(gang) if not unheld else ()
         waited = first is None or saved or gang.timed_out
         intends = not (self._reserve_at_filter or waited)
-        found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends)
-        if isinstance(found, Shortfall) and (others := self._giving_way_now(gang, now)):
+        found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends, unheld=unheld)
+        # Nobody gives way to members that may never come.
+        others = self._giving_way_now(gang, now) if isinstance(found, Shortfall) and not unheld else ()
+        if isinstance(found, Shortfall) and others:
             found = self._plan_instead_of(others, gang, first, sent, deadline, saved, now) or found
         if isinstance(found, Shortfall):
             gang.shortfall, gang.tried_at = found, self._now_tried(gang)
@@ -500,7 +488,7 @@ class Gangs:
         gang.deadline, gang.shortfall, gang.tried_at = deadline, None, None
         gang.displaced.clear()
         if missing:
-            self._promises.begun(gang, now)
+            self.promises.begun(gang, now, held=not unheld)
         self._planned[gang.key] = now + UNDISTURBED_SECONDS
         unasked = first is None and not gang.rejected
         self.waiting.has_a_plan(gang)
@@ -554,6 +542,7 @@ class Gangs:
 
     def _all_are_there(self, gang: Gang, now: float) -> None:
         """From now on they have their whole time, if the plan, which was made for fewer, is one for all of them."""
+        self.promises.kept(gang)
         if gang.covered_at != gang.changes and not self._places.cover(gang):
             self._dissolve(gang, now, "the members that came do not fit into the gang's plan")
             return
@@ -764,7 +753,8 @@ class Gangs:
         gang.gathered = True
         gang.timed_out += 1
         waiting = tuple(gang.members[uid] for uid in gang.arrived)
-        self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
+        if not (gang.unheld and gang.missing):
+            self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
         self.waiting.preempting.ran_out(gang, now)
         self._dissolve(gang, now, TOO_LATE)
 

@@ -58,18 +58,21 @@ class Places:
         saved: Sequence[Holder] = (),
         *,
         intends: bool = False,
+        unheld: bool = False,
     ) -> Sequence[Holder] | Shortfall:
         """A place for each member that the quorum still needs, all reserved; or what is short, and nothing changes.
 
         `first`, if there is one, is placed on one of the nodes sent. Members that do not exist yet are taken to be
         like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan. `intends`:
-        nothing is reserved, see above.
+        nothing is reserved, see above. `unheld`: nothing is for members that do not exist yet.
         """
         slots, found = self._look_for(gang, first, sent, saved)
         if isinstance(found, Shortfall):
             return found
-        gang.intends = intends
+        gang.intends, gang.unheld = intends, unheld
         found = as_nominated(slots, found, gang.nominated)
+        if unheld:
+            slots = [slot if PodUid(slot.holder) in gang.members else replace(slot, units={}) for slot in slots]
         self._commit(self._reservations(gang, slots, found, deadline), releasing=saved)
         return [slot.holder for slot in slots]
 

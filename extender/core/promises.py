@@ -1,10 +1,12 @@
-"""Promises: how many places may be held for members of gangs that do not exist yet.
+"""Promises: what may be held for a gang while members of it do not exist yet.
 
-The first member of a gang that asks is given the whole quorum's room, and those that its controller is about to create
-find theirs held: that saves them a second try. But who promises more than comes would have room held for nothing. So
+The first member of a gang that asks need not wait for the others: a plan for the whole quorum is made at once, and who
+is created meanwhile finds its place there. That saves them a second try. But who promises more than comes would have
+room held for nothing. So
 
-- only what a controller's spec says counts (a Job's parallelism). A pod without a controller that we know promises
-  nobody else, and its gang is planned when its quorum exists;
+- places are held for members that do not exist only as far as a controller's spec promises them (a Job's parallelism).
+  A pod without a controller that we know promises nobody else: each member holds its own room and no other's, and what
+  the plan has for the rest anybody may take before they come;
 - in one namespace no more than `limit` places are held for those that do not exist;
 - a plan that ended with members still missing was in vain: its namespace has none for a time, 5 s at first and twice
   as long each time, up to 5 min; each gang that did become complete takes one doubling back.
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from extender.core.gang import Gang
 from extender.core.gang_phases import Phase
@@ -27,9 +30,16 @@ GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
 GATHER_LIMIT = 256
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-_AWAITED_AT_MOST = 4096
 
 ControllerUid = str
+
+
+class Ahead(Enum):
+    """How a gang may be planned while members of it do not exist."""
+
+    NOT = "not before they exist"
+    UNHELD = "with places for them that nobody is kept from"
+    HELD = "with places that are held for them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,16 @@ class Promise:
 
     controller: ControllerUid
     pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One that was made for the gang with members missing."""
+
+    gang: Gang
+    since: float
+    held: bool
+    """Whether their places are held."""
 
 
 @dataclass(slots=True)
@@ -52,28 +72,23 @@ class Promises:
     def __init__(self, limit: int = GATHER_LIMIT) -> None:
         self._limit = limit
         self._pods: dict[ControllerUid, int] = {}
-        self._awaited: dict[ControllerUid, dict[GangKey, None]] = {}
-        """Gangs that were turned away before anything was known of a controller of theirs, oldest first."""
-        self._open: dict[str, dict[GangKey, tuple[Gang, float]]] = {}
-        """By namespace: gangs that were planned with members missing, and when."""
+        self._open: dict[str, dict[GangKey, _Plan]] = {}
+        """By namespace."""
         self._pauses: dict[str, _Pause] = {}
 
     # -- what controllers say ------------------------------------------------------------------------------------
 
-    def see(self, controller: ControllerUid, pods: int) -> list[GangKey]:
-        """Its spec promises so many pods at a time. The gangs that were turned away for not knowing it."""
+    def see(self, controller: ControllerUid, pods: int) -> None:
+        """Its spec promises so many pods at a time."""
         self._pods[controller] = pods
-        return list(self._awaited.pop(controller, ()))
 
     def lose(self, controller: ControllerUid) -> None:
         """It is deleted."""
         self._pods.pop(controller, None)
 
-    def replace(self, promised: Mapping[ControllerUid, int]) -> list[GangKey]:
-        """These controllers and no others exist; as `see`."""
+    def replace(self, promised: Mapping[ControllerUid, int]) -> None:
+        """These controllers and no others exist."""
         self._pods = dict(promised)
-        known = [controller for controller in self._awaited if controller in promised]
-        return [key for controller in known for key in self._awaited.pop(controller)]
 
     def promised(self, gang: Gang) -> int:
         """How many members the gang's controllers have yet to create."""
@@ -82,30 +97,36 @@ class Promises:
 
     # -- plans with members missing ------------------------------------------------------------------------------
 
-    def allow(self, gang: Gang, now: float) -> bool:
-        """Whether places may be held for the gang's members that do not exist yet."""
+    def ahead(self, gang: Gang, now: float) -> Ahead:
+        """How the gang may be planned now, while members of it do not exist."""
         namespace = gang.key.namespace
         self._look_back(namespace)
-        if self.promised(gang) < gang.absent:
-            self._await(gang)
-            return False
         pause = self._pauses.get(namespace)
-        held = sum(other.missing for other, _ in self._open.get(namespace, {}).values())
-        return (pause is None or now >= pause.until) and held + gang.missing <= self._limit
+        if pause is not None and now < pause.until:
+            return Ahead.NOT
+        if self.promised(gang) < gang.absent:
+            return Ahead.UNHELD
+        held = sum(plan.gang.missing for plan in self._open.get(namespace, {}).values() if plan.held)
+        return Ahead.HELD if held + gang.missing <= self._limit else Ahead.UNHELD
 
-    def begun(self, gang: Gang, now: float) -> None:
-        """It has a plan, with members missing."""
-        self._open.setdefault(gang.key.namespace, {})[gang.key] = (gang, now)
+    def begun(self, gang: Gang, now: float, *, held: bool) -> None:
+        """It has a plan, with members missing. `held`: so are their places."""
+        self._open.setdefault(gang.key.namespace, {})[gang.key] = _Plan(gang, now, held)
+
+    def kept(self, gang: Gang) -> None:
+        """All its members exist."""
+        plans = self._open.get(gang.key.namespace, {})
+        if gang.key in plans:
+            plan = plans.pop(gang.key)
+            self._weigh(gang.key.namespace, plan.since, in_vain=False)
 
     def _look_back(self, namespace: str) -> None:
-        """What has become of the plans of the namespace."""
+        """Which plans of the namespace have ended with members missing."""
         plans = self._open.get(namespace, {})
-        for key, (gang, since) in list(plans.items()):
-            if gang.phase is Phase.PLANNED and gang.missing:
-                continue
-            del plans[key]
-            # One that has no plan any more, and lacks members, ran out, or its members were deleted.
-            self._weigh(namespace, since, in_vain=bool(gang.missing))
+        for key, plan in list(plans.items()):
+            if plan.gang.phase is not Phase.PLANNED:
+                del plans[key]
+                self._weigh(namespace, plan.since, in_vain=True)
         if not plans:
             self._open.pop(namespace, None)
 
@@ -117,10 +138,3 @@ class Promises:
         elif in_vain:
             seconds = min(_FIRST_PAUSE * float(2 ** min(pause.times - 1, 16)), _LONGEST_PAUSE)
             pause.until = max(pause.until, since + GATHER_SECONDS + seconds)
-
-    def _await(self, gang: Gang) -> None:
-        for controller in {pod.owner.uid: None for pod in gang.members.values() if pod.owner is not None}:
-            if controller not in self._pods:
-                self._awaited.setdefault(controller, {})[gang.key] = None
-        while len(self._awaited) > _AWAITED_AT_MOST:
-            del self._awaited[next(iter(self._awaited))]

@@ -57,7 +57,7 @@ def state_of(world: Rivals) -> Hashable:
         tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
         tuple(_surplus(waiting.surplus, now)),
         _of_savings(waiting.turns, now),
-        _of_promises(gangs._promises, now),
+        _of_promises(gangs.promises, now),
         frozenset(world.ran),
         frozenset((+world.left).items()),
     )
@@ -72,10 +72,10 @@ def _of_savings(turns: Turns, now: float) -> Hashable:
 
 def _of_promises(promises: Promises, now: float) -> Hashable:
     """Plans with members missing, and for how long there is none."""
-    plans = ((key, _ahead(since, now)) for plans in promises._open.values() for key, (_, since) in plans.items())
+    opened = [each for plans in promises._open.values() for each in plans.items()]
+    plans = ((key, _ahead(plan.since, now), plan.held, plan.gang.phase) for key, plan in opened)
     pauses = ((name, pause.times, _ahead(pause.until, now)) for name, pause in promises._pauses.items())
-    awaited = tuple((controller, tuple(keys)) for controller, keys in promises._awaited.items())
-    return (tuple(plans), tuple(pauses), awaited)
+    return (tuple(plans), tuple(pauses))
 
 
 def _surplus(surplus: Surplus, now: float) -> Iterator[Hashable]:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import INCOMPLETE
 from extender.core.gang_phases import Phase
-from extender.core.names import GangKey
+from extender.core.names import GangKey, PodUid
 from extender.core.promises import GATHER_LIMIT
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
@@ -30,11 +29,8 @@ def of_job(name: str, quorum: int, *, namespace: str = "default", number: int = 
 
 
 def held(world: GangWorld, name: str, namespace: str = "default") -> int:
-    return len(world.keeper.ledger.held_for(GangKey(namespace, name)))
-
-
-def gathers(world: GangWorld, member: Pod) -> bool:
-    return set(world.filter(member).unresolvable.values()) == {INCOMPLETE}
+    """How many places hold room for the gang."""
+    return sum(1 for each in world.keeper.ledger.held_for(GangKey(namespace, name)) if each.units)
 
 
 def recreated(world: GangWorld, times: int) -> list[bool]:
@@ -51,10 +47,69 @@ def recreated(world: GangWorld, times: int) -> list[bool]:
     return found
 
 
-def test_a_bare_pod_promises_nobody_and_its_gang_is_planned_when_it_is_whole(world: GangWorld) -> None:
+def test_a_bare_pod_promises_nobody_and_room_is_held_for_it_alone(world: GangWorld) -> None:
+    members = gang_pods("train", 3)
+    world.create(members[0])
+    assert world.filter(members[0]).passed
+    assert (held(world, "train"), world.gangs) == (1, {"train": Phase.PLANNED})
+    world.create(members[1])
+    assert world.filter(members[1]).passed
+    assert held(world, "train") == 2
+    world.create(members[2])
+    assert held(world, "train") == 3
+    world.schedule()
+    assert world.bound("train") == 3
+    assert world.wakes == {}
+
+
+def small_world() -> GangWorld:
+    """Room for four pods."""
+    made = GangWorld()
+    for number in range(2):
+        made.add_node(node(f"n{number}", {"cpu": 2000}))
+    return made
+
+
+def test_what_a_plan_has_for_those_that_do_not_exist_is_anybodys() -> None:
+    world = small_world()
+    members = gang_pods("train", 4)
+    world.create(members[0])
+    assert world.filter(members[0]).passed
+    for number in range(3):
+        plain = pod(f"plain{number}")
+        world.create(plain)
+        assert world.filter(plain).passed, number
+        world.schedule()
+        assert world.pods[plain.uid].node is not None
+    # Those that come now find no room, and nothing stays held for a part.
+    world.create(*members[1:])
+    world.schedule()
+    assert (held(world, "train"), world.gangs) == (0, {"train": Phase.WAITING})
+    for number in range(3):
+        world.delete(PodUid(f"uid-plain{number}"))
+    world.schedule()
+    assert world.bound("train") == 4
+    world.check()
+
+
+def test_of_two_that_come_at_once_and_have_room_for_one_the_one_that_is_whole_first_is_bound() -> None:
+    world = small_world()
+    one, other = gang_pods("one", 3), gang_pods("other", 3)
+    for mine, its in zip(one, other, strict=True):
+        for member in (mine, its):
+            world.create(member)
+            world.schedule()
+    assert sorted((world.bound("one"), world.bound("other"))) == [0, 3]
+    world.check()
+
+
+def test_one_whose_members_do_not_come_holds_for_those_that_did_once_and_not_for_long(world: GangWorld) -> None:
     members = gang_pods("train", 3)
     world.create(*members[:2])
-    assert gathers(world, members[0])
+    world.schedule()
+    assert held(world, "train") == 2
+    world.pass_time(6)
+    world.schedule()
     assert (held(world, "train"), world.gangs) == (0, {"train": Phase.GATHERING})
     world.create(members[2])
     world.schedule()
@@ -76,13 +131,13 @@ def test_ordinary_pods_are_not_kept_from_their_room_by_one_that_is_made_again_an
         world.delete(bomb.uid)
 
 
-@pytest.mark.parametrize(("promised", "planned"), [(7, False), (8, True), (20, True)])
-def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised: int, planned: bool) -> None:
+@pytest.mark.parametrize(("promised", "all_held"), [(7, False), (8, True), (20, True)])
+def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised: int, all_held: bool) -> None:
     world.keeper.see_promise("job-train", promised)
     first = of_job("train", 8)
     world.create(first)
-    assert gathers(world, first) != planned
-    assert held(world, "train") == (8 if planned else 0)
+    assert world.filter(first).passed
+    assert held(world, "train") == (8 if all_held else 1)
     world.assumed.clear()
 
 
@@ -90,7 +145,9 @@ def test_those_that_exist_are_promised_no_more(world: GangWorld) -> None:
     world.keeper.see_promise("job-train", 2)
     members = [of_job("train", 4, number=number) for number in range(2)]
     world.create(*members)
-    assert gathers(world, members[0])
+    assert world.filter(members[0]).passed
+    assert held(world, "train") == 2
+    world.assumed.clear()
 
 
 def test_several_jobs_of_a_gang_promise_together(world: GangWorld) -> None:
@@ -103,26 +160,15 @@ def test_several_jobs_of_a_gang_promise_together(world: GangWorld) -> None:
     world.assumed.clear()
 
 
-def test_what_is_heard_of_the_job_after_its_first_pod_has_that_one_tried_again(world: GangWorld) -> None:
-    first = of_job("train", 8)
-    world.create(first)
-    assert gathers(world, first)
-    world.keeper.see_promise("job-other", 8)
-    assert world.wakes == {}
+def test_those_that_are_listed_and_no_others_promise(world: GangWorld) -> None:
     world.keeper.see_promise("job-train", 8)
-    assert world.wakes == {first.uid: 1}
-    assert world.filter(first).passed
+    world.keeper.replace_promises({"job-other": 8})
+    for name, places in (("train", 1), ("other", 8)):
+        first = of_job(name, 8)
+        world.create(first)
+        assert world.filter(first).passed
+        assert held(world, name) == places
     world.assumed.clear()
-
-
-def test_so_it_is_when_jobs_are_listed(world: GangWorld) -> None:
-    first = of_job("train", 8)
-    world.create(first)
-    assert gathers(world, first)
-    world.keeper.replace_promises({"job-train": 8})
-    assert world.wakes == {first.uid: 1}
-    world.keeper.replace_promises({})
-    assert gathers(world, first)
 
 
 def test_a_job_that_is_deleted_promises_nobody(world: GangWorld) -> None:
@@ -130,12 +176,14 @@ def test_a_job_that_is_deleted_promises_nobody(world: GangWorld) -> None:
     world.keeper.lose_promise("job-train")
     first = of_job("train", 8)
     world.create(first)
-    assert gathers(world, first)
+    assert world.filter(first).passed
+    assert held(world, "train") == 1
+    world.assumed.clear()
 
 
 def test_in_a_namespace_no_more_places_are_held_than_the_limit(world: GangWorld) -> None:
     half = GATHER_LIMIT // 2
-    for name, namespace, planned in (
+    for name, namespace, all_held in (
         ("one", "default", True),
         ("two", "default", True),
         ("three", "default", False),
@@ -145,7 +193,7 @@ def test_in_a_namespace_no_more_places_are_held_than_the_limit(world: GangWorld)
         first = of_job(name, half + 1, namespace=namespace)
         world.create(first)
         world.filter(first)
-        assert held(world, name, namespace) == (half + 1 if planned else 0), name
+        assert held(world, name, namespace) == (half + 1 if all_held else 1), name
     world.assumed.clear()
 
 
@@ -167,6 +215,19 @@ def test_a_gang_that_becomes_complete_takes_one_doubling_back(world: GangWorld) 
     world.schedule()
     assert world.bound("train") == 2
     assert recreated(world, 3) == [True, False, False]
+
+
+def test_gangs_that_ran_and_were_deleted_were_not_planned_in_vain(world: GangWorld) -> None:
+    for number in range(5):
+        members = [of_job(f"train{number}", 2, number=each) for each in range(2)]
+        world.keeper.see_promise(f"job-train{number}", 2)
+        world.create(members[0])
+        assert world.filter(members[0]).passed, number
+        world.create(members[1])
+        world.schedule()
+        assert world.bound(f"train{number}") == 2
+        for member in members:
+            world.delete(member.uid)
 
 
 def test_another_namespace_has_no_pause_for_it(world: GangWorld) -> None:
