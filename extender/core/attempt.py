@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from extender.core.names import DOMAIN, PodUid
 
@@ -82,8 +81,9 @@ def read_attempt(annotations: Mapping[str, str], uid: PodUid) -> Attempt | None:
         return None
     if not isinstance(said, dict) or said.get("pod") != uid:
         return None
-    id, needed, size, others, at = (said.get(key) for key in ("attempt", "needed", "size", "with", "at"))
-    if not (isinstance(id, str) and id and _is_count(needed) and _is_count(size) and isinstance(others, list)):
+    id, others, at = (said.get(key) for key in ("attempt", "with", "at"))
+    needed, size = _count(said.get("needed")), _count(said.get("size"))
+    if not (isinstance(id, str) and id and needed and size and isinstance(others, list)):
         return None
     if needed > size or len(others) >= size or not all(isinstance(each, str) for each in others):
         return None
@@ -92,5 +92,6 @@ def read_attempt(annotations: Mapping[str, str], uid: PodUid) -> Attempt | None:
     return Attempt(id, needed, size, tuple(map(PodUid, others)), float(at), said.get("joins") is not None)
 
 
-def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _count(value: object) -> int:
+    """0 where it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else 0

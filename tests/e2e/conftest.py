@@ -17,11 +17,20 @@ from tests.e2e.workload import TO_COME, Arena, Field
 
 CLUSTERS: dict[str, type[RealCluster] | type[EmbeddedCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}
 
-REAL_ONLY = pytest.mark.parametrize("where", ["real"], indirect=True, scope="session")
+_REAL = pytest.param("real", marks=pytest.mark.e2e)
+REAL_ONLY = pytest.mark.parametrize("where", [_REAL], indirect=True, scope="session")
 
 _TAIL = 40
 _fields: list[Field] = []
 _measured: list[str] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A machine that runs the default tests need not have a real control plane."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if params.get("where") == "real" and item.get_closest_marker("e2e") is None:
+            raise pytest.UsageError(f"{item.nodeid} needs the real control plane, and is not marked e2e: use REAL_ONLY")
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +42,7 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
+@pytest.fixture(scope="session", params=["embedded", _REAL])
 def where(request: pytest.FixtureRequest) -> str:
     """Each test runs on both, unless its module says otherwise: on the embedded cluster by default."""
     chosen: str = request.param

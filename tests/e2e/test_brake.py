@@ -10,7 +10,7 @@ import pytest
 from extender.app.keeper import KEYS_PER_NODE
 from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import shared_field
+from tests.e2e.conftest import REAL_ONLY, shared_field
 from tests.e2e.workload import DOMAIN, Arena, Field, stays
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -144,8 +144,7 @@ def test_a_label_protects_pods_from_preemption_until_it_goes(arena: Arena, urgen
     assert "higher priority" in line
 
 
-@pytest.mark.e2e
-@pytest.mark.parametrize("where", ["real"], indirect=True, scope="session")
+@REAL_ONLY
 def test_a_node_with_its_most_keys_of_the_longest_names_is_below_half_of_what_etcd_stores(arena: Arena) -> None:
     [node] = arena.nodes(1)
     longest = [f"{DOMAIN}/{'n' * 30}.{number:032}" for number in range(KEYS_PER_NODE)]

@@ -24,7 +24,7 @@ from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field, unharmed
 from tests.e2e.workload import Arena, Field
 
-pytestmark = [pytest.mark.e2e, REAL_ONLY, pytest.mark.timeout(400)]
+pytestmark = [REAL_ONLY, pytest.mark.timeout(400)]
 
 SEED = 50
 GANGS, NODES, CPU_OF_NODE, CPU_OF_MEMBER = 50, 40, 8, 2

@@ -20,7 +20,7 @@ from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
 from tests.e2e.workload import TO_COME, Arena, Field, stays
 
-pytestmark = [pytest.mark.e2e, REAL_ONLY, pytest.mark.timeout(300)]
+pytestmark = [REAL_ONLY, pytest.mark.timeout(300)]
 
 NOBODY = "nobody"
 

@@ -111,7 +111,6 @@ def test_a_pod_of_no_gang_is_told_that_nobody_will_let_it_through(arena: Arena) 
     assert "remove the gate" in told["note"]
 
 
-@pytest.mark.e2e
 @REAL_ONLY
 class TestThePolicyForAllGangs:
     """`deploy/policies/gate-gangs.yaml`: the API server puts the gate on. The embedded one has no such policies."""

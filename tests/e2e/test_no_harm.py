@@ -24,7 +24,7 @@ from tests.e2e.conftest import REAL_ONLY, shared_field, unharmed
 from tests.e2e.test_pod_groups import LABEL, group, install
 from tests.e2e.workload import Arena, Field, away, stays
 
-pytestmark = [pytest.mark.e2e, REAL_ONLY, pytest.mark.timeout(300)]
+pytestmark = [REAL_ONLY, pytest.mark.timeout(300)]
 
 HOLD = "e2e.test/hold"
 FOREIGN = "coscheduling"
