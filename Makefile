@@ -20,8 +20,9 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes
 REQUIREMENTS := requirements
 
-# Where tests are many and independent, two processes halve the time; PYTEST_ARGS is appended to every pytest.
-WORKERS ?= 2
+# Processes for the tests that need no control plane, one more than a small machine has cores, for many of them wait;
+# PYTEST_ARGS is appended to every pytest.
+WORKERS ?= 3
 PYTEST_ARGS ?=
 # Such as --real, --nodes 200, --node-trace FILE.
 DEMO_ARGS ?=
@@ -44,6 +45,10 @@ demo: setup ## Watch the main job on the embedded cluster, in half a minute; DEM
 .PHONY: test
 test: setup ## Run the default tests (four minutes; no Go, no cluster)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+.PHONY: longer
+longer: setup ## Run the tests of ten seconds and more, which the default ones leave out (three minutes; no Go, no cluster)
+	$(BIN)/python -m pytest -m longer -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: slow
 slow: setup ## Run the tests that try many times as much as the default ones (an hour; no Go, no cluster)

@@ -65,7 +65,7 @@ class Gang:
     intends: bool = False
     """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
     unheld: bool = False
-    """Whether nothing is held by its plan for members that do not exist yet."""
+    """Whether nothing is held by its plan for members that do not exist yet; no more once its quorum existed."""
     phase: Phase = Phase.GATHERING
     standing: Standing = Standing.FRESH
     trial: Trial | None = None

@@ -546,7 +546,7 @@ class Gangs:
         if gang.covered_at != gang.changes and not self._places.cover(gang):
             self._dissolve(gang, now, "the members that came do not fit into the gang's plan")
             return
-        gang.covered_at = gang.changes
+        gang.covered_at, gang.unheld = gang.changes, False
         self._extend(gang, gang.first_seen + GATHER_SECONDS + gang.holds_for)
 
     def _extend(self, gang: Gang, deadline: float) -> None:

@@ -59,6 +59,7 @@ class TestWithMisfortunes:
         orders = every_order(rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False), at_least=2_500)
         assert orders.outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
 
+    @pytest.mark.longer
     def test_a_member_is_deleted_and_recreated_with_another_uid(self) -> None:
         orders = every_order(
             rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "recreate": 1}, seen=True, mortal="a"), at_least=5_000
@@ -102,7 +103,7 @@ class TestOptimistic:
     @pytest.mark.parametrize(
         ("misfortunes", "outcomes"),
         [
-            ({"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT),
+            pytest.param({"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT, marks=pytest.mark.longer),
             ({"hurry": 1}, ONE_OF_THEM),
             ({"retry": 2}, ONE_OF_THEM),
         ],
@@ -125,10 +126,10 @@ class TestBehindTheGate:
         [
             ("ab", {}, ONE_OF_THEM),
             ("a", {}, ONE_OF_THEM),
-            ("ab", {"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT),
+            pytest.param("ab", {"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT, marks=pytest.mark.longer),
             ("ab", {"refuse": 1, "lose": 1}, ONE_OF_THEM),
-            ("a", {"refuse": 1, "lose": 1}, ONE_OF_THEM),
-            ("a", {"retry": 2}, ONE_OF_THEM),
+            pytest.param("a", {"refuse": 1, "lose": 1}, ONE_OF_THEM, marks=pytest.mark.longer),
+            pytest.param("a", {"retry": 2}, ONE_OF_THEM, marks=pytest.mark.longer),
         ],
         ids=str,
     )
@@ -198,6 +199,7 @@ class TestMoreOfIt:
 
 
 class TestTheSearch:
+    @pytest.mark.longer
     def test_takes_no_two_states_for_one(self) -> None:
         world = rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False, mortal="a")
         every_order(world, at_least=1_000, doubting=True)
