@@ -125,7 +125,8 @@ def proven_part(
 
 
 def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
-    """The latest attempt of those that are bound, as far as they tell: after a restart it is gone on with."""
+    """The latest attempt of those that are bound, as far as they tell: after a restart it is gone on with. Whoever made
+    it may have bound any of its members, and may be at it still."""
     attempts = [(pod.uid, pod.attempt) for pod in placed if pod.attempt is not None and not pod.attempt.joins]
     if not attempts:
         return None
@@ -133,4 +134,4 @@ def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
     of_it = [(uid, attempt) for uid, attempt in attempts if attempt.id == latest.id]
     members = {uid for uid, _ in of_it} | {other for _, attempt in of_it for other in attempt.others}
     size = max(len(members), *(attempt.size for _, attempt in of_it))
-    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members, size)
+    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members, size, unsure=set(members))

@@ -56,6 +56,25 @@ def live(world: GangWorld, seconds: int = 120) -> None:
 
 
 class TestNobodyIsEvicted:
+    def test_where_a_service_that_was_there_before_may_have_bound_who_is_not_there_any_more(
+        self, world: GangWorld
+    ) -> None:
+        members = of_quorum(3, 3)
+        world.create(*members)
+        world.bring(members)
+        for each in members[:2]:
+            world.write(each.uid)
+        world.restart()
+        world.bring(members[2:])
+        # The one before was still at it: it has bound the third, which has run, and is deleted.
+        world.opened.pop(members[2].uid)
+        world.assumed.pop(members[2].uid)
+        world.keeper.not_bound(members[2].uid, for_good=True, surely=True)
+        world.delete(members[2].uid)
+        live(world)
+        assert world.evicted == []
+        assert [each.gang.name for each in world.doubted] == ["train"]
+
     def test_where_the_binding_of_a_successor_fails(self, world: GangWorld) -> None:
         members = of_quorum(2, 2)
         world.create(*members)
