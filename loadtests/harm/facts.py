@@ -65,6 +65,8 @@ class Facts(NamedTuple):
     phase: str
     ready: bool
     deleting: bool
+    preempted_by: str
+    """The scheduler that says it preempts the pod, by the name in its profile; empty if none does."""
     attempt_text: str
     attempt: Attempt | None
 
@@ -112,9 +114,17 @@ def read(pod: Json) -> Facts:
             each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ()
         ),
         deleting=bool(metadata.get("deletionTimestamp")),
+        preempted_by=_preempted_by(status),
         attempt_text=text,
         attempt=attempt_of(metadata["uid"], text) if text else None,
     )
+
+
+def _preempted_by(status: Json) -> str:
+    for each in status.get("conditions") or ():
+        if each.get("type") == "DisruptionTarget" and each.get("reason") == "PreemptionByScheduler":
+            return str(each.get("message") or "").partition(": ")[0]
+    return ""
 
 
 def _controller(metadata: Json) -> Owner | None:

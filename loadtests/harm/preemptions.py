@@ -147,7 +147,7 @@ class Preemptions:
             if gang is None:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
                 return
-            for why in self._wrong_preemptor(pod, gang):
+            for why in self._wrong_preemptor(pod, gang, followed=followed):
                 self._harm(harms.VICTIM, pod, at, why)
             self._heed_course(pod, gang, at)
         elif said and said[1] == "pod":
@@ -227,13 +227,13 @@ class Preemptions:
             wrong.append("it was not bound: its eviction makes no room")
         return wrong
 
-    def _wrong_preemptor(self, pod: Seen, gang: GangSeen) -> list[str]:
+    def _wrong_preemptor(self, pod: Seen, gang: GangSeen, *, followed: bool) -> list[str]:
         facts, wrong = pod.facts, []
         lowest, waiting = gang.lowest, gang.waiting
         if facts.priority >= lowest:
             what = "it is system-critical" if facts.priority >= SYSTEM_CRITICAL else f"it has priority {facts.priority}"
             wrong.append(f"{what}, and the lowest member of gang {gang.key}, for which it was evicted, has {lowest}")
-        if not waiting:
+        if not waiting and not followed:
             wrong.append(f"no member of gang {gang.key}, for which it was evicted, waits for a place")
         if any(not each.facts.preempts for each in waiting):
             wrong.append(f"a member of gang {gang.key} has preemptionPolicy Never, and it was evicted for that gang")

@@ -9,8 +9,8 @@ victim of kube-scheduler's, so far as it is a member of the service's gangs; and
 when it began to go: somebody must have asked for it, who may: an owner or a user, kubelets and controllers after
 others or after the loss of its node, kube-scheduler, or the service with a reason that it stated in an Event.
 
-Not judged: whom kube-scheduler preempts among pods of no gang of the service's (it does so without the service too),
-and kube-scheduler's own choice by priority.
+Not judged: whom kube-scheduler preempts among pods of no gang of the service's (it does so without the service too), or
+for a pod of a profile that does not call the service; and kube-scheduler's own choice by priority.
 
 Watches and audit come from two places, and a request's effect may be told before the request: so whoever left is
 looked up a little later, and an eviction waits for its Event. Pure: time is what the events say.
@@ -298,7 +298,7 @@ class HarmWitness:
             return
         if user in self._services:
             self._service_ended(pod, at, evicted=evicted)
-        elif user in self._schedulers:
+        elif user in self._schedulers and (facts.preempted_by or facts.scheduler) in self.history.schedulers:
             self._preemptions.broken_up(pod, at, by="kube-scheduler")
 
     # -- what the service did ------------------------------------------------------------------------------------

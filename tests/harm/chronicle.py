@@ -192,7 +192,7 @@ class Chronicle:
         pod = self.pods.pop(name)
         pod["metadata"]["deletionTimestamp"] = stamp(self.now + 30)
         self.tell("MODIFIED", pod)
-        pod["status"] = {"phase": "Failed"}
+        pod["status"] = {"phase": "Failed", "conditions": pod.get("status", {}).get("conditions", [])}
         self.tell("DELETED", pod)
 
     def vanish(self, name: str) -> None:
@@ -221,5 +221,9 @@ class Chronicle:
         self.state(name, "PreemptedByGang", f"evicted for {of} of higher priority")
         self.evict(name)
 
-    def preempt_by_scheduler(self, name: str) -> None:
+    def preempt_by_scheduler(self, name: str, profile: str = "escher") -> None:
+        why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        why["message"] = f"{profile}: preempting to accommodate a higher priority pod"
+        self.pods[name].setdefault("status", {}).setdefault("conditions", []).append(why)
+        self.tell("MODIFIED", self.pods[name])
         self.delete(name, SCHEDULER)

@@ -142,6 +142,16 @@ def low(chronicle: Chronicle, size: int = 4, quorum: int = 4) -> list[str]:
     return names
 
 
+def test_the_rest_of_it_goes_though_the_other_has_found_room_meanwhile() -> None:
+    chronicle = with_top()
+    first, *rest = low(chronicle)
+    chronicle.preempt(first)
+    top_is_bound(chronicle)
+    for name in rest:
+        chronicle.preempt(name)
+    assert chronicle.found() == []
+
+
 def test_a_gang_is_taken_as_a_whole() -> None:
     chronicle = with_top()
     for name in low(chronicle):
@@ -223,6 +233,12 @@ def test_a_gang_of_which_kube_scheduler_takes_one_must_go_as_a_whole() -> None:
         for name in names[1:] if rest_follows else ():
             chronicle.preempt(name, of="pod default/urgent")
         assert chronicle.found() == ([] if rest_follows else [harms.HALF])
+
+
+def test_a_gang_that_loses_one_to_a_profile_that_does_not_call_the_service_need_not_go() -> None:
+    chronicle = Chronicle()
+    chronicle.preempt_by_scheduler(low(chronicle)[0], profile="default-scheduler")
+    assert chronicle.found() == []
 
 
 def test_the_rest_of_a_gang_may_follow_without_a_word_of_its_own() -> None:
