@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,12 @@ from extender.core.cluster import Node, Pod, Taint
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.label_match import LabelRequirement
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import NodeName, PodUid
+from extender.core.names import CPU, NodeName, PodUid, ResourceKey
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
 from extender.core.planning import Shortfall
 from extender.core.room import Room, Slot
 from extender.core.together import Seat, plan
+from extender.core.units import Short
 from tests.builders import node, pod
 from tests.core.naive_neighbours import holds, possible
 
@@ -75,8 +76,14 @@ class Town:
         self.bystanders.put(each)
         self.there.append((each, self.nodes[NodeName(on)]))
 
-    def plan(self, pods: Sequence[Pod], around: Around | None = None) -> dict[Holder, NodeName] | Shortfall:
-        seats = [Seat(Slot(Holder(each.uid), each.requests), each) for each in pods]
+    def fill(self, on: str, cpu: int) -> None:
+        """So much of it is taken."""
+        self.put(f"full-{on}", on, cpu=cpu)
+
+    def plan(
+        self, pods: Sequence[Pod], around: Around | None = None, accepts: Callable[[NodeName], bool] | None = None
+    ) -> dict[Holder, NodeName] | Shortfall:
+        seats = [Seat(Slot(Holder(each.uid), each.requests, accepts), each) for each in pods]
         room = Room(self.ledger, ())
         before = {name: dict(change) for name, change in room.change.items()}
         found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.bystanders))
@@ -266,6 +273,71 @@ def test_many_on_many_nodes_are_planned_without_looking_at_every_way() -> None:
     assert town.zones(members(99, even())) == "a" * 33 + "b" * 33 + "c" * 33
     both = Constraints(anti_affinity=(term("host"),), spread=even().spread)
     assert len(town.zones(members(300, both))) == 300
+
+
+class TestTooManyForEveryWay:
+    """Slots x nodes are more than those for which every order and node is tried."""
+
+    def test_the_largest_are_placed_first_where_they_find_no_room_after_the_others(self) -> None:
+        town = Town("a" * 40)
+        town.fill("n1", 5000)
+        for number in range(2, 40):
+            town.fill(f"n{number}", 8000)
+        gang = [*members(1, None, 3000, "small"), *members(1, None, 8000, "large")]
+        assert town.plan(gang) == {"uid-large-0": "n0", "uid-small-0": "n1"}
+
+    def test_who_wants_to_be_near_others_comes_after_them(self) -> None:
+        town = Town("ab" * 35)
+        gang = [*members(2, near(app="web"), 1000), *members(1, None, 1000, "web")]
+        assert len(set(town.zones(gang))) == 1
+
+    def test_only_nodes_that_accept_them_are_taken(self) -> None:
+        town = Town("a" * 40)
+        found = town.plan(members(2, ports(80)), accepts=frozenset(("n20", "n39")).__contains__)
+        assert not isinstance(found, Shortfall)
+        assert sorted(found.values()) == ["n20", "n39"]
+
+    def test_a_node_that_has_too_many_for_now_is_asked_again(self) -> None:
+        town = Town("ab" * 20)
+        both = Constraints(spread=(*even("host").spread, *even().spread))
+        assert town.zones(members(80, both, 1000)) == "a" * 40 + "b" * 40
+
+    def test_of_two_zones_the_one_that_could_hold_fewer_of_all_of_them(self) -> None:
+        town = Town("bba" + "-" * 40)
+        town.fill("n0", 5000)
+        town.fill("n1", 4000)
+        gang = [*members(2, near(), 1000), *members(1, near(), 4000, "train-large")]
+        gang[2] = replace(gang[2], labels={"app": "train"})
+        assert town.zones(gang) == "aaa"
+
+
+class TestWhyNot:
+    def test_the_resource_that_is_short_and_the_most_that_a_node_has_of_it(self) -> None:
+        town = Town("abc")
+        town.fill("n1", 4000)
+        town.fill("n2", 2000)
+        assert town.plan(members(1, ports(80), 9000)) == Shortfall(0, 1, Short(CPU, 9000, 8000))
+        assert town.plan(members(3, ports(80), 5000)) == Shortfall(2, 3, Short(CPU, 5000, 4000))
+
+    def test_the_one_that_is_short_on_most_nodes(self) -> None:
+        town = Town("abc")
+        town.fill("n0", 8000)
+        [one] = members(1, ports(80), 1000)
+        gpu = ResourceKey("nvidia.com/gpu")
+        assert town.plan([replace(one, requests={**one.requests, gpu: 1})]) == Shortfall(0, 1, Short(gpu, 1, 0))
+
+    def test_the_rule_that_keeps_it_from_most_nodes_with_room(self) -> None:
+        town = Town("abcd")
+        for number in range(2):
+            town.put(f"web-{number}", f"n{number}", ports(80))
+        town.put("shy-0", "n2")
+        town.fill("n3", 8000)
+        [one] = members(1, Constraints((HostPort(80),), anti_affinity=(term("host", "shy"),)))
+        assert town.plan([one]) == Shortfall(0, 1, None, HOST_PORTS)
+        town.put("shy-1", "n1")
+        town.put("shy-2", "n0")
+        other = members(1, apart("host", "shy"))[0]
+        assert town.plan([other]) == Shortfall(0, 1, None, APART)
 
 
 APPS = ("train", "web")
