@@ -162,6 +162,18 @@ class TestAUnit:
         await asyncio.sleep(60)
         assert stage.evicted() == order[:2]
 
+    async def test_of_which_the_next_is_gone_of_itself_goes_on(self, stage: Stage) -> None:
+        victims = stage.runs(*gang_pods("low", 8, FULL))
+        in_order = sorted(victims, key=lambda each: -each.created)
+        third = in_order[2]
+        stage.api.faults = [unavailable(of=f"evict {third.name}")]
+        stage.comes()
+        await asyncio.sleep(0.5)
+        stage.keeper.lose_pod(third.uid)
+        await asyncio.sleep(10)
+        assert stage.evicted() == [each.name for each in in_order if each is not third]
+        assert len(stage.tried("try to evict")) == 8, "it was begun once"
+
     async def test_goes_on_though_those_it_leaves_for_have_room_before_its_last_has_gone(self, stage: Stage) -> None:
         """Half a gang is of no use to anybody."""
         stage.runs(*gang_pods("low", 8, FULL))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, NodeName
+from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.preempting import FIRST_BACK_OFF, GOING_SECONDS, HOUR, PREEMPTS_EVERY
 from extender.core.restraint import Bounds, BudgetsUnknown, Exhausted, InVain, NobodySuffices, UnknownAsks, WhyNot
 from tests.builders import gang_pods, node, pod
@@ -159,6 +159,18 @@ def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) ->
     assert world.preempted == [["other"]]
 
 
+def test_an_order_is_wanted_until_its_gang_has_room(world: GangWorld) -> None:
+    preempting = world.keeper.preempting
+    preempting.done = lambda key, now: None  # type: ignore[method-assign]
+    runs(world)
+    comes(world)
+    top = GangKey("default", "top")
+    assert preempting.is_wanted(top)
+    gone(world)
+    assert world.gangs["top"] is Phase.PLANNED
+    assert not preempting.is_wanted(top)
+
+
 class TestInVain:
     def test_nobody_leaves_again_for_the_same(self, world: GangWorld) -> None:
         owner = Owner("Job", "low", "low")
@@ -176,8 +188,11 @@ class TestInVain:
         comes(world)
         in_vain(world, owner=owner)
         # Another node, whose pods would have to leave as well.
-        world.add_node(node("n1"))
         runs(world, "other", NodeName("n1"), owner=owner)
+        world.add_node(node("n1"))
+        assert len(world.preempted) == 1
+        world.pass_time(PREEMPTS_EVERY)
+        world.keeper.settle()
         assert len(world.preempted) == 1
         world.pass_time(FIRST_BACK_OFF)
         world.keeper.settle()
@@ -242,6 +257,17 @@ class TestPodsThatAreMadeAgain:
         assert waits == sorted(waits)
         assert waits[0] >= FIRST_BACK_OFF
         assert waits[1] >= 2 * FIRST_BACK_OFF
+
+    def test_are_not_those_that_were_there_all_the_while(self, world: GangWorld) -> None:
+        owner = Owner("ReplicaSet", "web", "web")
+        for name, cpu in (("web-0", 2000), ("web-1", 6000)):
+            world.create(pod(name, {"cpu": cpu}, node=N0, owner=owner))
+        members = [replace(each, priority=9) for each in gang_pods("top", 1, {"cpu": 6000})]
+        world.create(*members)
+        world.filter(members[0], [N0])
+        assert world.preempted == [["web-1"]]
+        world.create(replace(world.pods[PodUid("uid-web-0")], labels={"seen": "again"}))
+        assert not world.keeper.preempting._strikes
 
     def test_elsewhere_are_no_reason_to_wait(self, world: GangWorld) -> None:
         world.add_node(node("n1", {"cpu": 1000}))
