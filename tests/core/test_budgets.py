@@ -91,6 +91,19 @@ def test_what_one_unit_spends_the_next_has_not() -> None:
     assert spending.add(second[:1])
 
 
+def test_what_was_spent_of_one_stays_spent_when_another_is() -> None:
+    budgets = of(Budget("default", "low", 1, LOW), Budget("default", "high", 1, {"app": "high"}))
+    low, high = pods(2), pods(1, labels={"app": "high"})
+    spending = budgets.spending()
+    assert [spending.add([each]) for each in (low[0], high[0], low[1])] == [True, True, False]
+
+
+def test_what_a_budget_has_to_spare_is_without_those_that_are_to_leave() -> None:
+    budgets = of(Budget("default", "low", 3, LOW), Budget("default", "high", 2, {"app": "high"}))
+    high = replace(pod("high-0", created=9.0), labels={"app": "high"})
+    assert [each.name for each in budgets.likeliest_refused_first([high, *pods(3)])][-1] == "high-0"
+
+
 def test_a_budget_that_changes_or_goes_counts_as_it_is_now() -> None:
     budgets = of(Budget("default", "guard", 0, LOW))
     assert budgets.objection(pods(1)) is not None

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from extender.core.attempt import Attempt
 from extender.core.cluster import Owner, Pod
+from extender.core.ended_well import same_run
 from extender.core.gang_phases import Phase
 from extender.core.names import GangKey, NodeName, PodUid
 from tests.builders import gang_ask, node, pod
@@ -61,6 +63,23 @@ def test_a_member_of_another_run_does_not_profit(world: GangWorld, owner: Owner 
     world.create(member("m2", owner))
     world.schedule()
     assert world.bound("train") == 0
+
+
+@pytest.mark.parametrize(
+    ("ended", "lives", "same"),
+    [
+        (Attempt("a.1", 2, 2), Attempt("a.1", 2, 2), True),
+        (Attempt("a.1", 2, 2), Attempt("a.2", 2, 2), False),
+        (Attempt("a.1", 2, 2, (PodUid("uid-lives"),)), None, True),
+        (Attempt("a.1", 2, 2), None, False),
+        (None, Attempt("a.1", 2, 2), False),
+    ],
+)
+def test_of_one_run_are_those_that_were_bound_together(
+    ended: Attempt | None, lives: Attempt | None, same: bool
+) -> None:
+    finished, living = (replace(member(name, None), attempt=each) for name, each in (("ended", ended), ("lives", lives)))
+    assert same_run(finished, living) is same
 
 
 def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> None:
