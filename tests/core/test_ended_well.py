@@ -78,8 +78,8 @@ def test_a_member_of_another_run_does_not_profit(world: GangWorld, owner: Owner 
 def test_of_one_run_are_those_that_were_bound_together(
     ended: Attempt | None, lives: Attempt | None, same: bool
 ) -> None:
-    finished, living = (replace(member(name, None), attempt=each) for name, each in (("ended", ended), ("lives", lives)))
-    assert same_run(finished, living) is same
+    finished = replace(member("ended", None), attempt=ended)
+    assert same_run(finished, replace(member("lives", None), attempt=lives)) is same
 
 
 def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> None:
