@@ -262,7 +262,8 @@ class TestTheRestOfAGang:
         await asyncio.sleep(5)
         assert sorted(stage.evicted()) == ["low-0", "low-1", "low-2", "low-3"]
         assert stage.tried("evict low-0") == [], "that one was kube-scheduler's"
-        assert stage.told("GangPreempted") == ["evicted with its gang default/low, for pod default/urgent of higher priority"] * 3
+        why = "evicted with its gang default/low, for pod default/urgent of higher priority"
+        assert stage.told("GangPreempted") == [why] * 3
         assert stage.told("PreemptedByGang") == []
         assert all(stage.keeper.pods[each.uid].deleting for each in victims[1:]), "they count no more"
 
