@@ -13,22 +13,15 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import httpx
 import pytest
-import trustme
 import uvicorn
 import yaml
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
@@ -41,6 +34,7 @@ from extender.sim.apiserver.api import ApiServer
 from extender.sim.apiserver.server import application
 from extender.sim.clock import Clock
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs
+from tests.cli.certificates import Certificates
 from tests.sim.apiserver.apis import NODES, PODS
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +56,6 @@ class Cluster:
     kubeconfig: Path
     client: httpx.AsyncClient
     server: uvicorn.Server
-    gone: list[bool] = field(default_factory=list)
 
     async def member(self, name: str) -> dict[str, Any]:
         """A member of a gang of two."""
@@ -256,31 +249,6 @@ async def test_a_signal_is_heeded_while_credentials_are_waited_for(tmp_path: Pat
         for pid in asked.read_text().split() if asked.exists() else []:
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-
-
-@dataclass
-class Certificates:
-    """In files: an authority, and a certificate of its for 127.0.0.1 with its key."""
-
-    folder: Path
-    authority: trustme.CA = field(default_factory=trustme.CA)
-
-    def __post_init__(self) -> None:
-        issued = self.authority.issue_cert("127.0.0.1")
-        self.ca = self._write("ca.pem", self.authority.cert_pem.bytes())
-        self.certificate = self._write("tls.crt", b"".join(each.bytes() for each in issued.cert_chain_pems))
-        self.key = self._write("tls.key", issued.private_key_pem.bytes())
-        self.other_key = self._write("other.key", self.authority.issue_cert("other").private_key_pem.bytes())
-        key = load_pem_private_key(issued.private_key_pem.bytes(), None)
-        locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
-        self.locked_key = self._write("locked.key", locked)
-        self.garbage = self._write("garbage", b"no certificate\n")
-        self.absent = self.folder / "absent"
-
-    def _write(self, name: str, content: bytes) -> Path:
-        file = self.folder / name
-        file.write_bytes(content)
-        return file
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list[str]]:
