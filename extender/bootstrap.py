@@ -330,8 +330,8 @@ async def serve(
     async with AsyncExitStack() as stack:
         asked = stack.enter_context(Asked())
         sockets = bound(settings.host, settings.port)
-        for each in sockets:
-            stack.callback(each.close)
+        for opened in sockets:
+            stack.callback(opened.close)
         # A plugin that is asked for credentials may take its time.
         loading = asyncio.create_task(Credentials.load(default_loader(settings.kubeconfig, settings.context)))
         if not await _unless_asked(loading, asked.to_end()):
@@ -346,16 +346,16 @@ async def serve(
         following = asyncio.create_task(application.run(*beside))
         serving = asyncio.create_task(server.serve(sockets))
         at = ["{}:{}".format(*each.getsockname()) for each in sockets]
-        _log.info("listening", at=at, tls=settings.tls_certificate is not None)
-        asked.hurry = lambda: setattr(server, "force_exit", True)
+        _log.info("starting", at=at, tls=settings.tls_certificate is not None)
         await _unless_asked(asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
         _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
         # Those who wait at a barrier first: the server waits for the answers to its calls.
         await application.close()
         server.should_exit = True
-        await asyncio.wait({serving})
+        await _unless_asked(asyncio.wait({serving}), asked.to_hurry())
         # What is being written to the API server may still be answered there, after its caller has left.
         await _unless_asked(service.calls.drain(), asked.to_hurry(), within=_DRAIN_SECONDS)
+        serving.cancel()
         following.cancel()
         for outcome in await asyncio.gather(serving, following, return_exceptions=True):
             if isinstance(outcome, Exception):

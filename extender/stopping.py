@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from signal import SIGINT, SIGTERM, Signals
 from types import TracebackType
 from typing import Self
@@ -20,8 +19,6 @@ class Asked:
     def __init__(self) -> None:
         self.by: Signals | None = None
         """The first signal."""
-        self.hurry: Callable[[], None] = lambda: None
-        """Called at every further one."""
         self._first, self._second = asyncio.Event(), asyncio.Event()
 
     async def to_end(self) -> None:
@@ -45,4 +42,3 @@ class Asked:
             self._first.set()
         else:
             self._second.set()
-            self.hurry()

@@ -1,8 +1,8 @@
 """The configuration files in scheduler-config/, made fit for a cluster of the cluster tool.
 
 The files are used as shipped; only what depends on the place differs: kubeconfig, the extender's address, leader
-election (one replica here), and that pods which name no scheduler are served too. So a mistake in them is found by every
-end-to-end test.
+election (one replica here), and that pods which name no scheduler are served too. So a mistake in them is found by
+every end-to-end test.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import pytest
 import uvicorn
 import yaml
 from prometheus_client import CollectorRegistry
+from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
 from extender.adapters.http.asgi import create_app
@@ -56,6 +57,8 @@ class Cluster:
     kubeconfig: Path
     client: httpx.AsyncClient
     server: uvicorn.Server
+    held: list[str]
+    """Bindings of which nothing more is heard."""
 
     async def member(self, name: str) -> dict[str, Any]:
         """A member of a gang of two."""
@@ -82,8 +85,16 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     api = ApiServer(Clock(), random.Random(1))
     listening = socket.create_server(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    inner, held = application(api), list[str]()
+
+    async def holding(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].endswith("/slow/binding"):
+            held.append(scope["path"])
+            await asyncio.sleep(60)
+        await inner(scope, receive, send)
+
     server = uvicorn.Server(
-        uvicorn.Config(application(api), http="httptools", log_level="critical", timeout_graceful_shutdown=1)
+        uvicorn.Config(holding, http="httptools", log_level="critical", timeout_graceful_shutdown=1)
     )
     serving = asyncio.ensure_future(server.serve([listening]))
     async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=10) as client:
@@ -92,7 +103,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
         node = {"metadata": {"name": "n1"}, "status": {"capacity": capacity, "allocatable": capacity}}
         assert (await client.post(NODES, json={"apiVersion": "v1", "kind": "Node", **node})).status_code == 201
-        yield Cluster(kubeconfig(tmp_path, address), client, server)
+        yield Cluster(kubeconfig(tmp_path, address), client, server, held)
     server.should_exit = True
     await serving
 
@@ -129,6 +140,9 @@ class Running:
             return (await self.client.get("/readyz")).status_code == 200
         except httpx.ConnectError:
             return False
+
+    async def stops(self) -> bool:
+        return any("Shutting down" in line for line in self.log)
 
     async def one_waits(self) -> bool:
         return "escher_bind_barrier_waiting 1.0" in (await self.client.get("/metrics")).text
@@ -209,6 +223,29 @@ async def test_it_ends_in_order_though_the_api_server_is_away(cluster: Cluster) 
         assert (await waiting).json()["Error"] == STOPPING
         assert await service.process.wait() == 0
     assert "event='stopped'" in service.log[-1]
+
+
+async def test_a_second_signal_does_not_wait_for_what_is_being_written(cluster: Cluster) -> None:
+    async with serving("--kubeconfig", str(cluster.kubeconfig)) as service:
+        containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+        spec = {"schedulerName": "escher", "containers": containers}
+        made = await cluster.client.post(PODS, json={"metadata": {"name": "slow"}, "spec": spec})
+        await service.until(service.ready)
+        of = {"PodName": "slow", "PodNamespace": "default", "PodUID": made.json()["metadata"]["uid"], "Node": "n1"}
+        waiting = asyncio.ensure_future(service.client.post("/scheduler/bind", json=of))
+
+        async def written() -> bool:
+            return bool(cluster.held)
+
+        await service.until(written)
+        service.process.send_signal(signal.SIGTERM)
+        await service.until(service.stops)
+        began = monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        assert await service.process.wait() == 0
+        assert monotonic() - began < 2
+        with suppress(httpx.TransportError):
+            assert (await waiting).is_error
 
 
 async def _refused(cluster: Cluster) -> bool:

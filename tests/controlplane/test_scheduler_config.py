@@ -77,7 +77,7 @@ def test_nobody_takes_pods_of_the_clusters_own_scheduler_unless_asked(file: str)
 
 @pytest.mark.parametrize("file", FILES)
 def test_beside_the_clusters_own_scheduler_there_is_a_port_for_each(file: str) -> None:
-    """On a machine of the control plane those of kubelet, kube-proxy, controller managers and kube-scheduler are taken."""
+    """On a machine of the control plane those of Kubernetes' own components are taken."""
     ports = {each: _port(SHIPPED / each) for each in FILES}
     assert ports[file] not in {10248, 10249, 10250, 10255, 10256, 10257, 10258, 10259, 10260}
     assert len(set(ports.values())) == len(FILES)
