@@ -13,10 +13,11 @@ import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from signal import Signals
 from typing import Any, Protocol
 
 import structlog
@@ -24,6 +25,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
+from extender.adapters.http.listening import Server, bound, check_tls
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.connection import Connection, Requests
@@ -61,6 +63,7 @@ from extender.core.savings import Thrift
 from extender.core.turns import Patience
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
+from extender.stopping import Asked
 
 _log = structlog.get_logger(__name__)
 
@@ -290,9 +293,9 @@ class Application:
         await self.scheduling.close()
 
 
-def http_server(service: Service, settings: Settings) -> uvicorn.Server:
+def http_server(service: Service, settings: Settings) -> Server:
     """What listens, as kube-scheduler needs it."""
-    return uvicorn.Server(
+    return Server(
         uvicorn.Config(
             service,
             host=settings.host,
@@ -315,14 +318,25 @@ def http_server(service: Service, settings: Settings) -> uvicorn.Server:
     )
 
 
-async def serve(settings: Settings, file: Path | None = None, load: Callable[[], Settings] | None = None) -> None:
-    """The service runs until a signal stops it. Raises BadConfiguration, and what a part of it died of.
+async def serve(
+    settings: Settings, file: Path | None = None, load: Callable[[], Settings] | None = None
+) -> Signals | None:
+    """The service has run until a signal asked it to end: that one is answered.
 
-    `load` reads the settings `file` again, in which some may be changed meanwhile.
+    Raises CannotListen, BadConfiguration, and what a part of it died of. `load` reads the settings `file` again, in
+    which some may be changed meanwhile.
     """
+    check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     async with AsyncExitStack() as stack:
-        credentials = await Credentials.load(default_loader(settings.kubeconfig, settings.context))
-        connection = await stack.enter_async_context(Connection(credentials))
+        asked = stack.enter_context(Asked())
+        sockets = bound(settings.host, settings.port)
+        for opened in sockets:
+            stack.callback(opened.close)
+        # A plugin that is asked for credentials may take its time.
+        loading = asyncio.create_task(Credentials.load(default_loader(settings.kubeconfig, settings.context)))
+        if not await _unless_asked(loading, asked.to_end()):
+            return asked.by
+        connection = await stack.enter_async_context(Connection(loading.result()))
         application = Application(connection, settings, open_files=raise_limit())
         service = application.asgi(settings)
         server = http_server(service, settings)
@@ -330,16 +344,36 @@ async def serve(settings: Settings, file: Path | None = None, load: Callable[[],
         if file is not None and load is not None:
             beside.append(application.settings_file(file, load, settings).run())
         following = asyncio.create_task(application.run(*beside))
-        serving = asyncio.create_task(server.serve())
-        done, _ = await asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if following in done:
-            server.should_exit = True
-            await serving
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                await application.close()
-                await service.calls.drain()
+        serving = asyncio.create_task(server.serve(sockets))
+        at = ["{}:{}".format(*each.getsockname()) for each in sockets]
+        _log.info("starting", at=at, tls=settings.tls_certificate is not None)
+        await _unless_asked(asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
+        _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
+        # Those who wait at a barrier first: the server waits for the answers to its calls.
+        await application.close()
+        server.should_exit = True
+        await _unless_asked(asyncio.wait({serving}), asked.to_hurry())
+        # What is being written to the API server may still be answered there, after its caller has left.
+        await _unless_asked(service.calls.drain(), asked.to_hurry(), within=_DRAIN_SECONDS)
+        serving.cancel()
         following.cancel()
-        outcome = (await asyncio.gather(following, return_exceptions=True))[0]
-        if isinstance(outcome, Exception):
-            raise outcome
+        for outcome in await asyncio.gather(serving, following, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+        _log.info("stopped")
+        return asked.by
+
+
+async def _unless_asked(
+    work: Coroutine[Any, Any, object] | asyncio.Task[Any],
+    asked: Coroutine[Any, Any, None],
+    within: float | None = None,
+) -> bool:
+    """Whether the work is over before `asked` is, and in time; otherwise it is cancelled."""
+    both = doing, _ = asyncio.ensure_future(work), asyncio.ensure_future(asked)
+    await asyncio.wait(both, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    over = doing.done()
+    for each in both:
+        each.cancel()
+    await asyncio.wait(both)
+    return over

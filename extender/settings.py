@@ -129,6 +129,19 @@ def load_settings(file: Path | None, **given: Any) -> Settings:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}" for e in error.errors()]
         raise BadSettings("; ".join(lines)) from error
-    if (settings.tls_certificate is None) != (settings.tls_key is None):
-        raise BadSettings("tls_certificate and tls_key go together: give both or neither")
+    _check_tls(settings)
     return settings
+
+
+def _check_tls(settings: Settings) -> None:
+    """What asks for https gets https. Raises BadSettings."""
+    certificate, key, authority = settings.tls_certificate, settings.tls_key, settings.tls_client_ca
+    if (certificate is None) != (key is None):
+        given = f"tls_certificate = {certificate}" if key is None else f"tls_key = {key}"
+        missing = "tls_key" if key is None else "tls_certificate"
+        raise BadSettings(f"{given}, and there is no {missing}: they go together, give both or neither")
+    if authority is not None and certificate is None:
+        raise BadSettings(
+            f"tls_client_ca = {authority}: certificates of clients can be asked for over https only; "
+            "give tls_certificate and tls_key too, or leave it out"
+        )

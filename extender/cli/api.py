@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx
 import typer
@@ -28,14 +30,29 @@ if not out.is_terminal:
 _beside = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Url = Annotated[str, typer.Option("--url", envvar="ESCHER_URL", help="Address of the Escher service.")]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca", envvar="ESCHER_TLS_CA", help="Trust services whose certificate one of these signed (PEM)."
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-certificate", envvar="ESCHER_TLS_CERTIFICATE", help="Certificate to show to the service (PEM)."
+    ),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", envvar="ESCHER_TLS_KEY", help="Private key of the certificate (PEM).")
+]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", envvar="ESCHER_NAMESPACE", help="Kubernetes namespace.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
 
 
-def connect(url: str) -> httpx.Client:
-    """A client of the service at that address."""
-    return httpx.Client(base_url=url, timeout=_TIMEOUT)
+def connect(url: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
+    """A client of the service at that address. `trust`: for https; True is whom this machine trusts."""
+    return httpx.Client(base_url=url, timeout=_TIMEOUT, verify=trust)
 
 
 class Api:
@@ -61,10 +78,8 @@ class Api:
         except httpx.TimeoutException:
             fail(f"the service at {self._client.base_url} did not answer within {_TIMEOUT:g} s")
         except httpx.HTTPError as error:
-            fail(
-                f"the service at {self._client.base_url} cannot be reached: {error}."
-                " Give its address with --url or ESCHER_URL, or start it: escher serve"
-            )
+            where, why = self._client.base_url, str(error).rstrip(".")
+            fail(f"the service at {where} cannot be reached: {why}. {_advice(error, where)}")
         if answer.is_error:
             fail(_refusal(answer))
         if not answer.content:
@@ -87,12 +102,86 @@ class Api:
 
 
 @contextmanager
-def api(url: str) -> Iterator[Api]:
+def api(
+    url: str, tls_ca: Path | None = None, tls_certificate: Path | None = None, tls_key: Path | None = None
+) -> Iterator[Api]:
     """The API at that address, while the block lasts."""
-    if not url.startswith(("http://", "https://")):
-        raise typer.BadParameter(f"{url!r} is no address of a service; write one such as {DEFAULT_URL}")
-    with connect(url) as client:
+    _check_address(url)
+    given = {"--tls-ca": tls_ca, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
+    named = {option: path for option, path in given.items() if path is not None}
+    if named and not url.startswith("https://"):
+        option, path = next(iter(named.items()))
+        fail(
+            f"{option} (or {_variable(option)}) is {path}, but {url} is not https; write https:// or leave it out",
+            code=2,
+        )
+    with connect(url, _trust(tls_ca, tls_certificate, tls_key) if named else True) as client:
         yield Api(client)
+
+
+def _check_address(url: str) -> None:
+    try:
+        httpx.URL(url)
+        usable = _could_be_a_service(urlsplit(url)) and not any(each.isspace() for each in url)
+    except (ValueError, httpx.InvalidURL):
+        usable = False
+    if not usable:
+        fail(f"--url (or ESCHER_URL) is {url!r}, no address of a service; write one such as {DEFAULT_URL}", code=2)
+
+
+def _could_be_a_service(parts: SplitResult) -> bool:
+    """Raises ValueError for a port that is none."""
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        return False
+    return not (parts.query or parts.fragment)
+
+
+def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    if key is not None and certificate is None:
+        fail(f"--tls-key (or ESCHER_TLS_KEY) is {key}, but there is no --tls-certificate: give both or neither", code=2)
+    if ca is None:
+        context = httpx.create_ssl_context()
+    else:
+        with _told("--tls-ca", ca, "no certificate (PEM) is in it"):
+            ca.read_bytes()
+            # None but these: whoever names an authority does not mean the machine's hundred as well.
+            context = ssl.create_default_context(cafile=ca)
+            # Python 3.13 wants key identifiers in every certificate; many clusters' own authorities leave them out.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if certificate is not None:
+        with _told("--tls-certificate", certificate, "no certificate (PEM) is in it"):
+            certificate.read_bytes()
+            ssl.create_default_context().load_verify_locations(cafile=certificate)
+        # A file may hold both.
+        option, keys = ("--tls-certificate", certificate) if key is None else ("--tls-key", key)
+        with _told(option, keys, f"no private key (PEM) of the certificate {certificate} is in it"):
+            keys.read_bytes()
+            context.load_cert_chain(certificate, key)
+    return context
+
+
+@contextmanager
+def _told(option: str, path: Path, what_else: str) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLError:
+        fail(f"{option} (or {_variable(option)}) is {path}: {what_else}", code=2)
+    except OSError as error:
+        fail(f"{option} (or {_variable(option)}) is {path}: {error.strerror or error}", code=2)
+
+
+def _variable(option: str) -> str:
+    return "ESCHER" + option.removeprefix("-").replace("-", "_").upper()
+
+
+def _advice(error: httpx.HTTPError, address: httpx.URL) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "Name whom to trust with --tls-ca or ESCHER_TLS_CA"
+    if address.scheme == "https" and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        # With TLS 1.3 a server that wants a certificate hangs up when the request has been sent.
+        shown = "--tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
+        return f"If it requires a certificate, show one: {shown}"
+    return "Give its address with --url or ESCHER_URL, or start it: escher serve"
 
 
 def own_node() -> dict[str, str | None]:
@@ -109,10 +198,10 @@ def print_json(value: object) -> None:
     out.print(json.dumps(value, indent=2), markup=False)
 
 
-def fail(message: str) -> NoReturn:
-    """The command ends with this text and exit code 1."""
+def fail(message: str, *, code: int = 1) -> NoReturn:
+    """The command ends with this text and exit code."""
     _beside.print(f"escher: {message}", markup=False)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def _refusal(answer: httpx.Response) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from extender.cli.reported import Told, reported
-from extender.controlplane import binaries, supervision
+from extender.controlplane import binaries, places, supervision
 from extender.controlplane.cluster import Wishes, bring_up
 from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.nodes import NodeShape
+from extender.controlplane.places import DEFAULT_NAME
+from extender.controlplane.state import ClusterState
 
 app = typer.Typer(
     help="A Kubernetes control plane on this machine, for trying things out and for tests.",
@@ -46,7 +49,7 @@ def up(
             " Without, the embedded cluster: one process that says and does the same.",
         ),
     ] = False,
-    name: Name = "default",
+    name: Name = DEFAULT_NAME,
     nodes: Annotated[
         int | None, typer.Option(min=0, help="How many nodes (default 10); of a trace, the most to take (default all).")
     ] = None,
@@ -92,17 +95,30 @@ def up(
         with Told() as told:
             started = bring_up(name, wishes, told)
     _out.print(f"cluster {name} is up: {started.api_url}", markup=False)
-    _out.print(f"  export KUBECONFIG={kubeconfig.absolute() if kubeconfig else started.kubeconfig}", markup=False)
-    _out.print(f"  service: {started.service_url}{'' if service else ' (not started)'}", markup=False)
-    _out.print(f"  escher cluster down{'' if name == 'default' else f' --name {name}'}", markup=False)
+    path = str(kubeconfig.absolute()) if kubeconfig else started.kubeconfig
+    for line in _exports(path, started.service_url):
+        _out.print(f"  {line}", markup=False)
+    if not service:
+        port = started.service_url.rpartition(":")[2]
+        _out.print(f"  escher serve --kubeconfig {shlex.quote(path)} --port {port}", markup=False)
+    _out.print(f"  escher cluster down{places.named(name)}", markup=False)
+
+
+@app.command(epilog='Example: eval "$(escher cluster env)"')
+def env(name: Name = DEFAULT_NAME) -> None:
+    """Print what a shell needs to work with the cluster: KUBECONFIG, and ESCHER_URL. Exit code 1 if nothing runs."""
+    with reported():
+        found = _running(name)
+    for line in _exports(found.kubeconfig, found.service_url):
+        _out.print(line, markup=False)
 
 
 @app.command(epilog="Example: escher cluster status --json")
-def status(name: Name = "default", as_json: Json = False) -> None:
+def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
     """Show what runs, where its kubeconfig is, and the address of the service. Exit code 1 if nothing runs."""
     with reported():
-        found = supervision.running(name)
         if as_json:
+            found = supervision.running(name)
             empty: dict[str, Any] = {"kind": None, "kubeconfig": None, "service_url": None, "processes": []}
             answer = (
                 empty
@@ -120,8 +136,7 @@ def status(name: Name = "default", as_json: Json = False) -> None:
             )
             _out.print(json.dumps(answer, indent=2), markup=False)
             raise typer.Exit(0 if found else 1)
-        if found is None:
-            raise ClusterError(f"no cluster called {name} runs here")
+        found = _running(name)
     table = Table("process", "pid", title=f"cluster {name}: {found.kind}, {found.phase}", title_justify="left")
     for each in found.processes:
         table.add_row(each.name, str(each.pid))
@@ -132,11 +147,23 @@ def status(name: Name = "default", as_json: Json = False) -> None:
 
 
 @app.command(epilog="Example: escher cluster down --name second")
-def down(name: Name = "default") -> None:
+def down(name: Name = DEFAULT_NAME) -> None:
     """Stop exactly the processes that `status` shows. Nothing to stop is no failure."""
     with reported():
         ended = supervision.take_down(name)
     _out.print(f"stopped {len(ended)} processes" if ended else f"no cluster called {name} runs here", markup=False)
+
+
+def _running(name: str) -> ClusterState:
+    """Raises ClusterError if nothing of the cluster runs."""
+    found = supervision.running(name)
+    if found is None:
+        raise ClusterError(f"no cluster called {name} runs here; start it with `escher cluster up{places.named(name)}`")
+    return found
+
+
+def _exports(kubeconfig: str, service_url: str) -> list[str]:
+    return [f"export KUBECONFIG={shlex.quote(kubeconfig)}", f"export ESCHER_URL={shlex.quote(service_url)}"]
 
 
 def _pairs(texts: list[str] | None) -> list[tuple[str, str]]:

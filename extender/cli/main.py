@@ -5,8 +5,11 @@ Exit codes everywhere: 0 done, 1 failed, 2 wrong use.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from extender import __version__
 from extender.cli import cluster, demo, explain, gang, resource, serve, state
 
 app = typer.Typer(
@@ -16,6 +19,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"escher {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def escher(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Placement policies for real Kubernetes clusters without writing a scheduler."""
+
+
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("serve", help=serve.HELP)(serve.serve)
 app.command("state", help=state.HELP)(state.state)

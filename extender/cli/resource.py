@@ -7,7 +7,21 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import DEFAULT_URL, DryRun, Json, Namespace, Url, add_row, api, out, own_node, print_json
+from extender.cli.api import (
+    DEFAULT_URL,
+    DryRun,
+    Json,
+    Namespace,
+    TlsCa,
+    TlsCertificate,
+    TlsKey,
+    Url,
+    add_row,
+    api,
+    out,
+    own_node,
+    print_json,
+)
 
 app = typer.Typer(
     help="Ephemeral resources: units that pods ask for, created on nodes at run time.",
@@ -39,6 +53,9 @@ def set_(
     dry_run: DryRun = False,
     namespace: Namespace = "default",
     url: Url = DEFAULT_URL,
+    tls_ca: TlsCa = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
     as_json: Json = False,
 ) -> None:
     """Have so many units of a resource on the chosen nodes; without a choice, on this pod's own node."""
@@ -50,7 +67,7 @@ def set_(
         "owner": _owner(owner),
         "shared": shared,
     }
-    with api(url) as service:
+    with api(url, tls_ca, tls_certificate, tls_key) as service:
         found = service.call(
             "PUT",
             "namespaces",
@@ -70,9 +87,16 @@ def set_(
 
 
 @app.command("list", epilog="Example: escher resource list --namespace team-a")
-def list_(namespace: Namespace = "default", url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def list_(
+    namespace: Namespace = "default",
+    url: Url = DEFAULT_URL,
+    tls_ca: TlsCa = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    as_json: Json = False,
+) -> None:
     """Show the ephemeral resources of a namespace."""
-    with api(url) as service:
+    with api(url, tls_ca, tls_certificate, tls_key) as service:
         items = service.every("namespaces", namespace, "resources")
     if as_json:
         print_json({"items": items})
@@ -102,9 +126,12 @@ def delete(
     dry_run: DryRun = False,
     namespace: Namespace = "default",
     url: Url = DEFAULT_URL,
+    tls_ca: TlsCa = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Remove a resource from every node; whoever holds units keeps them. Nothing to delete is no failure."""
-    with api(url) as service:
+    with api(url, tls_ca, tls_certificate, tls_key) as service:
         service.call(
             "DELETE",
             "namespaces",

@@ -7,12 +7,14 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
+from signal import SIGINT
 from typing import Annotated
 
 import structlog
 import typer
 import uvloop
 
+from extender.adapters.http.listening import CannotListen
 from extender.adapters.kube.credentials import BadConfiguration
 from extender.bootstrap import serve as run_service
 from extender.settings import BadSettings, Settings, load_settings
@@ -76,10 +78,13 @@ def serve(
     _log_to_stderr(settings)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_service(settings, config, load))
-    except BadConfiguration as error:
+            asked_by = runner.run(run_service(settings, config, load))
+    except (BadConfiguration, CannotListen) as error:
         typer.echo(f"escher serve: {error}", err=True)
         raise typer.Exit(1) from None
+    if asked_by is SIGINT:
+        # As shells have it: SIGTERM is how an orderly end is asked for, SIGINT that somebody lost patience.
+        raise typer.Exit(130)
 
 
 def _log_to_stderr(settings: Settings) -> None:

@@ -34,7 +34,7 @@ def claimed(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ClusterError(
-                f"a cluster already runs in {folder}; stop it with `escher cluster down`, "
+                f"a cluster already runs in {folder}; stop it with `escher cluster down{places.named(folder.name)}`, "
                 "or choose another --name to run a second one"
             ) from error
         yield

@@ -15,6 +15,9 @@ PACKAGE = Path(__file__).resolve().parent.parent
 GO_MODULE = PACKAGE / "controlplane" / "go"
 KWOK_STAGES = PACKAGE / "controlplane" / "kwok-stages.yaml"
 
+DEFAULT_NAME = "default"
+"""Of the cluster that is meant where none is named."""
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -40,6 +43,11 @@ def cluster_folder(name: str) -> Path:
             "beginning and ending with a letter or digit"
         )
     return clusters() / name
+
+
+def named(name: str) -> str:
+    """What a command of `escher cluster` needs after it to mean this cluster: nothing, or ` --name NAME`."""
+    return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 def _xdg(variable: str, default: str) -> Path:

@@ -1,7 +1,8 @@
 """The configuration files in scheduler-config/, made fit for a cluster of the cluster tool.
 
-The files are used as shipped; only what depends on the place is replaced: kubeconfig, the extender's address, leader
-election (one replica here). So a mistake in them is found by every end-to-end test.
+The files are used as shipped; only what depends on the place differs: kubeconfig, the extender's address, leader
+election (one replica here), and that pods which name no scheduler are served too. So a mistake in them is found by
+every end-to-end test.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def extender_scheduler(*, kubeconfig: Path | None, service_url: str) -> dict[str
 
 def resources_scheduler(*, kubeconfig: Path | None) -> dict[str, Any]:
     """Configuration of the kube-scheduler that knows no extender: `escher-resources` and `default-scheduler`."""
-    return localised(load(places.shipped("scheduler-config") / "escher-resources.yaml"), kubeconfig=kubeconfig)
+    shipped = load(places.shipped("scheduler-config") / "escher-resources.yaml")
+    # Nobody else serves it here. A user's cluster has its own scheduler, so that the file claims no such profile.
+    shipped["profiles"].append({"schedulerName": "default-scheduler"})
+    return localised(shipped, kubeconfig=kubeconfig)
 
 
 def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) -> dict[str, Any]:

@@ -32,8 +32,8 @@ async def world() -> AsyncIterator[World]:
 @pytest.fixture
 async def escher(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Escher]:
     """Runs `escher` with these arguments against the world's service."""
-    monkeypatch.delenv("ESCHER_NAMESPACE", raising=False)
-    monkeypatch.delenv("ESCHER_NODE", raising=False)
+    for variable in ("NAMESPACE", "NODE", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY"):
+        monkeypatch.delenv(f"ESCHER_{variable}", raising=False)
     async with on_loopback(service(management=world.desk)) as port:
         monkeypatch.setenv("ESCHER_URL", f"http://127.0.0.1:{port}")
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+from extender import __version__
 from extender.app.ports import EphemeralResource, Unavailable
+from extender.bootstrap import http_server
 from extender.cli import api
 from extender.cli.main import app
 from extender.core.names import EphemeralName
+from extender.settings import Settings
+from tests.adapters.http.fakes import listening, service
 from tests.app.fakes import Fault
 from tests.app.world import World
 from tests.builders import gang_pods
+from tests.cli.certificates import Certificates
 from tests.cli.conftest import Escher
 
 pytestmark = pytest.mark.anyio
@@ -92,7 +102,6 @@ async def test_a_refusal_is_the_services_own_words_and_exit_code_1(escher: Esche
         ["resource", "set", "r", "1", "--label", "zone"],
         ["resource", "set", "r", "1", "--available", "=2"],
         ["resource", "set", "r", "1", "--node", "n1", "--owner", "pod"],
-        ["state", "--url", "localhost:8080"],
         ["explain", "node", "n1"],
     ],
 )
@@ -174,10 +183,120 @@ def test_whatever_answers_there_is_a_clear_word(monkeypatch: pytest.MonkeyPatch,
         return answer  # type: ignore[no-any-return]
 
     client = httpx.Client(base_url="http://there", transport=httpx.MockTransport(handle))
-    monkeypatch.setattr(api, "connect", lambda url: client)
+    monkeypatch.setattr(api, "connect", lambda url, trust: client)
     result = CliRunner().invoke(app, ["state"])
     assert result.exit_code == 1
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8080",
+        "http://",
+        "http://[::1",
+        "http://h:port",
+        "http://h:99999",
+        "https://h/?a=b",
+        "ftp://h",
+        "http://a b",
+    ],
+)
+def test_an_address_that_is_none_is_one_line_and_wrong_use(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("ESCHER_URL", url)
+    result = CliRunner().invoke(app, ["state"])
+    told = (
+        f"escher: --url (or ESCHER_URL) is {url!r}, no address of a service; write one such as http://127.0.0.1:8080\n"
+    )
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", told)
+
+
+@asynccontextmanager
+async def over_tls(world: World, files: Certificates) -> AsyncIterator[str]:
+    """The world's service over https, for clients with a certificate of the authority; its address."""
+    listener = listening()
+    server = http_server(
+        service(management=world.desk),
+        Settings.model_validate(
+            {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
+        ),
+    )
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def test_a_service_over_tls_is_called_with_the_certificate_that_it_requires(
+    escher: Escher, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Certificates(tmp_path)
+    ca, certificate, key = f"--tls-ca={files.ca}", f"--tls-certificate={files.certificate}", f"--tls-key={files.key}"
+    async with over_tls(world, files) as url:
+        commands = [
+            ["resource", "set", "data1", "4", "--node", "n2"],
+            ["resource", "list"],
+            ["resource", "delete", "data1"],
+            ["state"],
+            ["gang", "list"],
+        ]
+        for command in commands:
+            done = await escher(*command, "--url", url, ca, certificate, key)
+            assert done.exit_code == 0, done.stderr
+        for command in (["gang", "get", "g"], ["explain", "pod", "p"], ["explain", "gang", "g"]):
+            done = await escher(*command, "--url", url, ca, certificate, key)
+            assert (done.exit_code, "there is no" in done.stderr) == (1, True), done.stderr
+        stranger = await escher("state", "--url", url, certificate, key)
+        assert (stranger.exit_code, "Name whom to trust with --tls-ca or ESCHER_TLS_CA" in stranger.stderr) == (1, True)
+        without = await escher("state", "--url", url, ca)
+        assert without.exit_code == 1
+        assert "If it requires a certificate, show one: --tls-certificate" in without.stderr
+        for variable, file in (("CA", files.ca), ("CERTIFICATE", files.certificate), ("KEY", files.key)):
+            monkeypatch.setenv(f"ESCHER_TLS_{variable}", str(file))
+        monkeypatch.setenv("ESCHER_URL", url)
+        assert (await escher("state")).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"ca": "absent"}, r"--tls-ca \(or ESCHER_TLS_CA\) is \S*/absent: No such file or directory"),
+        ({"ca": "garbage"}, r"--tls-ca \(or ESCHER_TLS_CA\) is \S*/garbage: no certificate \(PEM\) is in it"),
+        ({"certificate": "garbage", "key": "key"}, r"--tls-certificate .*/garbage: no certificate \(PEM\) is in it"),
+        (
+            {"certificate": "certificate", "key": "other_key"},
+            r"--tls-key .*/other.key: no private key .*/tls.crt .*",
+        ),
+        ({"certificate": "certificate"}, r"--tls-certificate .*/tls.crt: no private key \(PEM\) .*/tls.crt is in it"),
+        ({"certificate": "certificate", "key": "absent"}, r"--tls-key .*/absent: No such file or directory"),
+        (
+            {"key": "key"},
+            r"--tls-key .* is \S*, but there is no --tls-certificate: give both or neither",
+        ),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_one_line_and_wrong_use(
+    tmp_path: Path, given: dict[str, str], told: str
+) -> None:
+    files = Certificates(tmp_path)
+    options = [f"--tls-{option}={getattr(files, which)}" for option, which in given.items()]
+    result = CliRunner().invoke(app, ["state", "--url", "https://127.0.0.1:9", *options])
+    assert result.exit_code == 2
+    assert re.fullmatch(f"escher: {told}\n", result.stderr)
+
+
+def test_certificates_for_an_address_without_tls_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+    """Whoever names an authority believes that what is said is for its ears only."""
+    result = CliRunner().invoke(app, ["state", "--tls-ca", str(Certificates(tmp_path).ca)])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "http://127.0.0.1:8080 is not https" in result.stderr
+
+
+def test_the_version_is_told() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"escher {__version__}\n")
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from extender.cli import cluster
 from extender.cli.main import app
-from extender.controlplane import binaries
+from extender.controlplane import binaries, folders, places, supervision
+from extender.controlplane.cluster import Wishes
 from extender.controlplane.errors import ClusterError
+from extender.controlplane.state import ClusterState, Running
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +70,8 @@ def test_a_kubeconfig_of_somebody_else_is_refused_before_anything_starts(tmp_pat
 
 
 def test_with_nothing_running_status_fails_and_down_does_not() -> None:
-    assert run("status") == (1, "escher: no cluster called default runs here\n")
+    assert run("status") == (1, "escher: no cluster called default runs here; start it with `escher cluster up`\n")
+    assert run("env")[0] == 1
     code, output = run("status", "--json")
     assert (code, json.loads(output)) == (
         1,
@@ -75,7 +80,44 @@ def test_with_nothing_running_status_fails_and_down_does_not() -> None:
     assert run("down") == (0, "no cluster called default runs here\n")
 
 
-@pytest.mark.parametrize("command", ["build", "up", "status", "down"])
+@pytest.mark.parametrize("command", ["build", "up", "env", "status", "down"])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     code, output = run(command, "--help")
     assert (code, f"escher cluster {command}" in output.partition("Example")[2]) == (0, True)
+
+
+@pytest.mark.parametrize(("options", "named"), [([], ""), (["--name", "second"], " --name second")])
+def test_what_is_advised_is_about_the_cluster_that_was_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], named: str
+) -> None:
+    here = Running("supervisor", os.getpid(), 0)
+
+    def brought_up(name: str, wishes: Wishes, told: object) -> ClusterState:
+        return ClusterState(
+            "embedded", name, "ready", "/k/config", "https://127.0.0.1:1", "http://127.0.0.1:2", {}, here
+        )
+
+    monkeypatch.setattr(cluster, "bring_up", brought_up)
+    _, told = run("up", *options)
+    assert told.splitlines()[1:] == [
+        "  export KUBECONFIG=/k/config",
+        "  export ESCHER_URL=http://127.0.0.1:2",
+        f"  escher cluster down{named}",
+    ]
+    _, told = run("up", "--no-service", *options)
+    assert told.splitlines()[3] == "  escher serve --kubeconfig /k/config --port 2"
+    monkeypatch.setattr(supervision, "running", lambda name: None)
+    for command in ("status", "env"):
+        _, told = run(command, *options)
+        assert told.endswith(f"start it with `escher cluster up{named}`\n")
+    folder = places.cluster_folder(options[-1] if options else "default")
+    with folders.claimed(folder), pytest.raises(ClusterError, match=f"`escher cluster down{named}`"):
+        folders.claimed(folder).__enter__()
+
+
+def test_what_a_shell_needs_is_printed_so_that_it_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Running("supervisor", os.getpid(), 0)
+    found = ClusterState("embedded", "a", "ready", "/my files/k", "https://127.0.0.1:1", "http://127.0.0.1:2", {}, here)
+    monkeypatch.setattr(supervision, "running", lambda name: found if name == "a" else None)
+    code, told = run("env", "--name", "a")
+    assert (code, told) == (0, "export KUBECONFIG='/my files/k'\nexport ESCHER_URL=http://127.0.0.1:2\n")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from extender.controlplane import places, schedulers
 from extender.controlplane.errors import ClusterError, WrongUse
 
 KUBECONFIG = Path("/somewhere/kubeconfig")
 SHIPPED = places.shipped("scheduler-config")
+FILES = ["escher.yaml", "escher-resources.yaml"]
+ROOT = Path(__file__).parents[2]
+RBAC = list(yaml.safe_load_all((places.shipped("deploy") / "schedulers" / "rbac.yaml").read_text()))
 
 
 def profiles(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -62,10 +67,70 @@ def test_the_extender_is_mandatory_sends_names_only_and_outlasts_a_gang() -> Non
 def test_the_resources_scheduler_knows_no_extender() -> None:
     config = schedulers.resources_scheduler(kubeconfig=KUBECONFIG)
     assert "extenders" not in config
-    assert set(profiles(config)) == {"escher-resources", "default-scheduler"}
+    assert list(profiles(config)) == ["escher-resources", "default-scheduler"]
 
 
-@pytest.mark.parametrize("file", ["escher.yaml", "escher-resources.yaml"])
+@pytest.mark.parametrize("file", FILES)
+def test_nobody_takes_pods_of_the_clusters_own_scheduler_unless_asked(file: str) -> None:
+    assert "default-scheduler" not in profiles(schedulers.load(SHIPPED / file))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_beside_the_clusters_own_scheduler_there_is_a_port_for_each(file: str) -> None:
+    """On a machine of the control plane those of Kubernetes' own components are taken."""
+    ports = {each: _port(SHIPPED / each) for each in FILES}
+    assert ports[file] not in {10248, 10249, 10250, 10255, 10256, 10257, 10258, 10259, 10260}
+    assert len(set(ports.values())) == len(FILES)
+    for document in ("README.md", "docs/operations.md"):
+        assert f"--config=scheduler-config/{file} --secure-port={ports[file]}" in (ROOT / document).read_text()
+
+
+def _port(file: Path) -> int:
+    [port] = re.findall(rf"kube-scheduler --config=scheduler-config/{file.name} --secure-port=(\d+)", file.read_text())
+    return int(port)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("subject", ["escher-scheduler", "system:kube-scheduler"])
+def test_each_may_hold_the_lease_that_its_file_names(file: str, subject: str) -> None:
+    """Kubernetes' own role for schedulers has `kube-scheduler` alone."""
+    wanted = schedulers.load(SHIPPED / file)["leaderElection"]
+    allowed: set[str] = set()
+    for role in _granted(subject, "Role", wanted["resourceNamespace"]):
+        for rule in role["rules"]:
+            assert (rule["apiGroups"], rule["resources"]) == (["coordination.k8s.io"], ["leases"])
+            if wanted["resourceName"] in rule.get("resourceNames", [wanted["resourceName"]]):
+                allowed |= set(rule["verbs"])
+    assert {"create", "get", "update"} <= allowed
+
+
+def test_the_service_account_may_do_what_a_scheduler_must() -> None:
+    granted = {each["roleRef"]["name"] for each in RBAC if "roleRef" in each and _binds(each, "escher-scheduler")}
+    reader = "extension-apiserver-authentication-reader"
+    assert granted >= {"system:kube-scheduler", "system:volume-scheduler", reader}
+    [account] = [each["metadata"] for each in RBAC if each["kind"] == "ServiceAccount"]
+    assert account == {"name": "escher-scheduler", "namespace": "kube-system"}
+
+
+def _granted(subject: str, kind: str, namespace: str) -> list[dict[str, Any]]:
+    """The roles of that kind in the file that are bound to the subject there."""
+    named = {
+        each["roleRef"]["name"]
+        for each in RBAC
+        if each["kind"] == f"{kind}Binding" and each["metadata"]["namespace"] == namespace and _binds(each, subject)
+    }
+    return [each for each in RBAC if each["kind"] == kind and each["metadata"]["name"] in named]
+
+
+def _binds(binding: dict[str, Any], subject: str) -> bool:
+    for each in binding["subjects"]:
+        if each["name"] == subject:
+            # As kube-apiserver validates it.
+            return bool(each.get("namespace")) if each["kind"] == "ServiceAccount" else "namespace" not in each
+    return False
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_real_clusters_get_leader_election_under_a_name_of_its_own_and_no_client_limit(file: str) -> None:
     config = schedulers.load(SHIPPED / file)
     assert config["leaderElection"]["leaderElect"] is True

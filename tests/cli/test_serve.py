@@ -1,0 +1,387 @@
+"""`escher serve` as a process: how it begins, what it refuses to begin with, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+import yaml
+from prometheus_client import CollectorRegistry
+from starlette.types import Receive, Scope, Send
+from typer.testing import CliRunner
+
+from extender.adapters.http.asgi import create_app
+from extender.adapters.http.listening import bound, check_tls
+from extender.bootstrap import http_server
+from extender.cli.main import app
+from extender.settings import Settings
+from extender.sim.apiserver.api import ApiServer
+from extender.sim.apiserver.server import application
+from extender.sim.clock import Clock
+from tests.adapters.http.fakes import NotedManagement, NotedVerbs
+from tests.cli.certificates import Certificates
+from tests.sim.apiserver.apis import NODES, PODS
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "deploy" / "crds" / "ephemeralresources.yaml"
+STOPPING = "Escher is shutting down: the pod is tried again"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass
+class Cluster:
+    """An API server on loopback with one node, and the kubeconfig for it."""
+
+    kubeconfig: Path
+    client: httpx.AsyncClient
+    server: uvicorn.Server
+    held: list[str]
+    """Bindings of which nothing more is heard."""
+
+    async def member(self, name: str) -> dict[str, Any]:
+        """A member of a gang of two."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": {"escher.dev/gang": "train"},
+                "annotations": {"escher.dev/gang-min-member": "2"},
+            },
+            "spec": {
+                "schedulerName": "escher",
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        }
+        made = await self.client.post(PODS, json=body)
+        assert made.status_code == 201, made.text
+        return dict(made.json())
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    api = ApiServer(Clock(), random.Random(1))
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    inner, held = application(api), list[str]()
+
+    async def holding(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].endswith("/slow/binding"):
+            held.append(scope["path"])
+            await asyncio.sleep(60)
+        await inner(scope, receive, send)
+
+    server = uvicorn.Server(
+        uvicorn.Config(holding, http="httptools", log_level="critical", timeout_graceful_shutdown=1)
+    )
+    serving = asyncio.ensure_future(server.serve([listening]))
+    async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=10) as client:
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        assert (await client.post(definitions, json=yaml.safe_load(CRDS.read_text()))).status_code == 201
+        capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        node = {"metadata": {"name": "n1"}, "status": {"capacity": capacity, "allocatable": capacity}}
+        assert (await client.post(NODES, json={"apiVersion": "v1", "kind": "Node", **node})).status_code == 201
+        yield Cluster(kubeconfig(tmp_path, address), client, server, held)
+    server.should_exit = True
+    await serving
+
+
+def kubeconfig(folder: Path, address: str) -> Path:
+    file = folder / "kubeconfig"
+    said = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": address}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    file.write_text(yaml.safe_dump(said))
+    return file
+
+
+@dataclass
+class Running:
+    process: Process
+    port: int
+    client: httpx.AsyncClient
+    log: list[str]
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        async with asyncio.timeout(30):
+            while not await true():
+                assert self.process.returncode is None, "".join(self.log)
+                await asyncio.sleep(0.05)
+
+    async def ready(self) -> bool:
+        try:
+            return (await self.client.get("/readyz")).status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    async def stops(self) -> bool:
+        return any("Shutting down" in line for line in self.log)
+
+    async def one_waits(self) -> bool:
+        return "escher_bind_barrier_waiting 1.0" in (await self.client.get("/metrics")).text
+
+
+@asynccontextmanager
+async def serving(*arguments: str) -> AsyncIterator[Running]:
+    """`escher serve` as a process, on a port of its own choice."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "extender", "serve", "--port", "0", *arguments), stderr=PIPE, env=environment
+    )
+    assert process.stderr is not None
+    log: list[str] = []
+    try:
+        async with asyncio.timeout(30):
+            while not (found := re.search(r"at=\['127\.0\.0\.1:(\d+)'\]", log[-1] if log else "")):
+                line = await process.stderr.readline()
+                assert line, "".join(log)
+                log.append(line.decode())
+        reading = asyncio.ensure_future(_read(process.stderr, log))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{found[1]}", trust_env=False, timeout=30) as client:
+            yield Running(process, int(found[1]), client, log)
+        await reading
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _read(stream: asyncio.StreamReader, log: list[str]) -> None:
+    while line := await stream.readline():
+        log.append(line.decode())
+
+
+async def a_bind_waits(cluster: Cluster, service: Running) -> asyncio.Task[httpx.Response]:
+    """A gang's first member stands at the barrier; the other one never comes."""
+    first, _ = await cluster.member("train-0"), await cluster.member("train-1")
+    await service.until(service.ready)
+
+    async def has_place() -> bool:
+        asked = {"Pod": first, "Nodes": None, "NodeNames": ["n1"]}
+        return bool((await service.client.post("/scheduler/filter", json=asked)).json().get("NodeNames"))
+
+    await service.until(has_place)
+    of = {"PodName": "train-0", "PodNamespace": "default", "PodUID": first["metadata"]["uid"], "Node": "n1"}
+    waiting = asyncio.ensure_future(service.client.post("/scheduler/bind", json=of))
+    await service.until(service.one_waits)
+    return waiting
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+async def test_a_signal_ends_it_in_order_and_who_waits_at_a_barrier_is_told_at_once(
+    cluster: Cluster, sent: signal.Signals, code: int
+) -> None:
+    async with serving("--kubeconfig", str(cluster.kubeconfig)) as service:
+        waiting = await a_bind_waits(cluster, service)
+        began = monotonic()
+        service.process.send_signal(sent)
+        answer = await waiting
+        assert monotonic() - began < 1
+        assert (answer.status_code, answer.json()["Error"]) == (200, STOPPING)
+        assert await service.process.wait() == code
+        assert monotonic() - began < 5
+    told = "".join(service.log)
+    assert f"event='stopping' asked_by='{sent.name}'" in told
+    assert told.index("event='stopping'") < told.index("Shutting down") < told.index("event='stopped'")
+    assert "Traceback" not in told
+    assert "ERROR" not in told
+
+
+async def test_it_ends_in_order_though_the_api_server_is_away(cluster: Cluster) -> None:
+    async with serving("--kubeconfig", str(cluster.kubeconfig)) as service:
+        waiting = await a_bind_waits(cluster, service)
+        cluster.server.should_exit = True
+        await service.until(lambda: _refused(cluster))
+        service.process.send_signal(signal.SIGTERM)
+        assert (await waiting).json()["Error"] == STOPPING
+        assert await service.process.wait() == 0
+    assert "event='stopped'" in service.log[-1]
+
+
+async def test_a_second_signal_does_not_wait_for_what_is_being_written(cluster: Cluster) -> None:
+    async with serving("--kubeconfig", str(cluster.kubeconfig)) as service:
+        containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+        spec = {"schedulerName": "escher", "containers": containers}
+        made = await cluster.client.post(PODS, json={"metadata": {"name": "slow"}, "spec": spec})
+        await service.until(service.ready)
+        of = {"PodName": "slow", "PodNamespace": "default", "PodUID": made.json()["metadata"]["uid"], "Node": "n1"}
+        waiting = asyncio.ensure_future(service.client.post("/scheduler/bind", json=of))
+
+        async def written() -> bool:
+            return bool(cluster.held)
+
+        await service.until(written)
+        service.process.send_signal(signal.SIGTERM)
+        await service.until(service.stops)
+        began = monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        assert await service.process.wait() == 0
+        assert monotonic() - began < 2
+        with suppress(httpx.TransportError):
+            assert (await waiting).is_error
+
+
+async def _refused(cluster: Cluster) -> bool:
+    try:
+        await cluster.client.get("/readyz")
+    except httpx.HTTPError:
+        return True
+    return False
+
+
+async def test_a_signal_is_heeded_while_credentials_are_waited_for(tmp_path: Path) -> None:
+    """A plugin may ask a person; as the first process of a container it would not even be ended by SIGTERM."""
+    file = kubeconfig(tmp_path, "http://127.0.0.1:9")
+    said = yaml.safe_load(file.read_text())
+    asked = tmp_path / "asked"
+    run = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "interactiveMode": "Never",
+        "command": "sh",
+        "args": ["-c", f"echo $$ > {asked}; exec sleep 60"],
+    }
+    said["users"][0]["user"] = {"exec": run}
+    file.write_text(yaml.safe_dump(said))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "extender", "serve", "--port", "0", "--kubeconfig", str(file)),
+        stderr=PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not (asked.exists() and asked.read_text().strip()):  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        for pid in asked.read_text().split() if asked.exists() else []:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list[str]]:
+    """Exit code and the lines on standard error of `escher serve` that does not start."""
+    monkeypatch.setattr("extender.cli.serve._log_to_stderr", lambda settings: None)
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "client_ca", "complaint"),
+    [
+        ("absent", "key", None, r"tls_certificate = \S*/absent: No such file or directory"),
+        ("certificate", "absent", None, r"tls_key = \S*/absent: No such file or directory"),
+        ("certificate", "key", "absent", r"tls_client_ca = \S*/absent: No such file or directory"),
+        ("folder", "key", None, r"tls_certificate = \S*: Is a directory"),
+        ("garbage", "key", None, r"tls_certificate = \S*/garbage: no certificate \(PEM\) is in it"),
+        ("certificate", "garbage", None, r"tls_key = \S*/garbage: no private key \(PEM\) that can be used is in it"),
+        ("certificate", "key", "garbage", r"tls_client_ca = \S*/garbage: no certificate \(PEM\) is in it"),
+        ("certificate", "other_key", None, r"tls_key = \S*/other.key: it is not the key of tls_certificate = \S*"),
+        ("certificate", "locked_key", None, r"tls_key = \S*/locked.key: it is encrypted; give one .*no pass phrase"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificate: str, key: str, client_ca: str | None, complaint: str
+) -> None:
+    files = Certificates(tmp_path)
+    options = ["--tls-certificate", str(getattr(files, certificate)), "--tls-key", str(getattr(files, key))]
+    if client_ca is not None:
+        options += ["--tls-client-ca", str(getattr(files, client_ca))]
+    code, told = refused(monkeypatch, "--port", "0", "--kubeconfig", str(tmp_path / "none"), *options)
+    assert (code, len(told)) == (1, 1), told
+    assert re.fullmatch(f"escher serve: {complaint}", told[0])
+
+
+async def test_a_port_that_is_taken_is_named_in_one_line(tmp_path: Path) -> None:
+    config = kubeconfig(tmp_path, "http://127.0.0.1:9")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "extender", "serve", "--port", str(port), "--kubeconfig", str(config)),
+            stderr=PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        _, told = await process.communicate()
+    taken = f"escher serve: host = '127.0.0.1', port = {port}: Address already in use\n"
+    assert (process.returncode, told.decode()) == (1, taken)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("192.0.2.1", ", port = 0: Cannot assign requested address"), ("no such host", ": ")],
+)
+def test_an_address_that_is_none_of_this_machine_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, host: str, why: str
+) -> None:
+    code, told = refused(monkeypatch, "--host", host, "--port", "0", "--kubeconfig", "/none")
+    assert (code, len(told)) == (1, 1)
+    assert told[0].startswith(f"escher serve: host = '{host}'{why}")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["--tls-client-ca", "ca.pem"], ["tls_client_ca = ca.pem", "tls_certificate", "tls_key"]),
+        (["--tls-certificate", "tls.crt"], ["tls_certificate = tls.crt", "tls_key"]),
+        (["--tls-key", "tls.key"], ["tls_key = tls.key", "tls_certificate"]),
+        (["--tls-key", "tls.key", "--tls-client-ca", "ca.pem"], ["tls_key = tls.key", "tls_certificate"]),
+    ],
+)
+def test_what_would_be_served_without_tls_though_it_is_asked_for_is_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], named: list[str]
+) -> None:
+    code, told = refused(monkeypatch, "--port", "0", *given)
+    assert (code, len(told)) == (2, 1), told
+    assert [each for each in named if each not in told[0]] == []
+
+
+async def test_whoever_shows_no_certificate_is_not_let_in_where_one_is_required(tmp_path: Path) -> None:
+    files = Certificates(tmp_path)
+    paths = {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
+    settings = Settings.model_validate(paths)
+    check_tls(files.certificate, files.key, files.ca)
+    asgi = create_app(NotedVerbs(), NotedManagement(), ready=lambda: True, registry=CollectorRegistry())
+    server = http_server(asgi, settings)
+    [listener] = bound("127.0.0.1", 0)
+    serving = asyncio.create_task(server.serve([listener]))
+    trusting = ssl.create_default_context(cafile=files.ca)
+    shown = ssl.create_default_context(cafile=files.ca)
+    shown.load_cert_chain(files.certificate, files.key)
+    address = f"https://127.0.0.1:{listener.getsockname()[1]}/healthz"
+    async with httpx.AsyncClient(verify=trusting, trust_env=False) as stranger:
+        with pytest.raises(httpx.TransportError):
+            await stranger.get(address)
+    async with httpx.AsyncClient(verify=shown, trust_env=False) as known:
+        assert (await known.get(address)).status_code == 200
+    server.should_exit = True
+    await serving
