@@ -152,6 +152,8 @@ def test_the_service_goes_on_with_a_certificate_and_an_authority_that_replaced_t
         while datetime.now(UTC) < ends:
             time.sleep(0.5)
         eventually(lambda: set_resource(service, 2) == 503, within=30, what="401 told as unavailable")
+        ended = service.metrics()[("escher_credentials_end_timestamp_seconds", ())]
+        assert abs(ended - ends.timestamp()) < 1
         issue(3600)
         assert set_resource(service, 3) == 200, "the next call shows the new certificate"
 

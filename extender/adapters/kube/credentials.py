@@ -136,7 +136,10 @@ class Credentials:
         self._files: tuple[str, ...] = ()
         self._seen: list[_Stamp | None] = []
         self._renew_at: float | None = None
-        self._ends_at: float | None = None
+        self.ends_at: float | None = None
+        """When they end (seconds since the epoch), where a certificate or a plugin tells that."""
+        self.vain = 0
+        """How often loading anew brought nothing: it failed, or what it brought had been turned away before."""
         self._loaded_at = 0.0
         self._trust: ssl.SSLContext | None = None
         self._content = b""
@@ -187,7 +190,8 @@ class Credentials:
             if self._now() - self._loaded_at < _RENEW_AT_MOST_EVERY:
                 return False
             if await self._load_again() and await self._papers() == rejected:
-                ends = None if self._ends_at is None else datetime.fromtimestamp(self._ends_at, UTC).isoformat()
+                self.vain += 1
+                ends = None if self.ends_at is None else datetime.fromtimestamp(self.ends_at, UTC).isoformat()
                 _log.warning("credentials are of no use with the API server, and there are no newer ones", end=ends)
             return await self._papers() != rejected
 
@@ -202,6 +206,7 @@ class Credentials:
         try:
             await self._load()
         except BadConfiguration as error:
+            self.vain += 1
             # Files are replaced one after another: the next change may be what was missing.
             self._seen = seen
             self._loaded_at = self._now()
@@ -229,10 +234,10 @@ class Credentials:
         self._files, self._seen = sources.files, seen
         self._trust, self._content = trust, content
         self._loaded_at = self._now()
-        self._ends_at = min((each for each in (sources.until, ends_at) if each is not None), default=None)
+        self.ends_at = min((each for each in (sources.until, ends_at) if each is not None), default=None)
         self._renew_at = None
-        if self._ends_at is not None:
-            self._renew_at = max(self._ends_at - _RENEW_BEFORE, self._loaded_at + _RENEW_AT_MOST_EVERY)
+        if self.ends_at is not None:
+            self._renew_at = max(self.ends_at - _RENEW_BEFORE, self._loaded_at + _RENEW_AT_MOST_EVERY)
 
     def _trusting(self, configuration: Any) -> tuple[ssl.SSLContext | None, bytes, float | None]:
         """The context for this; a digest of what is in it; when its certificate ends (seconds since the epoch).

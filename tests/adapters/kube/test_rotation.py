@@ -23,6 +23,7 @@ import trustme
 import yaml
 from aiohttp import web
 from kubernetes.aio.config import incluster_config, kube_config
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from extender.adapters.kube import connection as connections
@@ -40,6 +41,7 @@ from extender.adapters.kube.credentials import (
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
+from extender.adapters.metrics import CredentialMetrics
 from extender.app.ports import EphemeralResource, PodRef, Unavailable
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName, NodeName, PodUid
@@ -626,3 +628,27 @@ async def test_a_configuration_that_is_wrong_from_the_start_is_reported(tmp_path
     put(tmp_path, (AUTHORITY.client("a")[0], AUTHORITY.client("b")[1]))
     with pytest.raises(BadConfiguration, match="cannot be used"):
         await Credentials.load(by_files(tmp_path)("https://localhost:6443"))
+
+
+async def test_metrics_say_when_credentials_end_and_how_often_nothing_newer_was_found(tmp_path: Path) -> None:
+    ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    put(tmp_path, AUTHORITY.client("a", ends))
+    time = Time(datetime.now(UTC).timestamp())
+    credentials = await Credentials.load(by_files(tmp_path)("https://localhost:6443"), now=time)
+    registry = CollectorRegistry()
+    registry.register(CredentialMetrics(credentials))
+    assert registry.get_sample_value("escher_credentials_end_timestamp_seconds") == ends.timestamp()
+    assert registry.get_sample_value("escher_credentials_not_renewed_total") == 0
+    time.now += 60
+    assert not await credentials.renew(await credentials.papers())
+    (tmp_path / "client.key").write_bytes(b"")
+    await credentials.papers()
+    assert registry.get_sample_value("escher_credentials_not_renewed_total") == 2
+    assert registry.get_sample_value("escher_credentials_end_timestamp_seconds") == ends.timestamp()
+
+
+async def test_a_token_that_says_no_end_has_none_in_the_metrics(tmp_path: Path) -> None:
+    credentials = await Credentials.load(from_kubeconfig(kubeconfig(tmp_path, {"token": "t"})), now=Time())
+    registry = CollectorRegistry()
+    registry.register(CredentialMetrics(credentials))
+    assert registry.get_sample_value("escher_credentials_end_timestamp_seconds") is None
