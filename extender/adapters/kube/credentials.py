@@ -302,4 +302,5 @@ def _stamp(file: str) -> _Stamp | None:
         found = os.stat(file)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    # Not when it was written, as that is copied along with files: when it became what it is.
+    return found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size

@@ -405,6 +405,19 @@ class TestAToken:
             assert await connection.request("GET", "/a") == b"new"
         assert len(server.open) == 1, "a token needs no new connection"
 
+    async def test_in_a_file_that_is_written_over_with_the_time_of_another_is_seen_all_the_same(
+        self, tmp_path: Path
+    ) -> None:
+        """As `cp -p` and rsync do it: the same file, often of the same length."""
+        file = kubeconfig(tmp_path, {"tokenFile": "token"})
+        (tmp_path / "token").write_text("old")
+        credentials = await Credentials.load(from_kubeconfig(file), now=Time())
+        before = (tmp_path / "token").stat()
+        while (tmp_path / "token").stat().st_ctime_ns == before.st_ctime_ns:
+            (tmp_path / "token").write_text("new")
+            os.utime(tmp_path / "token", ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert (await credentials.papers()).authorization == "Bearer new"
+
     async def test_of_a_service_account_is_read_for_the_next_call_and_so_is_its_authority(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
