@@ -41,7 +41,7 @@ from extender.adapters.kube.writers import (
     ApiRecorder,
     ApiWaker,
 )
-from extender.adapters.metrics import Metrics
+from extender.adapters.metrics import CredentialMetrics, Metrics
 from extender.adapters.open_files import binds_that_can_wait, raise_limit
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
@@ -338,6 +338,7 @@ async def serve(
             return asked.by
         connection = await stack.enter_async_context(Connection(loading.result()))
         application = Application(connection, settings, open_files=raise_limit())
+        application.registry.register(CredentialMetrics(credentials))
         service = application.asgi(settings)
         server = http_server(service, settings)
         beside = [application.settle_memory()]

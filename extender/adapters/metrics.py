@@ -6,9 +6,10 @@ No label has values that a user can multiply: resources are counted by class, ga
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from extender.app.destroyed import Destruction
@@ -19,10 +20,34 @@ from extender.core.gang_phases import Phase
 from extender.core.ledger import Kind
 from extender.core.names import CPU, MEMORY, PODS, in_domain
 
+if TYPE_CHECKING:
+    # It brings the `kubernetes` client, half a second of imports that the embedded cluster has no use for.
+    from extender.adapters.kube.credentials import Credentials
+
 _GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
 _WRITE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 
 _STATES = {Kind.BOUND: "bound", Kind.ASSUMPTION: "assumed", Kind.RESERVATION: "reserved", Kind.SAVING: "saved"}
+
+
+class CredentialMetrics(Collector):
+    """Tells whether what lets us in at the API server will do so for long."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def collect(self) -> Iterable[Metric]:
+        if self._credentials.ends_at is not None:
+            ends = GaugeMetricFamily(
+                "escher_credentials_end_timestamp_seconds", "When the credentials for the API server end"
+            )
+            ends.add_metric([], self._credentials.ends_at)
+            yield ends
+        vain = CounterMetricFamily(
+            "escher_credentials_not_renewed", "Times that loading the credentials anew brought nothing of use"
+        )
+        vain.add_metric([], self._credentials.vain)
+        yield vain
 
 
 class Metrics(Collector):

@@ -236,6 +236,8 @@ def _apiserver(
         *serving,
         f"--cert-dir={folder / 'pki'}",
         f"--token-auth-file={credentials.token_file}",
+        # Nobody has a client certificate by this authority; tests append their own, which is read while we run.
+        f"--client-ca-file={credentials.ca_certificate}",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={credentials.service_account_key}",

@@ -2,13 +2,14 @@
 
 One aiohttp session for all, since opening a TLS connection costs more than using one; no models of the client library,
 since a gang of 64 writes 64 Bindings at once. Knows HTTP and Kubernetes' Status; must not know kinds. Nothing is tried
-twice, other than after 401, when credentials may have been renewed.
+twice, other than with credentials that have been renewed meanwhile, after 401 or a failed TLS handshake.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote, urlencode
@@ -23,7 +24,7 @@ from extender.app.ports import Gone, Occupied, Refused, Unavailable
 
 if TYPE_CHECKING:
     # It brings the `kubernetes` client, half a second of imports that the embedded cluster has no use for.
-    from extender.adapters.kube.credentials import Credentials
+    from extender.adapters.kube.credentials import Credentials, Papers
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -99,7 +100,6 @@ class Connection:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=_MOST_CONNECTIONS,
-                ssl=credentials.trust if credentials.trust is not None else True,
                 keepalive_timeout=_KEEP_ALIVE,
                 socket_factory=kept_alive,
             ),
@@ -151,31 +151,34 @@ class Connection:
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
-        token = await self._authorize(headers)
         renewed = False
         while True:
+            papers = await self._credentials.papers()
             try:
-                async with self._open(method, path, body, headers, limits) as response:
+                async with self._open(method, path, body, headers, limits, papers) as response:
                     content: bytes = await response.read()
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                if not renewed and _for_certificates(error):
+                    renewed = await self._credentials.renew(papers)
+                    # Only what certainly was not sent is sent again.
+                    if renewed and isinstance(error, aiohttp.ClientSSLError):
+                        continue
                 raise Unavailable(_worded(method, path, error)) from error
             if response.status < 300:
                 return content
-            if response.status == 401 and not renewed and await self._credentials.renew(token):
+            if response.status == 401 and not renewed and await self._credentials.renew(papers):
                 renewed = True
-                await self._authorize(headers)
                 continue
             raise refusal(response.status, content, response.headers.get("Retry-After"))
 
     async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
-        headers = {"Accept": JSON}
-        token = await self._authorize(headers)
+        papers = await self._credentials.papers()
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         try:
-            async with self._open("GET", path, None, headers, limits) as response:
+            async with self._open("GET", path, None, {"Accept": JSON}, limits, papers) as response:
                 if response.status >= 300:
                     content = await response.read()
-                    if response.status == 401 and await self._credentials.renew(token):
+                    if response.status == 401 and await self._credentials.renew(papers):
                         raise Unavailable("the credentials had to be renewed")
                     raise refusal(response.status, content, response.headers.get("Retry-After"))
                 try:
@@ -186,17 +189,21 @@ class Connection:
         except aiohttp.SocketTimeoutError as error:
             raise Silent(f"GET {path}: nothing for {silence:g} s") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if _for_certificates(error):
+                await self._credentials.renew(papers)
             raise Unavailable(_worded("GET", path, error)) from error
 
-    async def _authorize(self, headers: dict[str, str]) -> str | None:
-        token = await self._credentials.authorization()
-        if token is not None:
-            headers["Authorization"] = token
-        return token
-
     def _open(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limits: aiohttp.ClientTimeout
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        limits: aiohttp.ClientTimeout,
+        papers: Papers,
     ) -> Any:
+        if papers.authorization is not None:
+            headers = {**headers, "Authorization": papers.authorization}
         return self._session.request(
             method,
             URL(self._base + path, encoded=True),
@@ -205,6 +212,9 @@ class Connection:
             timeout=limits,
             proxy=self._proxy,
             server_hostname=self._server_name,
+            # The pool keeps connections by context: none that was made with an old certificate, or verified with an old
+            # authority, is used again. It is closed when it has been idle for as long as any other.
+            ssl=papers.trust if papers.trust is not None else True,
             allow_redirects=False,
         )
 
@@ -216,6 +226,9 @@ def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unav
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = Status(message=content[:300].decode(errors="replace").strip())
     message = said.message or f"HTTP status {status}"
+    if status == 401:
+        # It says nothing about what was asked for, only that we are not known: credentials can be mended.
+        return Unavailable(f"the API server does not accept the service's credentials: {message}")
     if status in (408, 429) or status >= 500:
         return Unavailable(message, _seconds(retry_after, said))
     if status == 404 or (status in (409, 422) and _ANOTHER_UID.search(message)):
@@ -236,6 +249,19 @@ def _seconds(header: str | None, said: Status) -> float | None:
     if header is not None and header.isascii() and header.isdigit():
         return float(header)
     return said.details.retry_after_seconds if said.details is not None else None
+
+
+def _for_certificates(error: BaseException) -> bool:
+    """Whether one side turned down the other's certificate, in the handshake or, as TLS 1.3 has it, right after it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        # aiohttp's own kinds of it have no reason.
+        if isinstance(cause, ssl.SSLError) and "ALERT" in (getattr(cause, "reason", None) or ""):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _worded(method: str, path: str, error: BaseException) -> str:

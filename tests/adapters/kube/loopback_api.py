@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import Credentials, Loader
+from extender.adapters.kube.credentials import Credentials, Loader, Sources
 
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 
@@ -33,12 +33,12 @@ def loader(address: str, *tokens: str) -> Loader:
     """A loader for that address; a further token each time it is asked, the last one for ever."""
     waiting = list(tokens)
 
-    async def load(configuration: Any) -> float | None:
+    async def load(configuration: Any) -> Sources:
         configuration.host = address
         if waiting:
             token = waiting.pop(0) if len(waiting) > 1 else waiting[0]
             configuration.api_key["BearerToken"] = f"Bearer {token}"
-        return None
+        return Sources()
 
     return load
 

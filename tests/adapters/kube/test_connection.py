@@ -15,7 +15,7 @@ from aiohttp import web
 
 from extender.adapters.kube import kinds
 from extender.adapters.kube.connection import MERGE_PATCH, Connection, Expired, Silent, address, refusal
-from extender.adapters.kube.credentials import Credentials
+from extender.adapters.kube.credentials import Credentials, Sources
 from extender.adapters.kube.reflector import Reflector
 from extender.app.ports import Gone, Occupied, Refused, Unavailable
 from extender.core.cluster import Node
@@ -62,7 +62,7 @@ async def test_sends_what_it_is_given_and_answers_the_body() -> None:
         (400, "bad", Refused), (403, "forbidden", Refused), (404, "not found", Gone), (409, "exists", Occupied),
         (409, "... Precondition failed: UID in precondition: a, UID in object meta: b", Gone),
         (422, 'Pod "p" is invalid: metadata.uid: Invalid value: "a": field is immutable', Gone),
-        (422, "invalid", Refused), (410, "too old", Expired), (401, "unauthorized", Refused),
+        (422, "invalid", Refused), (410, "too old", Expired),
         (302, "over there", Refused), (408, "slow", Unavailable), (429, "wait", Unavailable),
         (500, "no leader", Unavailable), (503, "x", Unavailable),
     ],
@@ -140,22 +140,6 @@ async def test_a_connection_cut_in_the_answer_is_unavailable() -> None:
     async with connected(handler) as connection:
         with pytest.raises(Unavailable):
             await connection.request("POST", "/a", b"{}")
-
-
-async def test_credentials_are_renewed_once_after_401() -> None:
-    async def handler(request: web.Request) -> web.Response:
-        fresh = request.headers["Authorization"] == "Bearer new"
-        return web.Response(body=b"ok") if fresh else web.Response(status=401, body=encode(status(401, "Unauthorized")))
-
-    async with connected(handler, "old", "new") as connection:
-        assert await connection.request("GET", "/a") == b"ok"
-    async with connected(handler, "old", "new") as connection:
-        with pytest.raises(Unavailable, match="renewed"):
-            await read(connection, [])
-        assert await connection.request("GET", "/a") == b"ok"
-    async with connected(handler, "old", "wrong") as connection:
-        with pytest.raises(Refused, match="Unauthorized"):
-            await connection.request("GET", "/a")
 
 
 async def test_many_requests_at_once_each_have_a_connection() -> None:
@@ -261,11 +245,12 @@ async def test_tls_is_verified_and_a_client_certificate_shown(tmp_path: Any, mon
     monkeypatch.setenv("NO_PROXY", "localhost")
 
     def trusting(roots: trustme.CA, verify: bool = True) -> Any:
-        async def load(configuration: Any) -> None:
+        async def load(configuration: Any) -> Sources:
             configuration.host = where
             configuration.ca_cert_data = roots.cert_pem.bytes().decode()
             configuration.cert_file = configuration.key_file = str(tmp_path / "client.pem")
             configuration.verify_ssl = verify
+            return Sources()
 
         return load
 

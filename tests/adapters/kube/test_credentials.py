@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import stat
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
-import yaml
 from kubernetes.aio.config import incluster_config
 from structlog.testing import capture_logs
 
@@ -19,21 +16,16 @@ from extender.adapters.kube.credentials import (
     BadConfiguration,
     Credentials,
     Loader,
+    Papers,
+    Sources,
     default_loader,
     from_kubeconfig,
     from_service_account,
 )
 from extender.app.ports import Unavailable
+from tests.adapters.kube.kubeconfigs import Time, kubeconfig, plugin
 
 pytestmark = pytest.mark.anyio
-
-
-class Time:
-    def __init__(self, now: float = 1_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(autouse=True)
@@ -41,28 +33,6 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-def kubeconfig(folder: Path, user: dict[str, Any], **cluster: Any) -> Path:
-    file = folder / "config"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "main",
-        "clusters": [{"name": "main", "cluster": {"server": "http://127.0.0.1:8001/", **cluster}}],
-        "users": [{"name": "main", "user": user}],
-        "contexts": [{"name": "main", "context": {"cluster": "main", "user": "main"}}],
-    }
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
-def plugin(folder: Path, body: str) -> dict[str, Any]:
-    """The `exec` of a kubeconfig: a credentials plugin that runs this Python."""
-    program = folder / "plugin"
-    program.write_text(f"#!{sys.executable}\nimport json, pathlib, sys\nfolder = pathlib.Path({str(folder)!r})\n{body}")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program), "interactiveMode": "Never"}
 
 
 GRANT = """
@@ -78,8 +48,8 @@ async def test_a_kubeconfig_gives_address_token_and_proxy(tmp_path: Path) -> Non
     file = kubeconfig(tmp_path, {"token": "secret"}, **{"tls-server-name": "kube", "proxy-url": "http://proxy:3128"})
     credentials = await Credentials.load(from_kubeconfig(file))
     assert credentials.address == "http://127.0.0.1:8001"
-    assert (credentials.server_name, credentials.proxy, credentials.trust) == ("kube", "http://proxy:3128", None)
-    assert await credentials.authorization() == "Bearer secret"
+    assert (credentials.server_name, credentials.proxy) == ("kube", "http://proxy:3128")
+    assert await credentials.papers() == Papers("Bearer secret", None)
 
 
 async def test_the_environment_may_name_the_proxy_and_the_exceptions(
@@ -88,7 +58,7 @@ async def test_the_environment_may_name_the_proxy_and_the_exceptions(
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     credentials = await Credentials.load(from_kubeconfig(kubeconfig(tmp_path, {})))
     assert credentials.proxy == "http://proxy:3128"
-    assert await credentials.authorization() is None
+    assert (await credentials.papers()).authorization is None
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     assert credentials.proxy is None
     monkeypatch.setenv("NO_PROXY", "")
@@ -96,21 +66,38 @@ async def test_the_environment_may_name_the_proxy_and_the_exceptions(
     assert credentials.proxy is None
 
 
-async def test_a_token_file_is_read_again_when_its_token_was_turned_away(tmp_path: Path) -> None:
+async def test_a_token_file_that_was_replaced_is_read_for_the_next_call(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
-    time = Time()
-    credentials = await Credentials.load(
-        from_kubeconfig(kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "token")})), now=time
-    )
-    time.now += 60
-    assert not await credentials.renew("Bearer first")
+    file = kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "token")})
+    credentials = await Credentials.load(from_kubeconfig(file), now=Time())
+    first = await credentials.papers()
     (tmp_path / "token").write_text("second\n")
-    time.now += 5
-    assert not await credentials.renew("Bearer first"), "not again so soon"
+    assert (await credentials.papers()).authorization == "Bearer second"
+    assert await credentials.renew(first), "somebody else has renewed it"
+
+
+async def test_what_was_turned_away_is_loaded_anew_but_not_again_so_soon() -> None:
+    tokens = ["first"]
+
+    async def load(configuration: Any) -> Sources:
+        configuration.host = "http://127.0.0.1:8001"
+        configuration.api_key["BearerToken"] = tokens[-1]
+        return Sources()
+
+    time = Time()
+    credentials = await Credentials.load(load, now=time)
     time.now += 60
-    assert await credentials.renew("Bearer first")
-    assert await credentials.authorization() == "Bearer second"
-    assert await credentials.renew("Bearer first"), "somebody else has renewed it"
+    with capture_logs() as logs:
+        assert not await credentials.renew(Papers("first", None))
+    assert [each["event"] for each in logs] == [
+        "credentials are of no use with the API server, and there are no newer ones"
+    ]
+    tokens.append("second")
+    time.now += 5
+    assert not await credentials.renew(Papers("first", None))
+    time.now += 5
+    assert await credentials.renew(Papers("first", None))
+    assert (await credentials.papers()).authorization == "second"
 
 
 async def test_a_plugin_is_asked_again_before_its_answer_expires(tmp_path: Path) -> None:
@@ -120,11 +107,11 @@ async def test_a_plugin_is_asked_again_before_its_answer_expires(tmp_path: Path)
     credentials = await Credentials.load(
         from_kubeconfig(kubeconfig(tmp_path, {"exec": plugin(tmp_path, GRANT)})), now=time
     )
-    assert await credentials.authorization() == "Bearer token-0"
+    assert (await credentials.papers()).authorization == "Bearer token-0"
     time.now += 3500
-    assert await credentials.authorization() == "Bearer token-0"
+    assert (await credentials.papers()).authorization == "Bearer token-0"
     time.now += 60
-    assert await credentials.authorization() == "Bearer token-1"
+    assert (await credentials.papers()).authorization == "Bearer token-1"
 
 
 async def test_the_old_token_serves_on_while_the_plugin_fails(tmp_path: Path) -> None:
@@ -136,12 +123,12 @@ async def test_the_old_token_serves_on_while_the_plugin_fails(tmp_path: Path) ->
     (tmp_path / "status").unlink()
     time.now += 3560
     with capture_logs() as logs:
-        assert await credentials.authorization() == "Bearer token-0"
-        assert await credentials.authorization() == "Bearer token-0"
+        assert (await credentials.papers()).authorization == "Bearer token-0"
+        assert (await credentials.papers()).authorization == "Bearer token-0"
     assert len(logs) == 1
     (tmp_path / "status").write_text("{}")
     time.now += 11
-    assert await credentials.authorization() == "Bearer token-2"
+    assert (await credentials.papers()).authorization == "Bearer token-2"
 
 
 async def test_a_plugin_that_gives_nothing_is_reported(tmp_path: Path) -> None:
@@ -150,32 +137,14 @@ async def test_a_plugin_that_gives_nothing_is_reported(tmp_path: Path) -> None:
         await Credentials.load(from_kubeconfig(file))
 
 
-async def test_a_client_certificate_that_was_renewed_is_used(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    authority.issue_cert("me").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "me.pem"))
-    pem = str(tmp_path / "me.pem")
-    file = kubeconfig(
-        tmp_path,
-        {"client-certificate": pem, "client-key": pem},
-        **{"server": "https://localhost:6443", "certificate-authority": str(tmp_path / "ca.pem")},
-    )
-    time = Time()
-    credentials = await Credentials.load(from_kubeconfig(file), now=time)
-    trust = credentials.trust
-    assert trust is not None
-    time.now += 60
-    assert await credentials.renew(None)
-    assert credentials.trust is trust, "connections made from now on show the renewed one"
-
-
 async def test_the_systems_authorities_are_trusted_where_none_is_named(tmp_path: Path) -> None:
     time = Time()
     file = kubeconfig(tmp_path, {"token": "a"}, server="https://localhost:6443")
     credentials = await Credentials.load(from_kubeconfig(file), now=time)
+    papers = await credentials.papers()
     time.now += 60
-    assert not await credentials.renew("Bearer a")
-    assert credentials.trust is not None
+    assert not await credentials.renew(papers)
+    assert papers.trust is not None
 
 
 @pytest.fixture
@@ -192,13 +161,13 @@ def service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_in_a_pod_the_service_account_lets_us_in(service_account: Path) -> None:
     credentials = await Credentials.load(default_loader())
     assert credentials.address == "https://[::1]:6443"
-    assert await credentials.authorization() == "bearer pod-token"
+    assert (await credentials.papers()).authorization == "bearer pod-token"
 
 
 async def test_a_service_account_whose_token_cannot_be_read_is_unavailable(service_account: Path) -> None:
     filled: list[Any] = []
 
-    async def load(configuration: Any) -> None:
+    async def load(configuration: Any) -> Sources:
         await from_service_account()(configuration)
         filled.append(configuration)
         hook = configuration.refresh_api_key_hook
@@ -209,10 +178,11 @@ async def test_a_service_account_whose_token_cannot_be_read_is_unavailable(servi
             hook(again)
 
         configuration.refresh_api_key_hook = expired
+        return Sources()
 
     credentials = await Credentials.load(load)
     with pytest.raises(Unavailable, match="service account"):
-        await credentials.authorization()
+        await credentials.papers()
 
 
 @pytest.mark.parametrize(
