@@ -336,7 +336,8 @@ async def serve(
         loading = asyncio.create_task(Credentials.load(default_loader(settings.kubeconfig, settings.context)))
         if not await _unless_asked(loading, asked.to_end()):
             return asked.by
-        connection = await stack.enter_async_context(Connection(loading.result()))
+        credentials = loading.result()
+        connection = await stack.enter_async_context(Connection(credentials))
         application = Application(connection, settings, open_files=raise_limit())
         application.registry.register(CredentialMetrics(credentials))
         service = application.asgi(settings)
