@@ -1,9 +1,10 @@
 """Conditions: what an EphemeralResource's status says about it; and the nodes that its nodeSpec means, chosen there.
 
-A choice is made once, and again where capacity, nodeSpec or numNodes have changed or a chosen node has left for good. It
-is made durable (status.nodes) before it is in force. One that finds no node is made again in each full round. What is wrong with an object is written in its Ready condition and goes
-no further. An object of the management API that is well is reported a little later than others: most live shortly, and
-a second write for each would be wasted. What is to be said is decided in `judge`, apart from writing it.
+A choice is made once, and again where capacity, nodeSpec or numNodes have changed, or a chosen node has left for good.
+It is made durable (status.nodes) before it is in force. One that finds no node is made again in each full round. What
+is wrong with an object is written in its Ready condition and goes no further. An object of the management API that is
+well is reported a little later than others: most live shortly, and a second write for each would be wasted. What is to
+be said is decided in `judge`, apart from writing it.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _choose(resource: EphemeralResource, keeper: Keeper) -> Sequence[NodeName]:
     if before is None and resource.observed_generation == resource.generation and having:
         # Chosen by an earlier version of us, which did not say for what.
         before = MadeChoice(resource.capacity, resource.choice)
-    before = None if before is None or not having else replace(before, nodes=list(having))
+    before = None if before is None or not having else replace(before, nodes=tuple(having))
     wanted = MadeChoice(resource.capacity, resource.choice)
     nodes, _ = choose_again(wanted, before, having, keeper.nodes, keeper.ledger, keeper.has_left)
     return nodes

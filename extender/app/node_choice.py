@@ -51,8 +51,8 @@ def choose_again(
 ) -> tuple[list[NodeName], list[NodeName]]:
     """The nodes for a choice by rule, and those that lose the resource; both empty if no node matches.
 
-    `before`: the choice that was made last, None if that is not known. If the same is asked, the nodes are the same, but
-    for those that have left for good. Of a choice with a limit these stay for as long as nobody can take their place.
+    `before`: the choice that was made last, None if that is not known. If the same is asked, the nodes are the same,
+    but for those that have left for good. With a limit, these stay for as long as nobody can take their place.
     """
     mine = [name for name in before.nodes if name in having] if before is not None else list(having)
     left = [name for name in mine if has_left(name)]
@@ -62,13 +62,14 @@ def choose_again(
     is_known = before is not None and _rule(before.choice) == _rule(wanted.choice)
     can_be_away = is_known or _rule(wanted.choice) == (None, None)
     away = [name for name in mine if name not in nodes and name not in left and can_be_away]
-    found = choose(wanted.choice, nodes, ledger, having, first=mine, away=away)
+    found = choose(wanted.choice, nodes, ledger, having, first=set(mine), away=away)
     if not found:
         return [], []
     if is_same and wanted.choice.limit is not None:
         found = sorted([*found, *left[: max(0, len(mine) - len(found))]])
     # What was set beside a choice stays for as long as that is the same.
-    return found, [name for name in (left if is_same else having) if name not in found]
+    staying = set(found)
+    return found, [name for name in (left if is_same else having) if name not in staying]
 
 
 def is_same_choice(one: NodeChoice, other: NodeChoice) -> bool:

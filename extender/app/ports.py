@@ -213,7 +213,7 @@ class MadeChoice:
 
     capacity: int
     choice: NodeChoice
-    nodes: Sequence[NodeName] = ()
+    nodes: tuple[NodeName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

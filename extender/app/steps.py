@@ -75,7 +75,9 @@ def plan(
     units: dict[NodeName, int | None] = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
         there = dict.fromkeys(nodes, request.capacity)
-        return Create(EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)), nodes
+        return Create(
+            EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
+        ), nodes
     units |= {} if entry is None else without(losing, entry.resource)
     return Change(units, request.owner, expires_at, version or _version(entry), made), [*nodes, *losing]
 
@@ -92,7 +94,7 @@ def _chosen(
     wanted = MadeChoice(request.capacity, choice)
     before = None if entry is None else entry.resource.made
     nodes, losing = choose_again(wanted, before, present, keeper.nodes, keeper.ledger, keeper.has_left)
-    return nodes, losing, replace(wanted, nodes=nodes)
+    return nodes, losing, replace(wanted, nodes=tuple(nodes))
 
 
 def departed(entry: Entry, keeper: Keeper) -> Step:
@@ -107,11 +109,13 @@ def departed(entry: Entry, keeper: Keeper) -> Step:
         return Nothing(resource)
     units: dict[NodeName, int | None] = {node: made.capacity for node in nodes if node not in made.nodes}
     units |= without(losing, resource)
-    return Change(units, resource.owner, resource.expires_at, resource.resource_version, replace(made, nodes=nodes))
+    return Change(
+        units, resource.owner, resource.expires_at, resource.resource_version, replace(made, nodes=tuple(nodes))
+    )
 
 
 def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[NodeName, int | None]:
-    """So that these nodes have none: what the object's own nodeSpec chose is overruled by a 0; others are not listed."""
+    """These nodes have none: what the object's own nodeSpec chose is overruled by a 0, others are not listed."""
     chosen = resource.chosen or {}
     return {node: 0 if node in chosen else None for node in nodes}
 

@@ -217,10 +217,11 @@ def _read_choice(text: str) -> MadeChoice | None:
         return None
     try:
         said = _choices.decode(text)
+        _not_negative("capacity", said.capacity)
         choice = _choice(_Spec(capacity=said.capacity, node_spec=said.node_spec, num_nodes=said.num_nodes))
     except (msgspec.DecodeError, _NotUnderstood):
         return None
-    return None if choice is None else MadeChoice(said.capacity, choice, [NodeName(node) for node in said.nodes])
+    return None if choice is None else MadeChoice(said.capacity, choice, tuple(NodeName(node) for node in said.nodes))
 
 
 def _status(resource: ResourceJson) -> _Status:
