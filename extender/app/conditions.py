@@ -149,7 +149,7 @@ class Conditions:
             if (
                 (resource.choice is not None and not resource.chosen)
                 or (name in self._said and self._said[name][2].reason == "NodeGone")
-                or any(self._keeper.has_left(node) for node in resource.desired())
+                or not self._keeper.nodes.keys() >= {**resource.nodes, **(resource.chosen or {})}.keys()
             ):
                 self.hear(name)
 

@@ -101,7 +101,7 @@ def departed(entry: Entry, keeper: Keeper) -> Step:
     """Others take the place of nodes that have left for good, where a rule of the management API chose them."""
     resource = entry.resource
     made = resource.made
-    if made is None or resource.deleting or not any(keeper.has_left(node) for node in made.nodes):
+    if made is None or resource.deleting or keeper.nodes.keys() >= set(made.nodes):
         return Nothing(resource)
     present = resource.desired()
     nodes, losing = choose_again(made, made, present, keeper.nodes, keeper.ledger, keeper.has_left)

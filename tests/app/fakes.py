@@ -287,7 +287,7 @@ class Store:
             raise Gone(409, f"{resource.name} has another UID")
         self.statuses.append((str(resource.name), ready, reason, message))
         for_what = None
-        if chosen is not None and resource.choice is not None and resource.capacity is not None:
+        if chosen and resource.choice is not None and resource.capacity is not None:
             for_what = MadeChoice(resource.capacity, resource.choice)
         said = replace(known, chosen=chosen, chosen_for=for_what, observed_generation=resource.generation)
         stored = self._server.keep(said, spec=False)

@@ -11,11 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from extender.app.departures import FOR_GOOD
 from extender.app.management import Claim, Invalid, SetResource, Transact
 from extender.app.ports import EphemeralResource, NodeChoice
 from extender.core.names import EphemeralName, NodeName
+from extender.sim.virtual_time import VirtualTimeLoop
 from tests.app.fakes import every_node, on_node, unavailable
 from tests.app.world import World
 from tests.builders import node, units
@@ -27,6 +30,10 @@ GPU = "a/gpu"
 ONE_GPU = NodeChoice(available=units({GPU: 1}), limit=1)
 ZONES = {name: NodeChoice(labels={"zone": name}) for name in ("a", "b")}
 N1 = NodeName("n1")
+rules = st.sampled_from([every_node(), every_node(limit=2), ONE_GPU, replace(ONE_GPU, limit=None), *ZONES.values()])
+happenings = st.tuples(
+    st.sampled_from(["uses", "ends", "comes", "cordoned", "relabelled", "away"]), st.sampled_from(["n1", "n2", "n3"])
+)
 A_WHILE = FOR_GOOD + 65
 """Until nodes that have left for good are noticed: full rounds are a minute apart."""
 
@@ -169,6 +176,62 @@ class TestARepeatedCall:
         _use(gpus, "p", on="n2")
         assert (await gpus.set("r", 4, ONE_GPU)).nodes == {"n2": 4}
         gpus.agree()
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(rules, st.lists(happenings, max_size=12), st.booleans())
+def test_whatever_happens_a_repeated_call_moves_nothing(
+    choice: NodeChoice, course: list[tuple[str, Any]], by_kubectl: bool
+) -> None:
+    """As long as no node leaves for good, and nobody asks for something else."""
+
+    async def story() -> None:
+        world = World()
+        for number, name in enumerate(("n1", "n2", "n3")):
+            world.api.put_node(node(name, {"cpu": 4000, GPU: 1}, labels={"zone": "ab"[number > 0]}))
+        async with world.running():
+            await world.quiet(0.1)
+            await _ask(world, choice, by_kubectl)
+            chosen = dict(world.api.objects["team", "r"].desired())
+            assert chosen
+            for number, (what, which) in enumerate(course):
+                await _happen(world, what, which, number)
+                await _ask(world, choice, by_kubectl)
+                assert world.api.objects["team", "r"].desired() == chosen
+            await world.quiet(5)
+            world.audit()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(story())
+
+
+async def _ask(world: World, choice: NodeChoice, by_kubectl: bool) -> None:
+    if by_kubectl:
+        world.api.put(_kubectl(choice, expires_at=world.clock.now() + 9999))
+        await world.quiet(1)
+    else:
+        await world.set("r", 4, choice, ttl_seconds=9999)
+
+
+async def _happen(world: World, what: str, which: str, number: int) -> None:
+    name = NodeName(which)
+    there = world.api.nodes.get(name)
+    if what == "uses" and there is not None:
+        world.start_pod(f"p{number}", {GPU: 1, "cpu": 1000, R: 1}, on=which)
+    elif what == "ends":
+        for uid in list(world.keeper.pods)[:1]:
+            world.keeper.lose_pod(uid)
+    elif what == "comes":
+        world.add_nodes(f"new-{number}", has={"cpu": 9000, GPU: 9}, labels={"zone": "b"})
+    elif what == "cordoned" and there is not None:
+        world.api.put_node(replace(there, unschedulable=not there.unschedulable))
+    elif what == "relabelled" and there is not None:
+        world.api.put_node(replace(there, labels={}))
+    elif what == "away" and there is not None:
+        world.api.drop_node(name)
+        await world.quiet(FOR_GOOD / 2)
+        world.api.put_node(there)
+    await world.quiet(1)
 
 
 class TestAnotherCall:
