@@ -175,10 +175,10 @@ class Conditions:
         said = self._said.get(name)
         if said is not None:
             return None if said == (resource.uid, resource.generation, status) else status
-        # Before our time, what is well was said to be. What is not is said again: the reason may be another.
+        # What is well was said to be before our time, or was not. What is not is said again: why may be another.
         told = resource.observed_generation == resource.generation and status.chosen == resource.chosen
         told = told and (not status.chosen or _is_as_asked(resource))
-        return None if told and status.ready else status
+        return None if told and status.ready and not resource.said_unready else status
 
     def _resource_with_news(self, name: Identity) -> tuple[EphemeralResource, Status] | None:
         entry = self._catalog.get(name)

@@ -242,6 +242,8 @@ class EphemeralResource:
     generation: int = 0
     observed_generation: int = 0
     resource_version: str = ""
+    said_unready: bool = False
+    """Whether its status says that it is not ready."""
     deleting: bool = False
     mark: str = ""
     """That of the last write of ours (`app.marks`); empty if there was none."""

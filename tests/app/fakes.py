@@ -289,7 +289,8 @@ class Store:
         for_what = None
         if chosen and resource.choice is not None and resource.capacity is not None:
             for_what = MadeChoice(resource.capacity, resource.choice)
-        said = replace(known, chosen=chosen, chosen_for=for_what, observed_generation=resource.generation)
+        said = replace(known, chosen=chosen, chosen_for=for_what, said_unready=not ready)
+        said = replace(said, observed_generation=resource.generation)
         stored = self._server.keep(said, spec=False)
         await self._server.answer(fault)
         return stored

@@ -413,6 +413,22 @@ class TestAChosenNode:
         assert _said(world)[:2] == (True, "Set")
         world.agree()
 
+    async def test_that_comes_back_while_the_service_is_down_is_said_to_be_well_again(self, world: World) -> None:
+        await world.set("r", 4, "n1")
+        await world.quiet()
+        await _leave(world, "n1")
+        assert _said(world)[:2] == (False, "NodeGone")
+        world.api.nodes_watch.held = True
+        world.api.put_node(node("n1"))
+        after = _successor(world)
+        async with after.running():
+            await after.quiet(10)
+            assert _said(after)[:2] == (True, "Set")
+            await after.quiet(200)
+            assert len(after.api.store.statuses) == 1
+        world.api.nodes_watch.deliver()
+        await world.quiet(70)
+
     async def test_is_not_taken_for_gone_by_a_service_that_has_just_started(self, world: World) -> None:
         await world.set("r", 4, every_node(limit=1))
         await _leave(world, "n1", for_seconds=FOR_GOOD - 5)

@@ -131,6 +131,7 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
         "mark": (metadata.annotations or {}).get(MARK, ""),
         "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
         "chosen_for": _chosen_for(status),
+        "said_unready": any(each.type == READY and each.status == "False" for each in status.conditions or ()),
     }
     name = EphemeralName(metadata.namespace, metadata.name)
     try:

@@ -56,6 +56,11 @@ def test_a_choice_of_nodes_is_read_in_all_its_forms(node_spec: Any, choice: Node
     assert resource.choice == dataclasses.replace(choice, limit=3)
 
 
+@pytest.mark.parametrize(("status", "unready"), [("False", True), ("True", False), ("Unknown", False)])
+def test_whether_it_was_said_to_be_unready_is_in_the_status(status: str, unready: bool) -> None:
+    assert read(status={"conditions": [{"type": "Ready", "status": status}]}).said_unready is unready
+
+
 def test_what_was_chosen_and_seen_is_in_the_status() -> None:
     resource = read({"capacity": 4, "nodeSpec": {}}, status={"nodes": {"n1": 4}, "observedGeneration": 2})
     assert (resource.chosen, resource.observed_generation) == ({"n1": 4}, 2)
