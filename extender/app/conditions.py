@@ -1,9 +1,10 @@
 """Conditions: what an EphemeralResource's status says about it; and the nodes that its nodeSpec means, chosen there.
 
-A choice is made once for each generation of the object, and made durable (status.nodes) before it is in force. One that
-finds no node is made again in each full round. What is wrong with an object is written in its Ready condition and goes
-no further. An object of the management API that is well is reported a little later than others: most live shortly, and
-a second write for each would be wasted. What is to be said is decided in `judge`, apart from writing it.
+A choice is made once, and again where capacity, nodeSpec or numNodes have changed, or a chosen node has left for good.
+It is made durable (status.nodes) before it is in force. One that finds no node is made again in each full round. What
+is wrong with an object is written in its Ready condition and goes no further. An object of the management API that is
+well is reported a little later than others: most live shortly, and a second write for each would be wasted. What is to
+be said is decided in `judge`, apart from writing it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
-from extender.app.node_choice import choose, why_none
-from extender.app.ports import EphemeralResource, Gone, Refused, ResourceStore, Unavailable
+from extender.app.node_choice import choose_again, is_same_choice, why_none
+from extender.app.ports import EphemeralResource, Gone, MadeChoice, Refused, ResourceStore, Unavailable
 from extender.core.names import NodeName
 
 _log = structlog.get_logger(__name__)
@@ -49,20 +50,52 @@ def judge(resource: EphemeralResource, catalog: Catalog, keeper: Keeper) -> Stat
         what = f"{key} belongs to the older {holder}; this one is in force when that is gone"
         return Status(None, False, "NameTaken", what)
     chosen = resource.chosen
+    why = ""
     if resource.choice is not None:
-        stale = resource.observed_generation != resource.generation or not chosen
-        if stale and resource.capacity:
-            having = resource.chosen or {}
-            nodes = choose(resource.choice, keeper.nodes, keeper.ledger, having)
-            if not nodes:
-                return Status({}, False, "NoNode", why_none(resource.choice, keeper.nodes, keeper.ledger))
-            chosen = dict.fromkeys(nodes, resource.capacity)
-        elif stale:
-            chosen = {}
+        nodes = _choose(resource, keeper)
+        chosen = dict.fromkeys(nodes, resource.capacity or 0)
+        if not nodes and resource.capacity:
+            why = why_none(resource.choice, keeper.nodes, keeper.ledger)
+            if not (resource.chosen and _is_as_asked(resource)):
+                return Status({}, False, "NoNode", why)
+            chosen = dict(resource.chosen)
     if crowded := catalog.crowded_out(resource.name):
         return Status(chosen, False, "TooManyKeys", f"{crowded}; this one is in force when one of them is gone")
     units = {node: number for node, number in {**(chosen or {}), **resource.nodes}.items() if number}
+    if left := sorted(node for node in units if keeper.has_left(node)):
+        return Status(chosen, False, "NodeGone", _who_left(left) + (f"; {why}" if why else ""))
     return Status(chosen, True, "Set", f"{sum(units.values())} units on {len(units)} nodes")
+
+
+def _choose(resource: EphemeralResource, keeper: Keeper) -> Sequence[NodeName]:
+    """The nodes of the object's nodeSpec: those chosen before, as long as it asks for the same; else chosen anew."""
+    having = resource.chosen or {}
+    if not resource.capacity or resource.choice is None:
+        return ()
+    if resource.choice.node is not None:
+        name = resource.choice.node
+        return [name] if name in keeper.nodes or name in having else []
+    before = resource.chosen_for
+    if before is None and resource.observed_generation == resource.generation and having:
+        # Chosen by an earlier version of us, which did not say for what.
+        before = MadeChoice(resource.capacity, resource.choice)
+    before = None if before is None or not having else replace(before, nodes=tuple(having))
+    wanted = MadeChoice(resource.capacity, resource.choice)
+    nodes, _ = choose_again(wanted, before, having, keeper.nodes, keeper.ledger, keeper.has_left)
+    return nodes
+
+
+def _is_as_asked(resource: EphemeralResource) -> bool:
+    """Whether `chosen` was chosen for what is asked now."""
+    before, choice = resource.chosen_for, resource.choice
+    if before is None or choice is None:
+        return before is None and choice is None
+    return before.capacity == resource.capacity and is_same_choice(before.choice, choice)
+
+
+def _who_left(left: Sequence[NodeName]) -> str:
+    more = f" and {len(left) - 1} others have" if len(left) > 2 else f" and {left[1]} have" if len(left) > 1 else " has"
+    return f"{'node' if len(left) == 1 else 'nodes'} {left[0]}{more} left the cluster"
 
 
 class Conditions:
@@ -110,10 +143,15 @@ class Conditions:
                 self._writing.clear()
 
     def look_again(self) -> None:
-        """Choices that have found no node are made again."""
+        """Choices that have found no node are made again; nodes that have left for good, or are back, are noticed."""
         for entry in list(self._catalog.entries()):
-            if entry.resource.choice is not None and not entry.resource.chosen:
-                self.hear(identity(entry.resource.name))
+            resource, name = entry.resource, identity(entry.resource.name)
+            if (
+                (resource.choice is not None and not resource.chosen)
+                or (name in self._said and self._said[name][2].reason == "NodeGone")
+                or not self._keeper.nodes.keys() >= {**resource.nodes, **(resource.chosen or {})}.keys()
+            ):
+                self.hear(name)
 
     def hear(self, name: Identity) -> None:
         """The object is new, changed or gone: its status will be written if it should say something else."""
@@ -137,9 +175,10 @@ class Conditions:
         said = self._said.get(name)
         if said is not None:
             return None if said == (resource.uid, resource.generation, status) else status
-        # Before our time, what is well was said to be. What is not is said again: the reason may be another.
+        # What is well was said to be before our time, or was not. What is not is said again: why may be another.
         told = resource.observed_generation == resource.generation and status.chosen == resource.chosen
-        return None if told and status.ready else status
+        told = told and (not status.chosen or _is_as_asked(resource))
+        return None if told and status.ready and not resource.said_unready else status
 
     def _resource_with_news(self, name: Identity) -> tuple[EphemeralResource, Status] | None:
         entry = self._catalog.get(name)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.app.claims import is_claim
+from extender.app.departures import Departures
 from extender.app.in_flight import InFlight
 from extender.app.judging import Judging
 from extender.app.observing import Observing
@@ -118,6 +119,7 @@ class Keeper:
         self.rules = rules
         self.ledger = Ledger()
         self.nodes: dict[NodeName, Node] = {}
+        self._departures = Departures()
         self.pods: dict[PodUid, Pod] = {}
         """Pods that are not finished: pending and bound."""
         self.brake = Brake(rules.switches)
@@ -163,25 +165,35 @@ class Keeper:
 
     def see_node(self, node: Node) -> None:
         """The node is there and looks like this."""
+        self._departures.hear(self.clock.steady())
         self._take_node(node)
         self.settle()
 
     def lose_node(self, name: NodeName) -> None:
-        self.nodes.pop(name, None)
-        self.ledger.remove_node(name)
+        self._drop_node(name)
         self.settle()
 
     def replace_nodes(self, nodes: Iterable[Node]) -> None:
         """These nodes and no others exist."""
+        self._departures.hear(self.clock.steady())
         present = {node.name: node for node in nodes}
         for name in [name for name in self.nodes if name not in present]:
-            self.nodes.pop(name)
-            self.ledger.remove_node(name)
+            self._drop_node(name)
         for node in present.values():
             self._take_node(node)
         self.settle()
 
+    def has_left(self, node: NodeName) -> bool:
+        """For good, that is: see `departures`."""
+        return node not in self.nodes and self._departures.for_good(node, self.clock.steady())
+
+    def _drop_node(self, name: NodeName) -> None:
+        if self.nodes.pop(name, None) is not None:
+            self._departures.leave(name, self.clock.steady())
+        self.ledger.remove_node(name)
+
     def _take_node(self, node: Node) -> None:
+        self._departures.come(node.name)
         known = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self.ledger.set_node(node.name, node.allocatable)

@@ -205,11 +205,23 @@ class NodeChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeChoice:
+    """A choice by rule that was made: for so many units on each node, and the nodes that it took.
+
+    It stands until something else is asked for. One that names no nodes says only what was asked.
+    """
+
+    capacity: int
+    choice: NodeChoice
+    nodes: tuple[NodeName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EphemeralResource:
     """The durable form of an ephemeral resource.
 
     `nodes`: units by node, where they are known one by one (what the management API writes). `choice` and
-    `capacity`: the form for kubectl, resolved once per generation into `chosen`. Desired on a node is `chosen | nodes`.
+    `capacity`: the form for kubectl, resolved into `chosen`. Desired on a node is `chosen | nodes`.
     """
 
     name: EphemeralName
@@ -217,6 +229,10 @@ class EphemeralResource:
     capacity: int | None = None
     choice: NodeChoice | None = None
     chosen: Mapping[NodeName, int] | None = None
+    chosen_for: MadeChoice | None = None
+    """What `chosen` was chosen for, without nodes; None if that is not known."""
+    made: MadeChoice | None = None
+    """The last choice by rule of the management API, which it wrote into `nodes`; None if there is none."""
     owner: PodOwner | None = None
     expires_at: float | None = None
     """Seconds since the epoch; None where it has no time to live."""
@@ -226,6 +242,8 @@ class EphemeralResource:
     generation: int = 0
     observed_generation: int = 0
     resource_version: str = ""
+    said_unready: bool = False
+    """Whether its status says that it is not ready."""
     deleting: bool = False
     mark: str = ""
     """That of the last write of ours (`app.marks`); empty if there was none."""
@@ -259,13 +277,15 @@ class ResourceStore(Protocol):
         *,
         owner: PodOwner | None = None,
         expires_at: float | None = None,
+        made: MadeChoice | None = None,
         mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
         """One merge patch: units of the nodes named, None removing a node's; other nodes stay as they are.
 
-        `owner` and `expires_at` are set as given (None removes them); the mark stays if none is given.
+        `owner` and `expires_at` are set as given (None removes them); the mark and the choice that was made stay if
+        none is given. A choice without nodes removes the one that is there.
         """
         ...
 
@@ -282,5 +302,6 @@ class ResourceStore(Protocol):
         reason: str,
         message: str,
     ) -> EphemeralResource:
-        """Status says where it is: `chosen` (None removes it), the Ready condition, the generation observed."""
+        """Status says where it is: `chosen` (None removes it) and that it was chosen for what `resource` asks, the
+        Ready condition, the generation observed."""
         ...

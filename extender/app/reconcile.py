@@ -24,6 +24,7 @@ from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
 from extender.app.ports import Owners, PodOwner, PodRef, Refused, Unavailable
 from extender.app.resources import Resources
+from extender.app.steps import Change, departed
 from extender.app.write_back import WriteBack
 from extender.core.cluster import Pod
 from extender.core.names import PodUid
@@ -232,6 +233,9 @@ class Reconcile:
             self._ends.consider(entry, now)
             if not entry.told and self._keeper.clock.steady() - entry.since >= self._every:
                 self._catalog.doubtful[identity(entry.resource.name)] = None
+            if isinstance(departed(entry, self._keeper), Change):
+                name = identity(entry.resource.name)
+                self._start(name, self._resources.replace_departed(name))
         for look in self._each_round:
             look()
 

@@ -21,8 +21,17 @@ from extender.app.keeper import Keeper
 from extender.app.locks import NameLocks
 from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.marks import Marks
-from extender.app.ports import EphemeralResource, Gone, Occupied, Refused, ResourceStore, Unavailable
-from extender.app.steps import Change, Create, Delete, Nothing, Step, plan
+from extender.app.ports import (
+    EphemeralResource,
+    Gone,
+    MadeChoice,
+    NodeChoice,
+    Occupied,
+    Refused,
+    ResourceStore,
+    Unavailable,
+)
+from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, plan
 from extender.core.names import EphemeralName, NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
@@ -30,6 +39,7 @@ _log = structlog.get_logger(__name__)
 ADVERTISE_WITHIN = 2.0
 """For how many seconds an answer waits until its nodes say what was set. It comes then in any case."""
 _ATTEMPTS = 8
+_NO_CHOICE = MadeChoice(0, NodeChoice())
 
 
 class Advertising(Protocol):
@@ -189,9 +199,16 @@ class Resources:
                 return stays
             case Create(resource):
                 stored = await self._store.create(replace(resource, mark=mark), dry_run=dry)
-            case Change(nodes, owner, expires_at, version):
+            case Change(nodes, owner, expires_at, version, made):
                 stored = await self._store.merge(
-                    name, nodes, owner=owner, expires_at=expires_at, mark=mark, if_version=version, dry_run=dry
+                    name,
+                    nodes,
+                    owner=owner,
+                    expires_at=expires_at,
+                    made=made,
+                    mark=mark,
+                    if_version=version,
+                    dry_run=dry,
                 )
             case Delete(resource, version):
                 await self._store.delete(name, if_version=version, dry_run=dry)
@@ -279,6 +296,33 @@ class Resources:
             self.catalog.end(name, entry.resource.uid)
             _log.info("an ephemeral resource is collected", name="/".join(name), why=why)
 
+    async def replace_departed(self, name: Identity) -> None:
+        """Nodes that have left for good are replaced, where a rule chose them: see `steps.departed`.
+
+        Raises Unavailable, Refused.
+        """
+        async with self.locks.hold([name]):
+            entry = self.catalog.get(name)
+            step = None if entry is None else departed(entry, self._keeper)
+            if entry is None or not isinstance(step, Change):
+                return
+            try:
+                stored = await self._store.merge(
+                    entry.resource.name,
+                    step.nodes,
+                    owner=step.owner,
+                    expires_at=step.expires_at,
+                    made=step.made,
+                    mark=self.marks.new(),
+                    if_version=step.version,
+                )
+            except (Occupied, Gone):
+                # Changed, perhaps set anew: looked at again in the next round.
+                await self.refresh(name)
+                return
+            self.catalog.learn(stored)
+            _log.info("nodes that have left are replaced", name="/".join(name), nodes=list(step.nodes))
+
     # -- making up for what failed -------------------------------------------------------------------------------
 
     async def find_out(self, attempt: Written) -> Written | None:
@@ -312,6 +356,7 @@ class Resources:
                         former,
                         owner=before.owner,
                         expires_at=before.expires_at,
+                        made=None if before.made == after.made else before.made or _NO_CHOICE,
                         if_version=after.resource_version,
                     )
                 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from extender.app.catalog import Catalog, Entry, identity
 from extender.app.keeper import Keeper
 from extender.app.management import Invalid, SetResource, VersionConflict
-from extender.app.node_choice import choose, choose_to_remove, why_none
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.app.node_choice import choose_again, choose_to_remove, why_none
+from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName
 
 
@@ -29,6 +29,8 @@ class Create:
 class Change:
     """Units of these nodes, None removing a node's; owner and expiry as given; if it is at `version`.
 
+    `made`: the choice that was made for it, None if it says nothing about that.
+
     There is always one where the object is known: a write that seemed to fail may yet arrive, later than those that
     followed it, and must then be refused.
     """
@@ -37,6 +39,7 @@ class Change:
     owner: PodOwner | None
     expires_at: float | None
     version: str | None
+    made: MadeChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +65,59 @@ def plan(
     if request.capacity == 0:
         return _removal(request, entry, choice, version, keeper)
     _require_key(request.name, catalog, keeper)
-    present = {} if entry is None else entry.resource.desired()
-    nodes = choose(choice, keeper.nodes, keeper.ledger, present)
-    if not nodes and choice.node in present:
-        # The node is away. What it should have when it returns may be changed.
-        nodes = [choice.node]
+    nodes, losing, made = _chosen(request, entry, choice, keeper)
     if not nodes:
         raise Invalid("node_spec", choice.node, why_none(choice, keeper.nodes, keeper.ledger))
     full = catalog.first_full(request.name.key(keeper.ledger.domain), nodes)
     if full is not None:
         raise Invalid("node_spec", full, catalog.too_many(full))
     expires_at = None if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
-    units = dict.fromkeys(nodes, request.capacity)
+    units: dict[NodeName, int | None] = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
-        resource = EphemeralResource(request.name, units, owner=request.owner, expires_at=expires_at)
-        return Create(resource), nodes
-    return Change(units, request.owner, expires_at, version or _version(entry)), nodes
+        there = dict.fromkeys(nodes, request.capacity)
+        return Create(
+            EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
+        ), nodes
+    units |= {} if entry is None else without(losing, entry.resource)
+    return Change(units, request.owner, expires_at, version or _version(entry), made), [*nodes, *losing]
+
+
+def _chosen(
+    request: SetResource, entry: Entry | None, choice: NodeChoice, keeper: Keeper
+) -> tuple[Sequence[NodeName], Sequence[NodeName], MadeChoice | None]:
+    """The nodes to have it, those to lose it, and the choice that this is. A name speaks for its node alone."""
+    present = {} if entry is None else entry.resource.desired()
+    if choice.node is not None:
+        # One that is away is no hindrance: what it should have when it returns may be changed.
+        is_known = choice.node in present or choice.node in keeper.nodes
+        return ([choice.node] if is_known else []), (), None
+    wanted = MadeChoice(request.capacity, choice)
+    before = None if entry is None else entry.resource.made
+    nodes, losing = choose_again(wanted, before, present, keeper.nodes, keeper.ledger, keeper.has_left)
+    return nodes, losing, replace(wanted, nodes=tuple(nodes))
+
+
+def departed(entry: Entry, keeper: Keeper) -> Step:
+    """Others take the place of nodes that have left for good, where a rule of the management API chose them."""
+    resource = entry.resource
+    made = resource.made
+    if made is None or resource.deleting or keeper.nodes.keys() >= set(made.nodes):
+        return Nothing(resource)
+    present = resource.desired()
+    nodes, losing = choose_again(made, made, present, keeper.nodes, keeper.ledger, keeper.has_left)
+    if not losing:
+        return Nothing(resource)
+    units: dict[NodeName, int | None] = {node: made.capacity for node in nodes if node not in made.nodes}
+    units |= without(losing, resource)
+    return Change(
+        units, resource.owner, resource.expires_at, resource.resource_version, replace(made, nodes=tuple(nodes))
+    )
+
+
+def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[NodeName, int | None]:
+    """These nodes have none: what the object's own nodeSpec chose is overruled by a 0, others are not listed."""
+    chosen = resource.chosen or {}
+    return {node: 0 if node in chosen else None for node in nodes}
 
 
 def _removal(
@@ -89,16 +129,14 @@ def _removal(
         return Nothing(None), ()
     resource = entry.resource
     present = resource.desired()
-    nodes = choose_to_remove(choice, keeper.nodes, keeper.ledger, present)
+    nodes = choose_to_remove(choice, keeper.nodes, keeper.ledger, present, resource.made)
     an_empty_list = not present and resource.choice is None and not resource.problem
     if not nodes and not an_empty_list:
         return Nothing(resource), ()
     if present.keys() <= set(nodes):
         # Only as it is known: somebody may be adding a node to it.
         return Delete(resource, version or resource.resource_version), nodes
-    # A node that the object's own nodeSpec chose is overruled by a 0; others are simply not listed any more.
-    chosen = resource.chosen or {}
-    units = {node: 0 if node in chosen else None for node in nodes}
+    units = without(nodes, resource)
     expires_at = resource.expires_at if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
     return Change(units, request.owner or resource.owner, expires_at, version or _version(entry)), nodes
 

@@ -22,7 +22,7 @@ from extender.app.keeper import Keeper
 from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
 from extender.app.resources import Resources, Unsure, Written
-from extender.app.steps import Nothing, plan
+from extender.app.steps import Change, Create, Nothing, Step, plan
 from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
 from extender.core.names import NodeName, ResourceKey
 from extender.core.transaction import decide
@@ -109,7 +109,7 @@ class Transactions:
         coming: dict[NodeName, set[ResourceKey]] = {}
         for index, wish in course.sets.items():
             try:
-                _, nodes = plan(wish, self._resources.catalog.get(wish.name), self._resources.catalog, self._keeper)
+                step, nodes = plan(wish, self._resources.catalog.get(wish.name), self._resources.catalog, self._keeper)
             except ManagementError as error:
                 course.refuse(index, error)
                 continue
@@ -118,11 +118,12 @@ class Transactions:
             if full is not None:
                 course.refuse(index, Invalid("node_spec", full, self._resources.catalog.too_many(full)))
                 continue
+            units = _units(step)
             for node in nodes:
                 coming.setdefault(node, set()).add(key)
                 if node in rows:
                     row = changed.setdefault(node, replace(rows[node], capacity=dict(rows[node].capacity)))
-                    row.capacity[key] = wish.capacity
+                    row.capacity[key] = units.get(node) or 0
         seen: dict[Holder, int] = {}
         for index, claim in course.claims.items():
             if claim.node not in self._keeper.nodes:
@@ -237,6 +238,16 @@ def _as_one(writes: Sequence[Written]) -> Written:
     nodes = tuple(dict.fromkeys(node for each in writes for node in each.nodes))
     last = next((each for each in reversed(writes) if not isinstance(each.step, Nothing)), writes[-1])
     return replace(last, before=writes[0].before, nodes=nodes)
+
+
+def _units(step: Step) -> Mapping[NodeName, int | None]:
+    """What nodes will have of the resource, of those that the step is about."""
+    match step:
+        case Create(resource):
+            return resource.nodes
+        case Change(nodes):
+            return nodes
+    return {}
 
 
 def _refusal(index: int, cause: Cause) -> Refusal:

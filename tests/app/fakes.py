@@ -16,6 +16,7 @@ from typing import Any
 from extender.app.ports import (
     EphemeralResource,
     Gone,
+    MadeChoice,
     NodeChoice,
     Notice,
     Occupied,
@@ -182,6 +183,8 @@ class ApiServer:
             generation=known.generation + 1 if known else 1,
             observed_generation=known.observed_generation if known else 0,
             chosen=known.chosen if known else None,
+            chosen_for=known.chosen_for if known else None,
+            made=resource.made or (known.made if known else None),
             resource_version=self.next_version(),
         )
         self.objects[where] = resource
@@ -243,15 +246,19 @@ class Store:
         *,
         owner: PodOwner | None = None,
         expires_at: float | None = None,
+        made: MadeChoice | None = None,
         mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
-        more: dict[str, Any] = {"owner": owner, "expires_at": expires_at, "mark": mark, "if_version": if_version}
+        more: dict[str, Any] = {"owner": owner, "expires_at": expires_at, "made": made, "mark": mark}
+        more["if_version"] = if_version
         fault = await self._server.call(f"merge {name}", lambda: self.merge(name, nodes, **more))
         known = self._known(name, if_version)
         merged = {node: units for node, units in {**known.nodes, **nodes}.items() if units is not None}
         stored = replace(known, nodes=merged, owner=owner, expires_at=expires_at, mark=mark or known.mark)
+        if made is not None:
+            stored = replace(stored, made=made if made.nodes else None)
         if not dry_run:
             stored = self._server.keep(stored, spec=True)
         await self._server.answer(fault)
@@ -279,7 +286,12 @@ class Store:
         if known.uid != resource.uid:
             raise Gone(409, f"{resource.name} has another UID")
         self.statuses.append((str(resource.name), ready, reason, message))
-        stored = self._server.keep(replace(known, chosen=chosen, observed_generation=resource.generation), spec=False)
+        for_what = None
+        if chosen and resource.choice is not None and resource.capacity is not None:
+            for_what = MadeChoice(resource.capacity, resource.choice)
+        said = replace(known, chosen=chosen, chosen_for=for_what, said_unready=not ready)
+        said = replace(said, observed_generation=resource.generation)
+        stored = self._server.keep(said, spec=False)
         await self._server.answer(fault)
         return stored
 

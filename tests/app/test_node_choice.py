@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
 from extender.app.node_choice import choose, choose_to_remove, why_none
-from extender.app.ports import NodeChoice
+from extender.app.ports import MadeChoice, NodeChoice
 from extender.core.cluster import Node
 from extender.core.ledger import Ledger
 from extender.core.names import NodeName
@@ -71,6 +72,31 @@ def test_a_limit_takes_those_that_have_it_then_those_with_most_available() -> No
     assert _chosen(NodeChoice(labels={"zone": "a"}, limit=1), "mid") == ["mid"]
     assert _chosen(NodeChoice(available=units(cpu=0), limit=1)) == ["big"], "nothing was asked"
     assert _chosen(NodeChoice(available=units(cpu=4000, memory=8), limit=1)) == ["big"], "it has both most often"
+
+
+def test_a_node_that_has_it_is_asked_whether_it_has_as_much_at_all_and_not_what_is_available_there() -> None:
+    nodes, ledger = _cluster()
+    ledger.confirm("p", on=NodeName("mid"), units=units({"a/gpu": 4}))  # type: ignore[arg-type]
+    one = NodeChoice(available=units({"a/gpu": 1}))
+    assert choose(one, nodes, ledger) == ["big"]
+    assert choose(one, nodes, ledger, [NodeName("mid")]) == ["big", "mid"]
+    assert choose(one, nodes, ledger, [NodeName("low")]) == ["big"], "it has none, and never had"
+    assert choose(replace(one, limit=1), nodes, ledger, [NodeName("mid")]) == ["mid"]
+
+
+def test_those_that_were_chosen_come_before_others_that_have_it() -> None:
+    nodes, ledger = _cluster()
+    having = [NodeName("big"), NodeName("low")]
+    assert choose(NodeChoice(limit=1), nodes, ledger, having) == ["big"]
+    assert choose(NodeChoice(limit=1), nodes, ledger, having, first=[NodeName("low")]) == ["low"]
+
+
+def test_a_removal_means_the_nodes_that_the_same_choice_took() -> None:
+    nodes, ledger = _cluster()
+    having = [NodeName("big"), NodeName("low"), NodeName("away")]
+    made = MadeChoice(4, NodeChoice(limit=2), (NodeName("low"), NodeName("away"), NodeName("mid")))
+    assert choose_to_remove(NodeChoice(limit=2), nodes, ledger, having, made) == ["away", "low"]
+    assert choose_to_remove(NodeChoice(limit=1), nodes, ledger, having, made) == ["big"], "this is another"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,10 @@ class ResourceBody(Body):
     capacity: Capacity
     node_spec: NodeSpec = None
     num_nodes: Annotated[
-        StrictInt | None, Field(ge=1, le=1_000_000, description="At most this many nodes are chosen.")
+        StrictInt | None,
+        Field(
+            ge=1, le=1_000_000, description="At most this many nodes are chosen. A repeated call keeps those it chose."
+        ),
     ] = None
     ttl_seconds: Ttl | None = None
     owner: OwnerBody | None = None

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from extender.adapters.pod_requests import Quantity
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import DOMAIN, EphemeralName, InvalidName, NodeName, PodUid, ResourceKey, ephemeral_name
 from extender.core.units import InvalidQuantity, count
 
@@ -27,6 +27,12 @@ PLURAL = "ephemeralresources"
 READY = "Ready"
 MARK = f"{DOMAIN}/mark"
 """The annotation with the mark of our last write."""
+MADE = f"{DOMAIN}/chosen"
+"""The annotation with the last choice by rule of the management API, and the nodes that it took."""
+CHOSEN = "Chosen"
+"""The condition that says what status.nodes was chosen for, so that a change of something else moves nothing."""
+_LONGEST = 100_000
+"""Characters of a choice. One that is longer is not kept: it is made anew each time, from nodes that have it first."""
 
 
 class _Json(Struct, rename="camel"):
@@ -75,9 +81,17 @@ class _Spec(_Json):
     ttl_seconds: int | None = None
 
 
+class _Made(_Json):
+    capacity: int
+    node_spec: _Available
+    num_nodes: int | None = None
+    nodes: list[str] = []
+
+
 class Condition(_Json):
     type: str
     status: str = ""
+    message: str = ""
     last_transition_time: str = ""
 
 
@@ -92,6 +106,7 @@ class _NotUnderstood(ValueError):
 
 
 _specs = msgspec.json.Decoder(_Spec | None)
+_choices = msgspec.json.Decoder(_Made)
 _statuses = msgspec.json.Decoder(_Status | None)
 
 
@@ -114,6 +129,9 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
         "resource_version": metadata.resource_version,
         "deleting": metadata.deletion_timestamp is not None,
         "mark": (metadata.annotations or {}).get(MARK, ""),
+        "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
+        "chosen_for": _chosen_for(status),
+        "said_unready": any(each.type == READY and each.status == "False" for each in status.conditions or ()),
     }
     name = EphemeralName(metadata.namespace, metadata.name)
     try:
@@ -159,8 +177,9 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
     if resource.expires_at is not None:
         spec["expiresAt"] = timestamp(resource.expires_at)
     metadata: dict[str, Any] = {"name": resource.name.name, "namespace": resource.name.namespace}
-    if resource.mark:
-        metadata["annotations"] = {MARK: resource.mark}
+    made = None if resource.made is None else choice_text(resource.made)
+    if resource.mark or made:
+        metadata["annotations"] = ({MARK: resource.mark} if resource.mark else {}) | ({MADE: made} if made else {})
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
@@ -171,6 +190,39 @@ def owner_json(owner: PodOwner) -> dict[str, str]:
 def timestamp(seconds: float) -> str:
     """RFC 3339, to the microsecond where there is a fraction: an expiry is never cut short."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def choice_text(made: MadeChoice) -> str | None:
+    """The choice as `_read_choice` reads it; None if it names no nodes, or so many that they take too long."""
+    content = {"capacity": made.capacity, **_choice_json(made.choice), "nodes": list(made.nodes)}
+    text = msgspec.json.encode(content, order="deterministic").decode()
+    return text if made.nodes and len(text) <= _LONGEST else None
+
+
+def chosen_for_text(resource: EphemeralResource) -> str:
+    """What the object asks of its nodes, in the words of its spec; empty if it has no nodeSpec."""
+    if resource.choice is None:
+        return ""
+    content = {"capacity": resource.capacity, **_choice_json(resource.choice)}
+    return msgspec.json.encode(content, order="deterministic").decode()
+
+
+def _chosen_for(status: _Status) -> MadeChoice | None:
+    said = next((each.message for each in status.conditions or () if each.type == CHOSEN), "")
+    return _read_choice(said)
+
+
+def _read_choice(text: str) -> MadeChoice | None:
+    """None for what we have not written, or not so: then it is as if it was not known."""
+    if not text:
+        return None
+    try:
+        said = _choices.decode(text)
+        _not_negative("capacity", said.capacity)
+        choice = _choice(_Spec(capacity=said.capacity, node_spec=said.node_spec, num_nodes=said.num_nodes))
+    except (msgspec.DecodeError, _NotUnderstood):
+        return None
+    return None if choice is None else MadeChoice(said.capacity, choice, tuple(NodeName(node) for node in said.nodes))
 
 
 def _status(resource: ResourceJson) -> _Status:

@@ -14,9 +14,13 @@ import msgspec
 
 from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 from extender.adapters.kube.resources import (
+    CHOSEN,
+    MADE,
     MARK,
     READY,
     ResourceJson,
+    choice_text,
+    chosen_for_text,
     owner_json,
     ready_since,
     resources_path,
@@ -24,7 +28,7 @@ from extender.adapters.kube.resources import (
     to_json,
     to_resource,
 )
-from extender.app.ports import EphemeralResource, Gone, PodOwner, Refused, Unavailable
+from extender.app.ports import EphemeralResource, Gone, MadeChoice, PodOwner, Refused, Unavailable
 from extender.core.names import EphemeralName, NodeName
 
 _REMEMBERED = 16384
@@ -56,6 +60,7 @@ class ApiResourceStore:
         *,
         owner: PodOwner | None = None,
         expires_at: float | None = None,
+        made: MadeChoice | None = None,
         mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
@@ -68,7 +73,8 @@ class ApiResourceStore:
                 "ttlSeconds": None,
             }
         }
-        metadata: dict[str, Any] = {"annotations": {MARK: mark}} if mark else {}
+        annotations = ({MARK: mark} if mark else {}) | ({} if made is None else {MADE: choice_text(made)})
+        metadata: dict[str, Any] = {"annotations": annotations} if annotations else {}
         if if_version is not None:
             metadata["resourceVersion"] = if_version
         if metadata:
@@ -113,6 +119,17 @@ class ApiResourceStore:
         }
         if chosen is not None:
             content["nodes"] = dict(chosen)
+        if chosen and resource.choice is not None:
+            content["conditions"].append(
+                {
+                    "type": CHOSEN,
+                    "status": "True",
+                    "reason": "NodeSpec",
+                    "message": chosen_for_text(resource),
+                    "observedGeneration": resource.generation,
+                    "lastTransitionTime": now,
+                }
+            )
         # A JSON patch, since a merge patch would keep the nodes chosen before. The UID guards against a namesake.
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": resource.uid},

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from extender.adapters.kube import kinds
 from extender.adapters.kube.resources import ResourceJson, to_json, to_resource
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.adapters.kube import manifests
 
@@ -54,6 +54,11 @@ def test_a_choice_of_nodes_is_read_in_all_its_forms(node_spec: Any, choice: Node
     assert resource.problem == ""
     assert resource.capacity == 4
     assert resource.choice == dataclasses.replace(choice, limit=3)
+
+
+@pytest.mark.parametrize(("status", "unready"), [("False", True), ("True", False), ("Unknown", False)])
+def test_whether_it_was_said_to_be_unready_is_in_the_status(status: str, unready: bool) -> None:
+    assert read(status={"conditions": [{"type": "Ready", "status": status}]}).said_unready is unready
 
 
 def test_what_was_chosen_and_seen_is_in_the_status() -> None:
@@ -175,6 +180,37 @@ def test_what_is_written_is_read_back(resource: EphemeralResource) -> None:
     found = read(to_json(resource)["spec"])
     same = dataclasses.replace(found, uid="", created=0.0, generation=0, resource_version="")
     assert same == resource
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        NodeChoice(),
+        NodeChoice(limit=2),
+        NodeChoice(labels={"a": "b"}),
+        NodeChoice(available={ResourceKey("cpu"): 1500, ResourceKey("memory"): 2**30, ResourceKey("a/b"): 2}, limit=1),
+    ],
+)
+def test_the_choice_that_was_made_is_an_annotation_and_read_back(choice: NodeChoice) -> None:
+    made = MadeChoice(4, choice, (NodeName("n1"), NodeName("n2")))
+    written = to_json(EphemeralResource(EphemeralName("team-a", "data1"), {}, made=made))
+    assert list(written["metadata"]["annotations"]) == ["escher.dev/chosen"]
+    assert to_resource(msgspec.json.decode(manifests.encode(written), type=ResourceJson)).made == made
+
+
+@pytest.mark.parametrize(
+    "said", ["", "no JSON", "[]", '{"capacity":4}', '{"capacity":-1,"nodeSpec":{}}', '{"capacity":1,"nodeSpec":7}']
+)
+def test_a_choice_that_makes_no_sense_is_as_if_it_was_not_known(said: str) -> None:
+    written = to_json(EphemeralResource(EphemeralName("team-a", "data1"), {NodeName("n1"): 1}, mark="k"))
+    written["metadata"]["annotations"]["escher.dev/chosen"] = said
+    found = to_resource(msgspec.json.decode(manifests.encode(written), type=ResourceJson))
+    assert (found.made, found.problem, found.nodes) == (None, "", {"n1": 1})
+
+
+def test_a_choice_of_so_many_nodes_that_an_annotation_cannot_hold_them_is_not_kept() -> None:
+    made = MadeChoice(4, NodeChoice(), tuple(NodeName(f"node-{number:040}") for number in range(5000)))
+    assert "annotations" not in to_json(EphemeralResource(EphemeralName("team-a", "data1"), {}, made=made))["metadata"]
 
 
 def test_the_mark_of_a_write_is_an_annotation() -> None:

@@ -22,6 +22,8 @@ from extender.app.ports import (
     EphemeralResource,
     EventType,
     Gone,
+    MadeChoice,
+    NodeChoice,
     Notice,
     Occupied,
     PodOwner,
@@ -247,6 +249,17 @@ class TestStore:
         )
         assert api.bodies[1][1] == {"spec": {"nodes": {}, "owner": None, "expiresAt": None, "ttlSeconds": None}}
         assert api.bodies[2][1]["metadata"] == {"annotations": {"escher.dev/mark": "abc"}}
+
+    async def test_keeps_the_choice_that_was_made_until_there_is_none(self, api: ScriptedApi) -> None:
+        api.answers += [encode(resource())] * 2
+        store = ApiResourceStore(api)
+        await store.merge(NAME, {}, made=MadeChoice(4, NodeChoice(limit=1), (NodeName("n1"),)))
+        await store.merge(NAME, {}, made=MadeChoice(0, NodeChoice()))
+        said = '{"capacity":4,"nodeSpec":{},"nodes":["n1"],"numNodes":1}'
+        assert [body["metadata"]["annotations"] for _, body in api.bodies] == [
+            {"escher.dev/chosen": said},
+            {"escher.dev/chosen": None},
+        ]
 
     async def test_does_not_take_anything_else_for_a_resource(self, api: ScriptedApi) -> None:
         api.answers.append(b"{}")

@@ -15,7 +15,18 @@ from extender.adapters.kube.kinds import pods
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
-from extender.app.ports import EphemeralResource, EventType, Gone, Notice, Occupied, PodRef, Refused, Unavailable
+from extender.app.ports import (
+    EphemeralResource,
+    EventType,
+    Gone,
+    MadeChoice,
+    NodeChoice,
+    Notice,
+    Occupied,
+    PodRef,
+    Refused,
+    Unavailable,
+)
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from extender.sim.apiserver.in_process import InProcess
@@ -152,6 +163,26 @@ async def test_escher_advertises_and_records() -> None:
         await recorder.record(Notice(ref(api), EventType.NORMAL, "Waits", "for three"))
     (event,) = api.get("/api/v1/namespaces/default/events")["items"]
     assert event["message"] == "for three"
+
+
+async def test_escher_keeps_what_nodes_were_chosen_for() -> None:
+    api = Api()
+    api.install_ephemerals()
+    store = ApiResourceStore(InProcess(api.server), now=lambda: 0.0)
+    choice = NodeChoice(available={ResourceKey("cpu"): 1500}, limit=1)
+    made = MadeChoice(2, choice, (NodeName("n"),))
+    by_api = await store.create(EphemeralResource(EphemeralName("default", "a"), nodes={NodeName("n"): 2}, made=made))
+    assert by_api.made == made
+    changed = await store.merge(by_api.name, {}, mark="k", expires_at=9.0)
+    assert changed.made == made
+    assert (await store.merge(by_api.name, {}, made=MadeChoice(0, NodeChoice()))).made is None
+    people = EphemeralResource(EphemeralName("default", "b"), nodes={}, capacity=2, choice=choice)
+    by_kubectl = await store.create(people)
+    assert by_kubectl.chosen_for is None
+    said = await store.set_status(by_kubectl, chosen={NodeName("n"): 2}, ready=True, reason="Set", message="")
+    assert said.chosen_for == MadeChoice(2, choice)
+    edited = await store.merge(people.name, {}, expires_at=9.0)
+    assert (edited.generation, edited.observed_generation, edited.chosen_for) == (2, 1, MadeChoice(2, choice))
 
 
 async def test_escher_keeps_its_resources() -> None:
