@@ -171,9 +171,15 @@ class Application:
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
-        self._nodes = follow(kinds.nodes(), Nodes(self.keeper, self.journal))
-        self._pods = follow(kinds.pods(settings.scheduler_http_timeout_seconds), Pods(self.keeper, self.journal))
-        self._objects = follow(kinds.ephemeral_resources(), self.resources.catalog)
+        self._nodes = follow(kinds.nodes(), Nodes(self.keeper, self.journal), on_rewind=self.write_back.rewind)
+        self._pods = follow(
+            kinds.pods(settings.scheduler_http_timeout_seconds),
+            Pods(self.keeper, self.journal),
+            on_rewind=self.keeper.rewind_pods,
+        )
+        self._objects = follow(
+            kinds.ephemeral_resources(), self.resources.catalog, on_rewind=self.resources.catalog.rewind
+        )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         # Nothing but preemption waits for them: see `budgets_known`.
         self.keeper.preempting.budgets_known = False

@@ -88,6 +88,7 @@ class Conditions:
         self._said: dict[Identity, tuple[str, int, Status]] = {}
         """What we said last: of which object (uid), of which generation."""
         catalog.listeners.append(self.hear)
+        catalog.rewound.append(self._forget)
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Reports until it is cancelled, once every event of `after` is set.
@@ -114,6 +115,10 @@ class Conditions:
         for entry in list(self._catalog.entries()):
             if entry.resource.choice is not None and not entry.resource.chosen:
                 self.hear(identity(entry.resource.name))
+
+    def _forget(self, name: Identity) -> None:
+        # In an object of a former time stands what was said then.
+        self._said.pop(name, None)
 
     def hear(self, name: Identity) -> None:
         """The object is new, changed or gone: its status will be written if it should say something else."""
@@ -158,6 +163,7 @@ class Conditions:
             resource, status = news
             try:
                 async with self._free:
+                    asked = self._catalog.asking(name)
                     stored = await self._store.set_status(
                         resource,
                         chosen=status.chosen,
@@ -182,5 +188,5 @@ class Conditions:
                 self._said[name] = (resource.uid, resource.generation, status)
                 break
             self._said[name] = (resource.uid, resource.generation, status)
-            self._catalog.learn(stored)
+            self._catalog.learn(stored, asked)
         self._writing.discard(name)

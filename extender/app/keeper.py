@@ -144,6 +144,8 @@ class Keeper:
         self._in_flight = InFlight(self.ledger)
         self.observing = Observing(self.gangs, self.judging.verdict)
         self._listed = False
+        self._rewound = False
+        """Whether what was heard of pods is of a time that is no more."""
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
         self._turned_away = TurnedAway(self.ledger, self.judging.passes)
@@ -213,9 +215,19 @@ class Keeper:
         self._drop_pod(uid)
         self.settle()
 
+    def rewind_pods(self) -> None:
+        """The API server has gone back in time: who is bound, and where, is as the list says that follows."""
+        self._rewound = True
+
     def replace_pods(self, pods: Iterable[Pod]) -> None:
         """These pods and no others exist."""
         present = {pod.uid: pod for pod in pods}
+        if self._rewound:
+            self._rewound = False
+            for pod in present.values():
+                before = self.pods.get(pod.uid)
+                if before is not None and before.node is not None and before.node != pod.node:
+                    self._drop_pod(pod.uid)
         known = self.pods.keys() | {held.holder for held in self.ledger.holdings() if held.kind is Kind.BOUND}
         known |= set(self.gangs.ended_well.known)
         for uid in sorted(PodUid(uid) for uid in known if uid not in present):

@@ -174,6 +174,8 @@ class Reconcile:
         if entry is None:
             self._ends.forget(name)
             self._pauses.pop(name, None)
+            if name in self._catalog.doubtful:
+                self.nudge()
         elif self._group is not None:
             before = self._ends.next()
             self._ends.consider(entry, self._keeper.clock.now())
@@ -230,8 +232,7 @@ class Reconcile:
             _log.error("the ledger differed from the objects; repaired", resources=repaired)
         for entry in list(self._catalog.entries()):
             self._ends.consider(entry, now)
-            if not entry.told and self._keeper.clock.steady() - entry.since >= self._every:
-                self._catalog.doubtful[identity(entry.resource.name)] = None
+        self._catalog.doubt_unechoed(self._keeper.clock.steady() - self._every)
         for look in self._each_round:
             look()
 

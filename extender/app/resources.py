@@ -219,13 +219,14 @@ class Resources:
 
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
         """The catalog knows of the object what the store says now."""
-        entry = self.catalog.get(name)
-        asked = name if isinstance(name, EphemeralName) else EphemeralName(*name)
+        entry, asked = self.catalog.get(name), self.catalog.asking(name)
         try:
-            self.catalog.learn(await self._store.get(asked))
+            found = await self._store.get(name if isinstance(name, EphemeralName) else EphemeralName(*name))
+            self.catalog.learn(found, asked)
         except Gone:
             if entry is not None:
                 self.catalog.end(name, entry.resource.uid)
+            self.catalog.doubtful.pop(asked.name, None)
         return self.catalog.get(name)
 
     async def delete_resource(

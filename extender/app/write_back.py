@@ -7,8 +7,9 @@
 The first change of a node is written at once. While its PATCH is under way, and for about twice as long after it,
 further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
 often. What is desired is read from the keeper at the moment of writing, never carried along. A node's status as the
-watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. Must not
-know why capacity changed.
+watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
+holds for as long as a watch can be late; a version that it does not reach by then is of a time that is no more
+(`rewind`). Must not know why capacity changed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ AT_MOST = 32
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _REST, _LONGEST_REST = 2.0, 0.25
 """Between two PATCHes of a node: so many times what the last one took, and at most so many seconds."""
+_LATE = 150.0
+"""Seconds after a write for which the watch is taken to be late rather than right: a dead one is noticed sooner."""
 _NEITHER = -1
 """Stands for what a status says where capacity and allocatable differ."""
 
@@ -69,8 +72,8 @@ class WriteBack:
         self._wrote = wrote
         self._chance = chance
         self._pending: dict[NodeName, _Pending] = {}
-        self._written: dict[NodeName, tuple[str, Stated]] = {}
-        """Of nodes whose watch may not have told of our last write: the version it made, and what it left."""
+        self._written: dict[NodeName, tuple[str, Stated, float]] = {}
+        """Of nodes whose watch may not have told of our last write: the version it made, what it left, and when."""
         self._rests_until: dict[NodeName, float] = {}
         self._free = asyncio.Semaphore(at_most)
         self._group: asyncio.TaskGroup | None = None
@@ -88,6 +91,10 @@ class WriteBack:
         elif self._difference(node):
             self._pending[node] = _Pending()
             self._start(node)
+
+    def rewind(self) -> None:
+        """The API server has gone back in time; a list of nodes follows, and is right whatever its versions."""
+        self._written.clear()
 
     async def settled(self, nodes: Iterable[NodeName], within: float) -> bool:
         """All of these nodes say what was desired when this was called; False if not within so many seconds.
@@ -173,7 +180,7 @@ class WriteBack:
         pending.unsure = difference
         changed = {resource: desired[resource] for resource in difference if resource in desired}
         version = await self._writer.advertise(node, changed, [r for r in difference if r not in desired])
-        self._written[node] = (version, desired)
+        self._written[node] = (version, desired, loop.time())
         took = loop.time() - began
         self._rests_until[node] = loop.time() + min(_REST * took, _LONGEST_REST)
         self._wrote(took)
@@ -199,8 +206,9 @@ class WriteBack:
         """What the node says of our domain: as the watch told it, or as we left it if that was later."""
         written = self._written.get(seen.name)
         if written is not None:
-            if older(seen.version, written[0]):
-                return written[1]
+            version, left, when = written
+            if older(seen.version, version) and asyncio.get_running_loop().time() - when < _LATE:
+                return left
             del self._written[seen.name]
         domain = self._keeper.ledger.domain
         ours = [r for r in {**seen.capacity, **seen.allocatable} if in_domain(r, domain)]
