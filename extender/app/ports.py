@@ -60,12 +60,19 @@ class Sink(Protocol[T]):
         ...
 
 
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds: who asks for a day, by mistake or not, is asked again sooner. What is due must not wait for a day."""
+
+
 class Unavailable(Exception):
-    """The API server could not be asked, or could not say: try again. `retry_after` in seconds, where it said so."""
+    """The API server could not be asked, or could not say: try again.
+
+    `retry_after`: in how many seconds, where it said so and at most LONGEST_RETRY_AFTER.
+    """
 
     def __init__(self, detail: str, retry_after: float | None = None) -> None:
         super().__init__(detail)
-        self.retry_after = retry_after
+        self.retry_after = None if retry_after is None else max(0.0, min(retry_after, LONGEST_RETRY_AFTER))
 
 
 class Refused(Exception):

@@ -303,7 +303,7 @@ class Resources:
                 assert before is not None
                 self.catalog.learn(await self._store.create(before))
             elif before is None:
-                await self._store.delete(name, if_version=after.resource_version)
+                await self._store.delete(name, if_version=self._now_at(after))
                 self.catalog.end(name, after.uid)
             else:
                 former = {node: before.nodes.get(node) for node in written.nodes}
@@ -313,12 +313,26 @@ class Resources:
                         former,
                         owner=before.owner,
                         expires_at=before.expires_at,
-                        if_version=after.resource_version,
+                        mark=before.mark,
+                        if_version=self._now_at(after),
                     )
                 )
         except (Occupied, Gone) as error:
             _log.warning("a write is not taken back: the object has changed since", name=str(name), why=str(error))
             await self.refresh(name)
+
+    def _now_at(self, after: EphemeralResource) -> str:
+        """The version of the object where it is as we left it: writes of its status have moved it on since, and later
+        writes of ours that were taken back."""
+        entry = self.catalog.get(after.name)
+        is_same = entry is not None and _wanted(entry.resource) == _wanted(after)
+        return entry.resource.resource_version if entry is not None and is_same else after.resource_version
+
+
+def _wanted(resource: EphemeralResource) -> tuple[object, ...]:
+    """What its spec asks for, and by which write."""
+    asked = (dict(resource.nodes), resource.capacity, resource.choice, resource.owner, resource.expires_at)
+    return (resource.uid, resource.mark, *asked)
 
 
 def _is_at(entry: Entry | None, version: str) -> bool:

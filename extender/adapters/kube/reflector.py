@@ -42,7 +42,6 @@ STARTED, EXPIRED, BROKEN, REWOUND = "started", "expired", "broken", "rewound"
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 """Short: until the watch goes on, all decisions are made on what was known before."""
-_LONGEST_RETRY_AFTER = 120.0
 _TOO_SHORT = 1.0
 _FAILURES_BEFORE_LIST = 8
 """So many failed watches at one version, and it is given up: after a restore the API server may never reach it."""
@@ -220,5 +219,5 @@ class Reflector(Generic[T]):
         # Many of us may have been turned away at the same moment: not all come back at the same moment.
         pause = longest * (0.5 + self._chance() / 2)
         if retry_after is not None:
-            pause = max(pause, min(retry_after, _LONGEST_RETRY_AFTER) * (1 + self._chance() / 10))
+            pause = max(pause, retry_after * (1 + self._chance() / 10))
         await self._sleep(pause)
