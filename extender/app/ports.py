@@ -190,6 +190,10 @@ class NodeStatusWriter(Protocol):
         ...
 
 
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800.0, 253_402_300_799.0
+"""Seconds since the epoch: 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, which is what RFC 3339 and Python hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodOwner:
     """The pod whose end ends a resource."""
@@ -226,7 +230,7 @@ class EphemeralResource:
     chosen: Mapping[NodeName, int] | None = None
     owner: PodOwner | None = None
     expires_at: float | None = None
-    """Seconds since the epoch; None where it has no time to live."""
+    """Seconds since the epoch, from FIRST_MOMENT to LAST_MOMENT; None where it has no time to live."""
     uid: str = ""
     created: float = 0.0
     """Seconds since the epoch."""

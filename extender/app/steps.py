@@ -9,7 +9,7 @@ from extender.app.catalog import Catalog, Entry, identity
 from extender.app.keeper import Keeper
 from extender.app.management import Invalid, SetResource, VersionConflict
 from extender.app.node_choice import choose, choose_to_remove, why_none
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.app.ports import LAST_MOMENT, EphemeralResource, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName
 
 
@@ -72,7 +72,7 @@ def plan(
     full = catalog.first_full(request.name.key(keeper.ledger.domain), nodes)
     if full is not None:
         raise Invalid("node_spec", full, catalog.too_many(full))
-    expires_at = None if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
+    expires_at = _expiry(request, keeper)
     units = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
         resource = EphemeralResource(request.name, units, owner=request.owner, expires_at=expires_at)
@@ -99,8 +99,18 @@ def _removal(
     # A node that the object's own nodeSpec chose is overruled by a 0; others are simply not listed any more.
     chosen = resource.chosen or {}
     units = {node: 0 if node in chosen else None for node in nodes}
-    expires_at = resource.expires_at if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
+    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, keeper)
     return Change(units, request.owner or resource.owner, expires_at, version or _version(entry)), nodes
+
+
+def _expiry(request: SetResource, keeper: Keeper) -> float | None:
+    """When it ends. Raises Invalid where no object could say so."""
+    if request.ttl_seconds is None:
+        return None
+    expires_at = keeper.clock.now() + request.ttl_seconds
+    if not 0 <= expires_at <= LAST_MOMENT:
+        raise Invalid("ttl_seconds", request.ttl_seconds, "leads beyond the year 9999")
+    return expires_at
 
 
 def _version(entry: Entry | None) -> str | None:
