@@ -133,6 +133,7 @@ class Application:
             self.keeper,
             ApiNodeStatusWriter(connection),
             wrote=lambda seconds: self.metrics.node_written(seconds),
+            undone=lambda: self.metrics.node_undone(),
             chance=chance,
         )
         self.metrics = Metrics(self.registry, self.keeper, self.write_back)

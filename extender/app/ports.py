@@ -189,6 +189,13 @@ class NodeStatusWriter(Protocol):
         """
         ...
 
+    async def managers(self, node: NodeName, resources: Iterable[ResourceKey]) -> Sequence[str]:
+        """Who wrote what capacity or allocatable say of these last, by the names of field managers.
+
+        Raises Unavailable, Refused.
+        """
+        ...
+
 
 FIRST_MOMENT, LAST_MOMENT = -62_135_596_800.0, 253_402_300_799.0
 """Seconds since the epoch: 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, which is what RFC 3339 and Python hold."""
