@@ -48,6 +48,7 @@ from extender.app.desk import Desk
 from extender.app.destroyed import logged
 from extender.app.journal import Journal
 from extender.app.keeper import Effect, Keeper, Rules
+from extender.app.knowledge import Knowledge
 from extender.app.marks import Marks
 from extender.app.ports import Clock, Refused, Unavailable
 from extender.app.reconcile import Reconcile
@@ -182,6 +183,7 @@ class Application:
             kinds.ephemeral_resources(), self.resources.catalog, on_rewind=self.resources.catalog.rewind
         )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
+        self.keeper.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
         # Nothing but preemption waits for them: see `budgets_known`.
         self.keeper.preempting.budgets_known = False
         self._budgets = follow(budgets(), DisruptionBudgets(self.keeper, self.journal))
@@ -197,6 +199,10 @@ class Application:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
         groups = self._without_groups or self._groups.synced.is_set()
         return groups and all(reflector.synced.is_set() for reflector in self.reflectors)
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since the API server last said anything about each kind that decisions rest on."""
+        return {each.kind: age for each in self.reflectors if (age := each.age) is not None}
 
     async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
         """Follows the cluster until it is cancelled. `beside`: what else is to be done meanwhile."""
@@ -220,6 +226,7 @@ class Application:
             self.stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self.auditor.run(),
+            self.keeper.knowledge.watch(self.keeper.settle),
         ]
 
     async def _follow_objects(self) -> None:
@@ -288,6 +295,7 @@ class Application:
             self.scheduling,
             self.management,
             ready=self.ready,
+            ages=self.ages,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,
             longest_wait=settings.scheduler_http_timeout_seconds,

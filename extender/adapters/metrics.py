@@ -117,6 +117,12 @@ class Metrics(Collector):
         )
         fights.add_metric([], self._write_back.fights())
         yield fights
+        ages = GaugeMetricFamily(
+            "escher_knowledge_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
+        )
+        for kind, age in self._keeper.knowledge.ages().items():
+            ages.add_metric([kind], age)
+        yield ages
         yield from self._savings()
 
     def _brake(self) -> Metric:

@@ -93,7 +93,17 @@ class Reflector(Generic[T]):
         self._list_because: str | None = STARTED
         self._failures = 0
         self._fell_silent = False
+        self._heard: float | None = None
         self._reported: set[tuple[str, str]] = set()
+
+    @property
+    def kind(self) -> str:
+        return self._kind.name
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the API server last said anything about this kind; None before the first list."""
+        return None if self._heard is None else self._clock() - self._heard
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
@@ -149,6 +159,7 @@ class Reflector(Generic[T]):
             )
             self._on_rewind()
         self._version, self._fell_silent = page.version, False
+        self._heard = self._clock()
         self._sink.replace(items)
         self.synced.set()
 
@@ -173,8 +184,11 @@ class Reflector(Generic[T]):
             async for line in lines:
                 self._take(line)
                 heard, self._failures = True, 0
+                self._heard = self._clock()
         if self._clock() - began >= _TOO_SHORT:
             self._failures = 0
+            # It ended when its time was over, with all that there was to say.
+            self._heard = self._clock()
         elif not heard:
             raise Unavailable("the watch ended at once")
 

@@ -197,6 +197,23 @@ async def test_looks_again_how_far_the_api_server_is_until_it_says(following: Fo
     assert len(following.api.slept) == 2
 
 
+async def test_is_as_old_as_what_the_api_server_said_last(following: Following) -> None:
+    api, reflector = following.api, following.reflector
+    assert reflector.age is None
+    api.answers.append(page([], 10))
+    api.watches += [[50.0, bookmark(11), 20.0, Unavailable("reset")], [5.0, Unavailable("reset")]]
+    await following.play()
+    assert reflector.age == pytest.approx(25 + sum(api.slept))
+    assert reflector.kind == "pods"
+
+
+async def test_a_watch_that_ended_at_its_time_has_said_all_there_was(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches.append([80.0])
+    await following.play()
+    assert following.reflector.age == 0
+
+
 async def test_waits_longer_after_each_failure_and_never_beyond_the_limit(following: Following) -> None:
     following.api.answers += [Unavailable("down")] * 12
     await following.play()
