@@ -47,8 +47,9 @@ def create_app(
 ) -> Service:
     """The whole service as one ASGI callable.
 
-    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds ago
-    each watch said anything. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
+    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
+    ago each watch said anything. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as FastAPI
+    takes it, for what must start and stop with the server.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(calls, create_api(management, ready, registry, lifespan, ages), ready, body_limit)
