@@ -50,6 +50,7 @@ from extender.app.desk import Desk
 from extender.app.destroyed import logged
 from extender.app.journal import Journal
 from extender.app.keeper import Effect, Keeper, Rules
+from extender.app.knowledge import Knowledge
 from extender.app.marks import Marks
 from extender.app.ports import Clock, Refused, Unavailable
 from extender.app.reconcile import Reconcile
@@ -136,6 +137,7 @@ class Application:
             self.keeper,
             ApiNodeStatusWriter(connection),
             wrote=lambda seconds: self.metrics.node_written(seconds),
+            undone=lambda: self.metrics.node_undone(),
             chance=chance,
         )
         self.metrics = Metrics(self.registry, self.keeper, self.write_back)
@@ -174,10 +176,17 @@ class Application:
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
-        self._nodes = follow(kinds.nodes(), Nodes(self.keeper, self.journal))
-        self._pods = follow(kinds.pods(settings.scheduler_http_timeout_seconds), Pods(self.keeper, self.journal))
-        self._objects = follow(kinds.ephemeral_resources(), self.resources.catalog)
+        self._nodes = follow(kinds.nodes(), Nodes(self.keeper, self.journal), on_rewind=self.write_back.rewind)
+        self._pods = follow(
+            kinds.pods(settings.scheduler_http_timeout_seconds),
+            Pods(self.keeper, self.journal),
+            on_rewind=self.keeper.rewind_pods,
+        )
+        self._objects = follow(
+            kinds.ephemeral_resources(), self.resources.catalog, on_rewind=self.resources.catalog.rewind
+        )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
+        self.keeper.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
         # Nothing but preemption waits for them: see `budgets_known`.
         self.keeper.preempting.budgets_known = False
         self._budgets = follow(budgets(), DisruptionBudgets(self.keeper, self.journal))
@@ -193,6 +202,10 @@ class Application:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
         groups = self._without_groups or self._groups.synced.is_set()
         return groups and all(reflector.synced.is_set() for reflector in self.reflectors)
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since the API server last said anything about each kind that decisions rest on."""
+        return {each.kind: age for each in self.reflectors if (age := each.age) is not None}
 
     async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
         """Follows the cluster until it is cancelled. `beside`: what else is to be done meanwhile."""
@@ -216,6 +229,7 @@ class Application:
             self.stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self.auditor.run(),
+            self.keeper.knowledge.watch(self.keeper.settle),
         ]
 
     async def _follow_objects(self) -> None:
@@ -284,6 +298,7 @@ class Application:
             self.scheduling,
             self.management,
             ready=self.ready,
+            ages=self.ages,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,
             longest_wait=settings.scheduler_http_timeout_seconds,

@@ -99,6 +99,12 @@ class Settings(BaseModel):
     preempted_pods_per_gang_and_hour: int = Field(
         1000, ge=0, le=1_000_000, description="how many pods are evicted for one gang within an hour, at most"
     )
+    stale_after_seconds: float = Field(
+        300.0,
+        ge=0.0,
+        le=86_400.0,
+        description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
+    )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 

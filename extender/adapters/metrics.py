@@ -84,6 +84,11 @@ class Metrics(Collector):
         self._write_back_seconds = Histogram(
             "escher_write_back_seconds", "One PATCH of a node's status", registry=registry, buckets=_WRITE_BUCKETS
         )
+        self._undone = Counter(
+            "escher_write_back_undone",
+            "Writes of a node's status that somebody else had changed back",
+            registry=registry,
+        )
         registry.register(self)
 
     def gang_placed(self, seconds: float) -> None:
@@ -91,6 +96,9 @@ class Metrics(Collector):
 
     def node_written(self, seconds: float) -> None:
         self._write_back_seconds.observe(seconds)
+
+    def node_undone(self) -> None:
+        self._undone.inc()
 
     def relisted(self, kind: str, reason: str) -> None:
         self._relists.labels(kind, reason).inc()
@@ -129,6 +137,17 @@ class Metrics(Collector):
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
         pending.add_metric([], self._write_back.pending)
         yield pending
+        fights = GaugeMetricFamily(
+            "escher_write_back_fights", "Nodes whose status somebody changes back, time and again"
+        )
+        fights.add_metric([], self._write_back.fights())
+        yield fights
+        ages = GaugeMetricFamily(
+            "escher_knowledge_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
+        )
+        for kind, age in self._keeper.knowledge.ages().items():
+            ages.add_metric([kind], age)
+        yield ages
         yield from self._savings()
 
     def _brake(self) -> Metric:

@@ -1,7 +1,9 @@
 """The catalog: every EphemeralResource object as last known, and what of them is in force in the ledger.
 
-It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and never goes
-back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Capacity in the
+It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and does not go
+back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Unless the
+store itself has gone back, being restored from a backup: a list that is older than the one before tells (`rewind`),
+and so does an answer that is older than what was known when it was asked for. Capacity in the
 ledger is always that of the objects known here, key by key; where two objects claim one key (shared ones of two
 namespaces), the older has it. A node has at most so many keys, for a Node is one object of the API server's, which has
 a largest size: an object that would add one too many is in force on none of the nodes that it would be new on, until
@@ -15,6 +17,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
+import structlog
+
 from extender.app.keeper import Keeper
 from extender.app.ports import EphemeralResource
 from extender.app.versions import older
@@ -22,6 +26,8 @@ from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 
 Identity = tuple[str, str]
 """Namespace and name of an object: whether it is shared is no part of it."""
+
+_log = structlog.get_logger(__name__)
 
 _ENDED_REMEMBERED = 65_536
 K = TypeVar("K")
@@ -41,6 +47,22 @@ class Entry:
     """The version callers are told: the first at which this spec was seen. Our own writes of status leave it be."""
     told: bool = False
     """Whether the watch has told of it: if it then lacks in a list, it is gone."""
+    at: float = 0.0
+    """When this version was first seen here, by the steady clock."""
+    echoed: bool = False
+    """Whether the watch has told of this very version."""
+    rewound: bool = False
+    """Its version is of a time that is no more: whatever is told next is newer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was known of an object when the store was asked about it: the answer cannot be older."""
+
+    name: Identity
+    entry: Entry | None
+    ended: int
+    """How many ends were known then."""
 
 
 class Catalog:
@@ -49,7 +71,10 @@ class Catalog:
     def __init__(self, keeper: Keeper) -> None:
         self.listeners: list[Callable[[Identity], None]] = []
         self.doubtful: dict[Identity, None] = {}
-        """Objects that we wrote and a list did not have: the list may be older than the write. To be asked about."""
+        """Objects of which a list says less than we know: it may be older than a write of ours, or the store has gone
+        back. To be asked about."""
+        self.rewound: list[Callable[[Identity], None]] = []
+        """Hear the identity of each object whose versions count for nothing any more."""
         self._keeper = keeper
         self._entries: dict[Identity, Entry] = {}
         self._by_key: dict[ResourceKey, dict[Identity, None]] = {}
@@ -57,7 +82,9 @@ class Catalog:
         self._in_force: dict[ResourceKey, dict[NodeName, int]] = {}
         self._crowded_out: dict[ResourceKey, frozenset[NodeName]] = {}
         """Keys for which a node has no room, and the nodes on which they are not in force for that."""
-        self._ended: dict[str, None] = {}
+        self._ended: dict[str, int] = {}
+        """UIDs, and how many had ended before."""
+        self._ends = 0
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -144,47 +171,92 @@ class Catalog:
         listed = set()
         for item in objects:
             listed.add(identity(item.name))
-            self._take(item, told=True)
+            if not self._take(item, told=True):
+                self._doubt(identity(item.name))
         for name in [name for name in self._entries if name not in listed]:
             if self._entries[name].told:
                 self._end(name, self._entries[name].resource.uid)
             else:
-                self.doubtful[name] = None
-                self._tell(name)
+                self._doubt(name)
         self._keeper.settle()
 
-    def learn(self, item: EphemeralResource) -> None:
+    def rewind(self) -> None:
+        """The store has gone back in time; a list follows. No version that is known here counts against it."""
+        self._ended.clear()
+        for name in list(self._entries):
+            self._rewind(name)
+
+    def asking(self, name: EphemeralName | Identity) -> Asked:
+        """What `learn` is to be told with the answer to a request that is sent now."""
+        asked = identity(name) if isinstance(name, EphemeralName) else name
+        return Asked(asked, self.get(asked), self._ends)
+
+    def learn(self, item: EphemeralResource, asked: Asked | None = None) -> None:
         """The store answered this to a write or a read of ours: it is there."""
-        self.doubtful.pop(identity(item.name), None)
+        name = identity(item.name)
+        if asked is not None and self._went_back(item, asked):
+            _log.warning("the API server has gone back in time", name="/".join(name), version=item.resource_version)
+            self._ended.pop(item.uid, None)
+            self._rewind(name)
+        self.doubtful.pop(name, None)
         self._take(item, told=False)
         self._keeper.settle()
+
+    def _went_back(self, item: EphemeralResource, asked: Asked) -> bool:
+        known = self._entries.get(identity(item.name))
+        if known is not None and known is asked.entry and not known.rewound:
+            return older(item.resource_version, known.resource.resource_version)
+        return self._ended.get(item.uid, asked.ended) < asked.ended
+
+    def _rewind(self, name: Identity) -> None:
+        entry = self._entries.get(name)
+        if entry is not None:
+            entry.rewound = True
+        for hear in self.rewound:
+            hear(name)
+
+    def doubt_unechoed(self, since: float) -> None:
+        """Objects or versions known since then, by the steady clock, that the watch has not told of are asked about."""
+        for name, entry in self._entries.items():
+            if (not entry.told and entry.since <= since) or (not entry.echoed and entry.at <= since):
+                self.doubtful[name] = None
+
+    def _doubt(self, name: Identity) -> None:
+        self.doubtful[name] = None
+        self._tell(name)
 
     def end(self, name: EphemeralName | Identity, uid: str) -> None:
         """The store says that the object with this uid is there no more."""
         self._end(identity(name) if isinstance(name, EphemeralName) else name, uid)
         self._keeper.settle()
 
-    def _take(self, item: EphemeralResource, *, told: bool) -> None:
+    def _take(self, item: EphemeralResource, *, told: bool) -> bool:
+        """Whether it could be: False where it is older than what is known."""
         name = identity(item.name)
         known = self._entries.get(name)
         if item.uid in self._ended:
-            return
-        if known is not None and known.resource.uid == item.uid:
-            known.told = known.told or told
-            if known.told:
+            return False
+        same = known is not None and known.resource.uid == item.uid
+        if known is not None and not known.rewound:
+            if same:
+                known.told = known.told or told
+            if older(item.resource_version, known.resource.resource_version):
+                return False
+            if same and known.told:
                 self.doubtful.pop(name, None)
-            if known.resource.resource_version == item.resource_version:
-                return
-        if known is not None and older(item.resource_version, known.resource.resource_version):
-            return
-        entry = Entry(item, self._keeper.clock.steady(), item.resource_version, told)
-        if known is not None and known.resource.uid == item.uid:
-            entry.since, entry.told = known.since, known.told
-            if known.resource.generation == item.generation:
+            if same and known.resource.resource_version == item.resource_version:
+                known.echoed = known.echoed or told
+                return True
+        now = self._keeper.clock.steady()
+        entry = Entry(item, now, item.resource_version, told, at=now, echoed=told)
+        if known is not None and same:
+            entry.since, entry.told = known.since, known.told or told
+            if known.resource.generation == item.generation and not known.rewound:
                 entry.version = known.version
         elif known is not None:
             self._remember_ended(known.resource.uid)
         self._enter(name, entry)
+        return True
 
     def _end(self, name: Identity, uid: str) -> None:
         self._remember_ended(uid)
@@ -194,7 +266,8 @@ class Catalog:
 
     def _remember_ended(self, uid: str) -> None:
         # Without an end to it this would grow for ever; writes are in flight for seconds, not for so many deletions.
-        self._ended[uid] = None
+        self._ended[uid] = self._ends
+        self._ends += 1
         if len(self._ended) > _ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
 

@@ -121,6 +121,7 @@ class Conditions:
         self._said: dict[Identity, tuple[str, int, Status]] = {}
         """What we said last: of which object (uid), of which generation."""
         catalog.listeners.append(self.hear)
+        catalog.rewound.append(self._forget)
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Reports until it is cancelled, once every event of `after` is set.
@@ -152,6 +153,10 @@ class Conditions:
                 or not self._keeper.nodes.keys() >= {**resource.nodes, **(resource.chosen or {})}.keys()
             ):
                 self.hear(name)
+
+    def _forget(self, name: Identity) -> None:
+        # In an object of a former time stands what was said then.
+        self._said.pop(name, None)
 
     def hear(self, name: Identity) -> None:
         """The object is new, changed or gone: its status will be written if it should say something else."""
@@ -197,6 +202,7 @@ class Conditions:
             resource, status = news
             try:
                 async with self._free:
+                    asked = self._catalog.asking(name)
                     stored = await self._store.set_status(
                         resource,
                         chosen=status.chosen,
@@ -221,5 +227,5 @@ class Conditions:
                 self._said[name] = (resource.uid, resource.generation, status)
                 break
             self._said[name] = (resource.uid, resource.generation, status)
-            self._catalog.learn(stored)
+            self._catalog.learn(stored, asked)
         self._writing.discard(name)

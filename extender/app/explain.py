@@ -57,6 +57,22 @@ class Explain:
 
     def pod(self, namespace: str, name: str) -> Explanation:
         """Raises NotFound."""
+        return self._aged(self._pod(namespace, name))
+
+    def gang(self, key: GangKey) -> Explanation:
+        """Raises NotFound."""
+        return self._aged(self._gang(key))
+
+    def _aged(self, explanation: Explanation) -> Explanation:
+        """With how old what it rests on is, where that is of weight."""
+        told = self._keeper.knowledge.told() if explanation.waits else ""
+        if not told:
+            return explanation
+        remedy = "see whether Escher can reach the API server: its log, and the ages in /readyz"
+        summary = f"{explanation.summary}; {told}"
+        return replace(explanation, summary=summary, remedies=[remedy, *explanation.remedies])
+
+    def _pod(self, namespace: str, name: str) -> Explanation:
         pod = self._find(namespace, name)
         subject = f"pod {pod}"
         if pod.node is not None:
@@ -73,7 +89,7 @@ class Explain:
             return Explanation(subject=subject, waits=True, summary=pod.gang.reason, remedies=[pod.gang.remedy])
         gang = self._keeper.gangs.of(pod.uid)
         if gang is not None:
-            of_gang = self.gang(gang.key)
+            of_gang = self._gang(gang.key)
             return replace(of_gang, subject=subject, waits=True, summary=f"{of_gang.subject} {of_gang.summary}")
         if pod.gated or pod.at_our_gate:
             summary = "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
@@ -121,8 +137,7 @@ class Explain:
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
-    def gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound."""
+    def _gang(self, key: GangKey) -> Explanation:
         gang = self._keeper.gangs.by_key.get(key)
         if gang is None:
             raise NotFound("name", key.name, f"there is no gang {key.name} in namespace {key.namespace}")

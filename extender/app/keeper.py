@@ -14,6 +14,7 @@ from extender.app.claims import is_claim
 from extender.app.departures import Departures
 from extender.app.in_flight import InFlight
 from extender.app.judging import Judging
+from extender.app.knowledge import STALE, Knowledge
 from extender.app.observing import Observing
 from extender.app.ports import Clock
 from extender.app.strangers import Strangers
@@ -145,7 +146,11 @@ class Keeper:
         self._unseen_room = UnseenRoom(self._claim)
         self._in_flight = InFlight(self.ledger)
         self.observing = Observing(self.gangs, self.judging.verdict)
+        self.knowledge = Knowledge()
+        self._was_stale = False
         self._listed = False
+        self._rewound = False
+        """Whether what was heard of pods is of a time that is no more."""
         self._gone: dict[PodUid, None] = {}
         """Pods that ended lately: a call about one was under way when it went."""
         self._turned_away = TurnedAway(self.ledger, self.judging.passes)
@@ -225,9 +230,19 @@ class Keeper:
         self._drop_pod(uid)
         self.settle()
 
+    def rewind_pods(self) -> None:
+        """The API server has gone back in time: who is bound, and where, is as the list says that follows."""
+        self._rewound = True
+
     def replace_pods(self, pods: Iterable[Pod]) -> None:
         """These pods and no others exist."""
         present = {pod.uid: pod for pod in pods}
+        if self._rewound:
+            self._rewound = False
+            for pod in present.values():
+                before = self.pods.get(pod.uid)
+                if before is not None and before.node is not None and before.node != pod.node:
+                    self._drop_pod(pod.uid)
         known = self.pods.keys() | {held.holder for held in self.ledger.holdings() if held.kind is Kind.BOUND}
         known |= set(self.gangs.ended_well.known)
         for uid in sorted(PodUid(uid) for uid in known if uid not in present):
@@ -411,6 +426,8 @@ class Keeper:
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
         self._believe(pod)
+        if self.knowledge.is_stale() and self._needs_a_place(pod):
+            return self._not_now(pod, sent)
         if isinstance(pod.gang, GangAsk):
             self.settle()
             answer = self.gangs.admit(pod, sent, self.clock.steady())
@@ -430,6 +447,21 @@ class Keeper:
                 self._in_flight.passed(pod, verdict.passed, self.clock.steady())
         self.settle()
         return verdict
+
+    def _needs_a_place(self, pod: Pod) -> bool:
+        """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
+        reserves = self.rules.reserve_at_filter and self._asks_ephemeral(pod)
+        return (isinstance(pod.gang, GangAsk) or reserves) and self.ledger.holding(pod.uid) is None
+
+    def _not_now(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """Nothing is planned; the pod is woken when it may be."""
+        if isinstance(pod.gang, GangAsk) and self.gangs.observe(pod, self.clock.steady()) is not None:
+            self.gangs.take_for_asleep(pod.uid)
+        else:
+            self._turned_away.add(pod)
+        self._in_flight.ended(pod.uid)
+        self.settle()
+        return Verdict(unresolvable=dict.fromkeys(sent, STALE))
 
     def _believe(self, pod: Pod) -> None:
         """A call has told of the pod, which is there for as long as our watch can be late."""
@@ -696,7 +728,11 @@ class Keeper:
         keeping_time = (self.ledger, self.gangs, self._unseen_room, self._in_flight)
         known = [each.next_deadline() for each in keeping_time]
         known.append(next(iter(self._unseen.values()), None))
-        return min((when for when in known if when is not None), default=None)
+        first = min((when for when in known if when is not None), default=None)
+        if first is not None and self._was_stale:
+            # What is not planned now stays due.
+            return max(first, self.clock.steady() + 1.0)
+        return first
 
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
@@ -708,6 +744,15 @@ class Keeper:
         """Whoever waits and could go now is planned for and woken, once for each change; all effects are delivered."""
         now = self.clock.steady()
         self.gangs.staying.heed_time(self.clock.now())
+        if self.knowledge.is_stale():
+            self._was_stale, self.more_to_do = True, False
+            self.gangs.announce()
+            self._flush()
+            return
+        if self._was_stale:
+            self._was_stale = False
+            for node in self.nodes:
+                self.ledger.reconsider(node)
         waiting = self.gangs.waiting
         waiting.begin_slice()
         while (gains := self.ledger.drain_gains()) or waiting.has_work or self._heed_turn(now):

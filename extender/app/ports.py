@@ -60,12 +60,19 @@ class Sink(Protocol[T]):
         ...
 
 
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds: who asks for a day, by mistake or not, is asked again sooner. What is due must not wait for a day."""
+
+
 class Unavailable(Exception):
-    """The API server could not be asked, or could not say: try again. `retry_after` in seconds, where it said so."""
+    """The API server could not be asked, or could not say: try again.
+
+    `retry_after`: in how many seconds, where it said so and at most LONGEST_RETRY_AFTER.
+    """
 
     def __init__(self, detail: str, retry_after: float | None = None) -> None:
         super().__init__(detail)
-        self.retry_after = retry_after
+        self.retry_after = None if retry_after is None else max(0.0, min(retry_after, LONGEST_RETRY_AFTER))
 
 
 class Refused(Exception):
@@ -182,6 +189,17 @@ class NodeStatusWriter(Protocol):
         """
         ...
 
+    async def managers(self, node: NodeName, resources: Iterable[ResourceKey]) -> Sequence[str]:
+        """Who wrote what capacity or allocatable say of these last, by the names of field managers.
+
+        Raises Unavailable, Refused.
+        """
+        ...
+
+
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800.0, 253_402_300_799.0
+"""Seconds since the epoch: 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, which is what RFC 3339 and Python hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodOwner:
@@ -235,7 +253,7 @@ class EphemeralResource:
     """The last choice by rule of the management API, which it wrote into `nodes`; None if there is none."""
     owner: PodOwner | None = None
     expires_at: float | None = None
-    """Seconds since the epoch; None where it has no time to live."""
+    """Seconds since the epoch, from FIRST_MOMENT to LAST_MOMENT; None where it has no time to live."""
     uid: str = ""
     created: float = 0.0
     """Seconds since the epoch."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
@@ -22,7 +23,7 @@ import structlog
 
 from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
-from extender.app.ports import Owners, PodOwner, PodRef, Refused, Unavailable
+from extender.app.ports import Clock, Owners, PodOwner, PodRef, Refused, Unavailable
 from extender.app.resources import Resources
 from extender.app.steps import Change, departed
 from extender.app.write_back import WriteBack
@@ -46,11 +47,21 @@ def drift_units(keeper: Keeper) -> int:
     )
 
 
-class Ends:
-    """When objects end. `living`: the pods that have not. `is_void`: of which marks objects are strays.
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """`time_of_day`: what stored times are compared with, and nothing else; it may be set forward and back. `steady`:
+    seconds that only ever pass, for everything that we have begun ourselves."""
 
-    Times are seconds since the epoch.
-    """
+    time_of_day: float
+    steady: float
+
+    @classmethod
+    def of(cls, clock: Clock) -> Moment:
+        return cls(clock.now(), clock.steady())
+
+
+class Ends:
+    """When objects end. `living`: the pods that have not. `is_void`: of which marks objects are strays."""
 
     def __init__(
         self, living: Mapping[PodUid, Pod], grace: float = GRACE, is_void: Callable[[str], bool] = lambda mark: False
@@ -59,74 +70,86 @@ class Ends:
         self._grace = grace
         self._is_void = is_void
         self._queue: list[tuple[float, Identity]] = []
-        """Moments at which an object may be due: those that have come to nothing are found out then."""
+        """Steady moments at which an object may be due: those that have come to nothing are found out then."""
+        self._expiries: list[tuple[float, Identity]] = []
+        """The same for times to live, by the time of day."""
         self._expiring: dict[Identity, float] = {}
-        """What of the queue is about times to live, so that nothing is queued twice."""
+        """What `_expiries` has of an object last, so that nothing is queued twice."""
         self._without_owner: dict[Identity, tuple[PodUid, float]] = {}
-        """Objects whose owner is not there: who that is, and when they end."""
+        """Objects whose owner is not there: who that is, and at which steady moment they end."""
 
-    def consider(self, entry: Entry, now: float) -> None:
+    def consider(self, entry: Entry, now: Moment) -> None:
         """The object is new, changed or looked at again: its end is on the calendar."""
         resource, name = entry.resource, identity(entry.resource.name)
         if resource.expires_at is not None and self._expiring.get(name) != resource.expires_at:
             self._expiring[name] = resource.expires_at
-            heappush(self._queue, (resource.expires_at, name))
+            heappush(self._expiries, (resource.expires_at, name))
         if self._is_void(resource.mark):
-            heappush(self._queue, (now, name))
+            heappush(self._queue, (now.steady, name))
         owner = resource.owner
         if owner is None or owner.uid in self._living:
             self._without_owner.pop(name, None)
         elif self._without_owner.get(name, ("", 0.0))[0] != owner.uid:
-            self._without_owner[name] = (owner.uid, now + self._grace)
-            heappush(self._queue, (now + self._grace, name))
+            self._end_for_want_of(owner.uid, name, now.steady + self._grace)
 
-    def orphan(self, name: Identity, owner: PodUid, now: float) -> None:
+    def orphan(self, name: Identity, owner: PodUid, now: Moment) -> None:
         """The object's owner is seen to have ended."""
-        self._without_owner[name] = (owner, now)
-        heappush(self._queue, (now, name))
+        self._end_for_want_of(owner, name, now.steady)
 
-    def spare(self, name: Identity, owner: PodUid, now: float) -> None:
+    def spare(self, name: Identity, owner: PodUid, now: Moment) -> None:
         """The object's owner lives, though we do not know it: a grace period begins."""
-        self._without_owner[name] = (owner, now + self._grace)
-        heappush(self._queue, (now + self._grace, name))
+        self._end_for_want_of(owner, name, now.steady + self._grace)
+
+    def _end_for_want_of(self, owner: PodUid, name: Identity, when: float) -> None:
+        self._without_owner[name] = (owner, when)
+        heappush(self._queue, (when, name))
 
     def forget(self, name: Identity) -> None:
         """The object is gone."""
         self._without_owner.pop(name, None)
         self._expiring.pop(name, None)
 
-    def again(self, name: Identity, now: float) -> None:
+    def again(self, name: Identity, now: Moment) -> None:
         """The object is looked at once more, at the next `take`."""
-        heappush(self._queue, (now, name))
+        heappush(self._queue, (now.steady, name))
 
-    def next(self) -> float | None:
-        """When `take` may have something."""
-        return self._queue[0][0] if self._queue else None
+    def wait(self, now: Moment) -> float | None:
+        """In how many seconds `take` may have something."""
+        waits = [queue[0][0] - by for queue, by in self._calendars(now) if queue]
+        return min(waits, default=None)
 
-    def take(self, now: float) -> list[Identity]:
+    def take(self, now: Moment) -> list[Identity]:
         """The objects that may be due, each once."""
         found: dict[Identity, None] = {}
-        while self._queue and self._queue[0][0] <= now:
-            found[heappop(self._queue)[1]] = None
+        for queue, by in self._calendars(now):
+            while queue and queue[0][0] <= by:
+                name = heappop(queue)[1]
+                found[name] = None
+                if queue is self._expiries:
+                    # Should the clock be set back before it has ended, it is on the calendar again after a round.
+                    self._expiring.pop(name, None)
         return list(found)
 
-    def why(self, entry: Entry, now: float) -> str:
+    def _calendars(self, now: Moment) -> Sequence[tuple[list[tuple[float, Identity]], float]]:
+        return ((self._queue, now.steady), (self._expiries, now.time_of_day))
+
+    def why(self, entry: Entry, now: Moment) -> str:
         """Why the object is due, in words; empty if it is not."""
         resource = entry.resource
         if self._is_void(resource.mark):
             return "it came of a call that had been given up"
-        if resource.expires_at is not None and resource.expires_at <= now:
+        if resource.expires_at is not None and resource.expires_at <= now.time_of_day:
             return "its time to live is over"
         owner = self.missing_owner(entry, now)
         return "" if owner is None else f"its owner, pod {owner.name}, is gone"
 
-    def missing_owner(self, entry: Entry, now: float) -> PodOwner | None:
+    def missing_owner(self, entry: Entry, now: Moment) -> PodOwner | None:
         """The owner for want of whom, as far as we know, the object is due."""
         owner = entry.resource.owner
         if owner is None or owner.uid in self._living:
             return None
-        gone, when = self._without_owner.get(identity(entry.resource.name), ("", now))
-        return owner if gone == owner.uid and when <= now else None
+        gone, when = self._without_owner.get(identity(entry.resource.name), ("", now.steady))
+        return owner if gone == owner.uid and when <= now.steady else None
 
 
 class Reconcile:
@@ -167,7 +190,7 @@ class Reconcile:
     def pod_ended(self, pod: Pod) -> None:
         """What the pod owned ends."""
         for name in self._catalog.owned_by(pod.uid):
-            self._ends.orphan(name, pod.uid, self._keeper.clock.now())
+            self._ends.orphan(name, pod.uid, self._now())
             self.nudge()
 
     def _hear(self, name: Identity) -> None:
@@ -175,11 +198,17 @@ class Reconcile:
         if entry is None:
             self._ends.forget(name)
             self._pauses.pop(name, None)
-        elif self._group is not None:
-            before = self._ends.next()
-            self._ends.consider(entry, self._keeper.clock.now())
-            if name in self._catalog.doubtful or self._ends.next() != before:
+            if name in self._catalog.doubtful:
                 self.nudge()
+        elif self._group is not None:
+            now = self._now()
+            before = self._ends.wait(now)
+            self._ends.consider(entry, now)
+            if name in self._catalog.doubtful or self._ends.wait(now) != before:
+                self.nudge()
+
+    def _now(self) -> Moment:
+        return Moment.of(self._keeper.clock)
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Collects and repairs until it is cancelled, once every event of `after` is set.
@@ -202,27 +231,26 @@ class Reconcile:
         while True:
             self._nudged.clear()
             if next_round <= clock.steady():
-                self.full_round(clock.now())
+                self.full_round(self._now())
                 next_round = clock.steady() + self._every
             deadline = self._keeper.next_deadline()
             if deadline is not None and deadline <= clock.steady():
                 self._keeper.tick()
-            for name in self._ends.take(clock.now()):
+            for name in self._ends.take(self._now()):
                 self._start(name, self._collect(name))
             for name in list(self._catalog.doubtful):
                 self._start(name, self._make_sure(name))
             moments = [next_round, self._keeper.next_deadline()]
             wait = min(moment for moment in moments if moment is not None) - clock.steady()
-            # Those come at a time of day, for they are stored.
-            if (end := self._ends.next()) is not None:
-                wait = min(wait, end - clock.now())
+            if (end := self._ends.wait(self._now())) is not None:
+                wait = min(wait, end)
             try:
                 async with asyncio.timeout(max(0.0, wait)):
                     await self._nudged.wait()
             except TimeoutError:
                 pass
 
-    def full_round(self, now: float) -> None:
+    def full_round(self, now: Moment) -> None:
         """Everything is compared with everything once, and what differs is on its way to be mended."""
         for node in self._keeper.nodes.values():
             if self._keeper.drift(node):
@@ -231,11 +259,10 @@ class Reconcile:
             _log.error("the ledger differed from the objects; repaired", resources=repaired)
         for entry in list(self._catalog.entries()):
             self._ends.consider(entry, now)
-            if not entry.told and self._keeper.clock.steady() - entry.since >= self._every:
-                self._catalog.doubtful[identity(entry.resource.name)] = None
             if isinstance(departed(entry, self._keeper), Change):
                 name = identity(entry.resource.name)
                 self._start(name, self._resources.replace_departed(name))
+        self._catalog.doubt_unechoed(self._keeper.clock.steady() - self._every)
         for look in self._each_round:
             look()
 
@@ -261,22 +288,22 @@ class Reconcile:
             _log.warning("tried again later", name="/".join(name), seconds=round(wait, 1), why=str(error))
             await asyncio.sleep(wait)
         self._busy.discard(name)
-        entry, now = self._catalog.get(name), self._keeper.clock.now()
+        entry, now = self._catalog.get(name), self._now()
         if entry is not None and self._ends.why(entry, now):
             self._ends.again(name, now)
         self.nudge()
 
     async def _collect(self, name: Identity) -> None:
         entry = self._catalog.get(name)
-        why = "" if entry is None else self._ends.why(entry, self._keeper.clock.now())
+        why = "" if entry is None else self._ends.why(entry, self._now())
         if entry is None or not why:
             return
-        owner = self._ends.missing_owner(entry, self._keeper.clock.now())
+        owner = self._ends.missing_owner(entry, self._now())
         if owner is not None and await self._owners.lives(PodRef(name[0], owner.name, owner.uid)):
             _log.info("an owner lives that seemed to be gone", name="/".join(name), owner=owner.name)
-            self._ends.spare(name, owner.uid, self._keeper.clock.now())
+            self._ends.spare(name, owner.uid, self._now())
             return
-        await self._resources.collect(name, lambda now: bool(self._ends.why(now, self._keeper.clock.now())), why)
+        await self._resources.collect(name, lambda now: bool(self._ends.why(now, self._now())), why)
 
     async def _make_sure(self, name: Identity) -> None:
         async with self._resources.locks.hold([name]):

@@ -236,13 +236,14 @@ class Resources:
 
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
         """The catalog knows of the object what the store says now."""
-        entry = self.catalog.get(name)
-        asked = name if isinstance(name, EphemeralName) else EphemeralName(*name)
+        entry, asked = self.catalog.get(name), self.catalog.asking(name)
         try:
-            self.catalog.learn(await self._store.get(asked))
+            found = await self._store.get(name if isinstance(name, EphemeralName) else EphemeralName(*name))
+            self.catalog.learn(found, asked)
         except Gone:
             if entry is not None:
                 self.catalog.end(name, entry.resource.uid)
+            self.catalog.doubtful.pop(asked.name, None)
         return self.catalog.get(name)
 
     async def delete_resource(
@@ -346,7 +347,7 @@ class Resources:
                 assert before is not None
                 self.catalog.learn(await self._store.create(before))
             elif before is None:
-                await self._store.delete(name, if_version=after.resource_version)
+                await self._store.delete(name, if_version=self._now_at(after))
                 self.catalog.end(name, after.uid)
             else:
                 former = {node: before.nodes.get(node) for node in written.nodes}
@@ -357,12 +358,26 @@ class Resources:
                         owner=before.owner,
                         expires_at=before.expires_at,
                         made=None if before.made == after.made else before.made or _NO_CHOICE,
-                        if_version=after.resource_version,
+                        mark=before.mark,
+                        if_version=self._now_at(after),
                     )
                 )
         except (Occupied, Gone) as error:
             _log.warning("a write is not taken back: the object has changed since", name=str(name), why=str(error))
             await self.refresh(name)
+
+    def _now_at(self, after: EphemeralResource) -> str:
+        """The version of the object where it is as we left it: writes of its status have moved it on since, and later
+        writes of ours that were taken back."""
+        entry = self.catalog.get(after.name)
+        is_same = entry is not None and _wanted(entry.resource) == _wanted(after)
+        return entry.resource.resource_version if entry is not None and is_same else after.resource_version
+
+
+def _wanted(resource: EphemeralResource) -> tuple[object, ...]:
+    """What its spec asks for, and by which write."""
+    asked = (dict(resource.nodes), resource.capacity, resource.choice, resource.owner, resource.expires_at)
+    return (resource.uid, resource.mark, *asked)
 
 
 def _is_at(entry: Entry | None, version: str) -> bool:

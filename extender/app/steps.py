@@ -9,7 +9,7 @@ from extender.app.catalog import Catalog, Entry, identity
 from extender.app.keeper import Keeper
 from extender.app.management import Invalid, SetResource, VersionConflict
 from extender.app.node_choice import choose_again, choose_to_remove, why_none
-from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
+from extender.app.ports import LAST_MOMENT, EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName
 
 
@@ -71,7 +71,7 @@ def plan(
     full = catalog.first_full(request.name.key(keeper.ledger.domain), nodes)
     if full is not None:
         raise Invalid("node_spec", full, catalog.too_many(full))
-    expires_at = None if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
+    expires_at = _expiry(request, keeper)
     units: dict[NodeName, int | None] = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
         there = dict.fromkeys(nodes, request.capacity)
@@ -137,8 +137,18 @@ def _removal(
         # Only as it is known: somebody may be adding a node to it.
         return Delete(resource, version or resource.resource_version), nodes
     units = without(nodes, resource)
-    expires_at = resource.expires_at if request.ttl_seconds is None else keeper.clock.now() + request.ttl_seconds
+    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, keeper)
     return Change(units, request.owner or resource.owner, expires_at, version or _version(entry)), nodes
+
+
+def _expiry(request: SetResource, keeper: Keeper) -> float | None:
+    """When it ends. Raises Invalid where no object could say so."""
+    if request.ttl_seconds is None:
+        return None
+    expires_at = keeper.clock.now() + request.ttl_seconds
+    if not 0 <= expires_at <= LAST_MOMENT:
+        raise Invalid("ttl_seconds", request.ttl_seconds, "leads beyond the year 9999")
+    return expires_at
 
 
 def _version(entry: Entry | None) -> str | None:

@@ -2,9 +2,11 @@
 
 Claims and releases are one commit on the ledger: atomic. Objects are several in the API server, which knows no
 transaction over them: everything is checked first, then they are written, then the claims are committed; in
-all-or-nothing mode a failure on the way takes back what was written. A write that was not answered is found out about,
-and taken back in either mode. Others may see it for that moment; nobody is answered before the end. Modes and
-detections are those of `core.transaction`.
+all-or-nothing mode a failure on the way takes back what was written. A write that was not answered is found out
+about, and taken back in either mode. The names are locked for as long as it takes to write, and a few seconds at most
+to wait until something can be taken back; what then is left is taken back name by name, unless others have changed
+it. Others may see it for that moment; nobody is answered before the end. Modes and detections are those of
+`core.transaction`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,19 @@ _log = structlog.get_logger(__name__)
 
 _UNDO_ATTEMPTS = 6
 _UNDO_PAUSE = 0.2
+_WAIT_LOCKED = 2.0
+"""So many seconds a transaction waits, in all, while it holds its names."""
+
+
+@dataclass(slots=True)
+class _Undoing:
+    """A write that is to be taken back, and how often that was tried."""
+
+    written: Written
+    undo: Callable[[Written], Awaitable[None]]
+    tries: int = 0
+    wait: float = 0.0
+    """Seconds until it may be tried again."""
 
 
 @dataclass(slots=True)
@@ -46,6 +61,9 @@ class _Course:
     unsure: list[Written] = field(default_factory=list)
     """Attempts that were not answered: refused as they are, none of them may stay."""
     unavailable: Unavailable | None = None
+    can_wait: float = _WAIT_LOCKED
+    left: dict[Identity, list[_Undoing]] = field(default_factory=dict)
+    """What is to be taken back when the names are free again, in this order."""
 
     def refuse(self, index: int, error: ManagementError) -> None:
         self.refused[index] = Refusal(index=index, field=error.field, detail=error.detail)
@@ -75,8 +93,13 @@ class Transactions:
             {i: to_holding(each, now) for i, each in numbered if isinstance(each, Claim)},
             {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
         )
-        async with self._resources.locks.hold(identity(each.name) for each in course.sets.values()):
-            outcome = await self._transact(request, course)
+        try:
+            async with self._resources.locks.hold(identity(each.name) for each in course.sets.values()):
+                outcome = await self._transact(request, course)
+        except Unavailable:
+            await self._take_back_the_rest(course)
+            raise
+        await self._take_back_the_rest(course)
         if not request.dry_run:
             await self._resources.advertised(node for done in course.written.values() for node in done.nodes)
         return outcome
@@ -88,7 +111,7 @@ class Transactions:
             return course.outcome((), self._resources)
         await self._write(course, all_or_nothing)
         for attempt in [] if request.dry_run else course.unsure:
-            await self._insist(attempt, self._undo_unsure)
+            await self._insist(course, attempt, self._undo_unsure)
         if course.unavailable is not None and (all_or_nothing or not course.written):
             await self._take_back(request, course)
             raise course.unavailable
@@ -211,26 +234,52 @@ class Transactions:
         for _, written in sorted(course.written.items()):
             names.setdefault(identity(written.request.name), []).append(written)
         for writes in reversed(names.values()):
-            await self._insist(_as_one(writes), self._resources.undo)
+            await self._insist(course, _as_one(writes), self._resources.undo)
 
     async def _undo_unsure(self, attempt: Written) -> None:
         written = await self._resources.find_out(attempt)
         if written is not None:
             await self._resources.undo(written)
 
-    async def _insist(self, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
-        why = ""
-        for attempt in range(_UNDO_ATTEMPTS):
-            try:
-                await undo(written)
+    async def _insist(self, course: _Course, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
+        """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
+        undoing, name = _Undoing(written, undo), identity(written.request.name)
+        while name not in course.left:
+            if await self._is_over(undoing):
                 return
-            except Unavailable as error:
-                why = str(error)
-                await asyncio.sleep(max(_UNDO_PAUSE * 2**attempt, error.retry_after or 0.0))
-            except Refused as error:
-                why = str(error)
+            if undoing.wait > course.can_wait:
                 break
-        _log.error("a transaction is not wholly taken back", name=str(written.request.name), why=why)
+            course.can_wait -= undoing.wait
+            await asyncio.sleep(undoing.wait)
+        course.left.setdefault(name, []).append(undoing)
+
+    async def _take_back_the_rest(self, course: _Course) -> None:
+        """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
+        await asyncio.gather(*(self._take_back_name(name, each) for name, each in course.left.items()))
+
+    async def _take_back_name(self, name: Identity, left: Sequence[_Undoing]) -> None:
+        for undoing in left:
+            over = False
+            while not over:
+                await asyncio.sleep(undoing.wait)
+                async with self._resources.locks.hold([name]):
+                    over = await self._is_over(undoing)
+
+    async def _is_over(self, undoing: _Undoing) -> bool:
+        """Tries once. Whether nothing more is to be tried."""
+        try:
+            await undoing.undo(undoing.written)
+            return True
+        except Unavailable as error:
+            undoing.wait = max(_UNDO_PAUSE * 2**undoing.tries, error.retry_after or 0.0)
+            undoing.tries += 1
+            if undoing.tries < _UNDO_ATTEMPTS:
+                return False
+            why = str(error)
+        except Refused as error:
+            why = str(error)
+        _log.error("a transaction is not wholly taken back", name=str(undoing.written.request.name), why=why)
+        return True
 
 
 def _as_one(writes: Sequence[Written]) -> Written:

@@ -7,7 +7,9 @@
 The first change of a node is written at once. While its PATCH is under way, and for about twice as long after it,
 further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
 often. What is desired is read from the keeper at the moment of writing, never carried along. A node's status as the
-watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. Must not
+watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
+holds for as long as a watch can be late; a version that it does not reach by then is of a time that is no more
+(`rewind`). Where somebody else undoes what is written, it is written again, ever more slowly (`drift_fights`). Must not
 know why capacity changed.
 """
 
@@ -16,10 +18,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
+from extender.app.drift_fights import Fights
 from extender.app.keeper import Keeper
 from extender.app.ports import Gone, NodeStatusWriter, Refused, Unavailable
 from extender.app.versions import older
@@ -33,6 +37,8 @@ AT_MOST = 32
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _REST, _LONGEST_REST = 2.0, 0.25
 """Between two PATCHes of a node: so many times what the last one took, and at most so many seconds."""
+_LATE = 150.0
+"""Seconds after a write for which the watch is taken to be late rather than right: a dead one is noticed sooner."""
 _NEITHER = -1
 """Stands for what a status says where capacity and allocatable differ."""
 
@@ -50,10 +56,13 @@ class _Pending:
     """Told by the write that is under way."""
     unsure: dict[ResourceKey, None] = field(default_factory=dict)
     """What a write that failed on the way may have changed, or not."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something about it has changed: whoever holds a write back looks again whether to."""
 
 
 class WriteBack:
-    """`at_most`: PATCHes under way. `wrote` is told the seconds that each took; `chance` gives numbers from 0 to 1."""
+    """`at_most`: PATCHes under way. `wrote` is told the seconds that each took, `undone` of each that repairs what
+    somebody else has changed back; `chance` gives numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -62,15 +71,18 @@ class WriteBack:
         *,
         at_most: int = AT_MOST,
         wrote: Callable[[float], None] = lambda seconds: None,
+        undone: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._keeper = keeper
         self._writer = writer
         self._wrote = wrote
+        self._undone = undone
+        self._fights = Fights()
         self._chance = chance
         self._pending: dict[NodeName, _Pending] = {}
-        self._written: dict[NodeName, tuple[str, Stated]] = {}
-        """Of nodes whose watch may not have told of our last write: the version it made, and what it left."""
+        self._written: dict[NodeName, tuple[str, Stated, float]] = {}
+        """Of nodes whose watch may not have told of our last write: the version it made, what it left, and when."""
         self._rests_until: dict[NodeName, float] = {}
         self._free = asyncio.Semaphore(at_most)
         self._group: asyncio.TaskGroup | None = None
@@ -80,14 +92,24 @@ class WriteBack:
         """How many nodes are to be written, or being written."""
         return len(self._pending)
 
+    def fights(self) -> int:
+        """On how many nodes somebody undoes what is written, again and again."""
+        return self._fights.count(asyncio.get_running_loop().time())
+
     def advertise(self, node: NodeName) -> None:
         """The node's status will be written if it does not say what is desired. Returns at once."""
         pending = self._pending.get(node)
         if pending is not None:
             pending.marked = True
+            pending.news.set()
         elif self._difference(node):
             self._pending[node] = _Pending()
             self._start(node)
+
+    def rewind(self) -> None:
+        """The API server has gone back in time; a list of nodes follows, and is right whatever its versions."""
+        self._written.clear()
+        self._fights.forget_all()
 
     async def settled(self, nodes: Iterable[NodeName], within: float) -> bool:
         """All of these nodes say what was desired when this was called; False if not within so many seconds.
@@ -134,7 +156,7 @@ class WriteBack:
         pause = _FIRST_PAUSE
         while pending.marked:
             try:
-                await self._rest(node)
+                await self._rest(node, pending)
                 async with self._free:
                     pending.marked = False
                     pending.served, pending.waiting = pending.served + pending.waiting, []
@@ -150,6 +172,7 @@ class WriteBack:
             except Gone:
                 # It may come back under its name; its first event then shows the difference.
                 self._written.pop(node, None)
+                self._fights.forget(node)
                 written = False
             except Refused as error:
                 # Again at once would be refused again; the next event of the node and each full round do try.
@@ -164,24 +187,58 @@ class WriteBack:
         del self._pending[node]
 
     async def _write(self, node: NodeName, pending: _Pending) -> None:
-        difference = dict.fromkeys([*self._difference(node), *pending.unsure])
+        differing = self._difference(node)
+        difference = dict.fromkeys([*differing, *pending.unsure])
         if not difference or node not in self._keeper.nodes:
             return
         desired = self._desired(node)
         loop = asyncio.get_running_loop()
+        repairs = bool(differing) and self._fights.is_repair(node, desired, differing)
+        if repairs and self._fights.is_to_be_told(node, loop.time()):
+            # Before our write, which takes the fields over.
+            await self._tell(node, desired, differing)
         began = loop.time()
         pending.unsure = difference
         changed = {resource: desired[resource] for resource in difference if resource in desired}
         version = await self._writer.advertise(node, changed, [r for r in difference if r not in desired])
-        self._written[node] = (version, desired)
+        self._written[node] = (version, desired, loop.time())
         took = loop.time() - began
+        self._fights.left(node, desired)
+        if repairs:
+            self._fights.repaired(node, loop.time())
+            self._undone()
         self._rests_until[node] = loop.time() + min(_REST * took, _LONGEST_REST)
         self._wrote(took)
 
-    async def _rest(self, node: NodeName) -> None:
+    async def _tell(self, node: NodeName, desired: Stated, differing: Sequence[ResourceKey]) -> None:
+        seen = self._keeper.nodes[node]
+        try:
+            managers = list(await self._writer.managers(node, differing))
+        except (Unavailable, Refused) as error:
+            managers = [f"not known: {error}"]
+        _log.warning(
+            "somebody changes a node's status back, and is answered ever more slowly",
+            node=node,
+            desired={each: desired.get(each) for each in differing},
+            found={each: (seen.capacity.get(each), seen.allocatable.get(each)) for each in differing},
+            managers=managers or ["not known"],
+        )
+
+    async def _rest(self, node: NodeName, pending: _Pending) -> None:
         seconds = self._rests_until.pop(node, 0.0) - asyncio.get_running_loop().time()
         if seconds > 0:
             await asyncio.sleep(seconds)
+        while (seconds := self._holds_back(node)) > 0:
+            pending.news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await pending.news.wait()
+
+    def _holds_back(self, node: NodeName) -> float:
+        """For so many seconds, if nothing else happens, this node is not written."""
+        wait = self._fights.wait(node, asyncio.get_running_loop().time())
+        differing = self._difference(node) if wait else []
+        return wait if differing and self._fights.is_repair(node, self._desired(node), differing) else 0.0
 
     def _desired(self, node: NodeName) -> Stated:
         row = self._keeper.ledger.rows.get(node)
@@ -199,8 +256,9 @@ class WriteBack:
         """What the node says of our domain: as the watch told it, or as we left it if that was later."""
         written = self._written.get(seen.name)
         if written is not None:
-            if older(seen.version, written[0]):
-                return written[1]
+            version, left, when = written
+            if older(seen.version, version) and asyncio.get_running_loop().time() - when < _LATE:
+                return left
             del self._written[seen.name]
         domain = self._keeper.ledger.domain
         ours = [r for r in {**seen.capacity, **seen.allocatable} if in_domain(r, domain)]

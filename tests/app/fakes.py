@@ -305,6 +305,11 @@ class Writer:
         self.under_way = 0
         self.most = 0
         self.refuse: Refused | None = None
+        self.managed_by: list[str] = []
+
+    async def managers(self, node: NodeName, resources: Iterable[ResourceKey]) -> Sequence[str]:
+        await self._server.answer(await self._server.call(f"managers {node}"))
+        return self.managed_by
 
     async def advertise(self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> str:
         patch: dict[ResourceKey, int | None] = {**dict.fromkeys(absent), **desired}

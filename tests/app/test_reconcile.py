@@ -279,6 +279,39 @@ async def test_rounds_go_on_as_ever_when_the_clock_is_set(world: World, hours: i
     assert world.stated("n1") == {"r": 5}
 
 
+@pytest.mark.parametrize("hours", [-24, 24])
+async def test_an_owner_has_the_same_while_to_appear_when_the_clock_is_set(world: World, hours: int) -> None:
+    await world.set("r", 1, "n1", owner=PodOwner("never", PodUid("uid-never")))
+    await world.quiet(30)
+    world.clock.set_by = hours * 3600
+    await world.set("s", 1, "n1")
+    await world.quiet(25)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(10)
+    assert world.capacity("r") == {}
+
+
+async def test_a_time_to_live_ends_by_the_time_of_day(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=600)
+    world.clock.set_by = -3600
+    await world.quiet(3600)
+    assert world.capacity("r") == {"n1": 1}
+    world.clock.set_by = 0
+    await world.quiet(61)
+    assert world.capacity("r") == {}, "no later than the next round"
+
+
+async def test_what_was_due_when_the_clock_was_set_back_ends_when_it_is_due_again(world: World) -> None:
+    await world.set("r", 1, "n1", ttl_seconds=30)
+    world.api.faults.append(unavailable(10.0, of="delete"))
+    await world.quiet(35)
+    world.clock.set_by = -3600
+    await world.quiet(600)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(3100)
+    assert world.capacity("r") == {}
+
+
 async def test_drift_that_no_event_brought_to_light_is_found_in_a_full_round(world: World) -> None:
     await world.set("r", 5, "n1")
     await world.quiet(1)

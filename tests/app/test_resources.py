@@ -558,3 +558,16 @@ def _touch_status(world: World) -> None:
 
 def _object(**nodes: int) -> EphemeralResource:
     return EphemeralResource(EphemeralName("team", "r"), {NodeName(node): n for node, n in nodes.items()})
+
+
+@pytest.mark.parametrize("seconds", [1e12, float("inf"), float("nan")])
+async def test_a_time_to_live_that_no_object_could_hold_is_refused(world: World, seconds: float) -> None:
+    with pytest.raises(Invalid, match="leads beyond the year 9999") as refused:
+        await world.set("r", 4, "n1", ttl_seconds=seconds)
+    assert refused.value.field == "ttl_seconds"
+    await world.set("r", 4, every_node())
+    with pytest.raises(Invalid, match="leads beyond the year 9999"):
+        await world.set("r", 0, "n1", ttl_seconds=seconds)
+    assert world.api.calls.count("create team/r") == 1
+    await world.quiet()
+    world.agree()

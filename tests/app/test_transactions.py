@@ -410,6 +410,45 @@ async def test_what_somebody_else_has_changed_since_is_left_to_them(world: World
     world.agree()
 
 
+async def test_nobody_waits_for_a_name_while_a_transaction_waits_to_take_something_back(world: World) -> None:
+    """The API server asks it to come back tomorrow."""
+    world.api.latency = 0.01
+    world.api.faults += [unavailable(of="create team/s"), unavailable(86400.0, of="get team/s")]
+    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
+    await asyncio.sleep(0.5)
+    began = world.clock.now()
+    await world.set("s", 3, "n2")
+    assert world.clock.now() - began < 5
+    with pytest.raises(Unavailable):
+        await running
+    assert world.clock.now() - began < 60
+    assert {name: each.nodes for (_, name), each in world.api.objects.items()} == {"s": {"n2": 3}}
+    await world.quiet()
+    world.agree()
+
+
+async def test_what_is_left_is_taken_back_when_it_can_be(world: World) -> None:
+    world.api.latency = 0.01
+    world.api.faults += [unavailable(of="create team/s"), *(unavailable(4.0, of="delete team/r") for _ in range(2))]
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1))
+    assert world.api.objects == {}
+    await world.quiet()
+    world.agree()
+
+
+async def test_all_that_a_transaction_wrote_of_a_name_is_taken_back_in_its_order(world: World) -> None:
+    """What was not answered is found out about first, though that has to wait."""
+    await world.set("r", 1, "n1")
+    world.api.latency = 0.01
+    world.api.faults += [None, unavailable(after=True, of="merge team/r"), unavailable(4.0, of="get team/r")]
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 2), setting("r", 3))
+    assert world.api.objects["team", "r"].nodes == {"n1": 1}
+    await world.quiet()
+    world.agree()
+
+
 async def test_what_cannot_be_taken_back_stays_and_is_logged(world: World) -> None:
     with capture_logs() as logs:
         world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(6))]

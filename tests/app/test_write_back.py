@@ -71,6 +71,15 @@ async def test_a_failure_is_tried_again_with_growing_pauses_that_the_server_may_
     _clean(world)
 
 
+async def test_a_node_waits_half_a_minute_at_most_whatever_the_server_asks_for(world: World) -> None:
+    world.api.faults.append(unavailable(86400.0))
+    world.keeper.set_capacity(N1, A, 1)
+    world.keeper.settle()
+    await world.quiet(31)
+    assert world.stated("n1") == {"a": 1}
+    _clean(world)
+
+
 async def test_what_a_lost_answer_may_have_changed_is_written_again_even_if_it_seems_right(world: World) -> None:
     world.api.nodes_watch.held = True
     world.api.faults.append(unavailable(after=True))

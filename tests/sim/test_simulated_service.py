@@ -39,6 +39,22 @@ async def test_nobody_answers_while_it_is_dead_and_its_next_life_goes_on_from_th
         assert simulation.application.keeper.violations() == []
 
 
+async def test_it_plans_nothing_on_what_is_too_old_and_goes_on_when_it_hears_again() -> None:
+    async with Simulation(nodes=3) as simulation:
+        await asyncio.sleep(200)
+        assert max(simulation.application.ages().values()) < 70, "there is a bookmark every minute"
+        simulation.hold_watches()
+        await asyncio.sleep(400)
+        assert min(simulation.application.ages().values()) > 300
+        await gang(simulation, "late", 2)
+        await asyncio.sleep(60)
+        assert bound(simulation) == 0
+        simulation.release_watches()
+        await until(lambda: bound(simulation) == 2)
+        assert max(simulation.application.ages().values()) < 70
+        assert simulation.application.keeper.violations() == []
+
+
 async def test_whoever_waits_at_its_barrier_when_it_dies_hears_of_it() -> None:
     async with Simulation(nodes=3) as simulation:
         await gang(simulation, "whole", 1)

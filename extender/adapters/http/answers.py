@@ -25,6 +25,7 @@ from extender.app.management import (
     Refusal,
     ResourceState,
 )
+from extender.app.ports import FIRST_MOMENT, LAST_MOMENT
 from extender.core.brake import Switches
 from extender.core.ledger import Stale
 from extender.core.units import Short
@@ -301,8 +302,8 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
 
 
 def timestamp(seconds: float | None) -> datetime | None:
-    """Seconds since the epoch as JSON shows them."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    """Seconds since the epoch as JSON shows them; what it cannot show is the first or the last moment that it can."""
+    return None if seconds is None else datetime.fromtimestamp(max(FIRST_MOMENT, min(seconds, LAST_MOMENT)), UTC)
 
 
 def brake_view(state: BrakeState) -> BrakeView:

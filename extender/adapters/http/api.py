@@ -6,7 +6,7 @@ Every error, whoever raises it (the application, pydantic, Starlette's router, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any
@@ -35,12 +35,17 @@ part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `s
 
 
 def create_api(
-    application: Management, ready: Callable[[], bool], registry: CollectorRegistry, lifespan: Lifespan | None = None
+    application: Management,
+    ready: Callable[[], bool],
+    registry: CollectorRegistry,
+    lifespan: Lifespan | None = None,
+    ages: Callable[[], Mapping[str, float]] = dict,
 ) -> FastAPI:
     """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`."""
     app = FastAPI(title="Escher for Kubernetes", version=__version__, description=_DESCRIPTION, lifespan=lifespan)
     app.state.management = application
     app.state.ready = ready
+    app.state.ages = ages
     app.state.registry = registry
     app.include_router(health.router)
     app.include_router(management.router)

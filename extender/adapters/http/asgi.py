@@ -9,7 +9,7 @@ here, within a limit, and every answer has a Content-Length, so that kube-schedu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -40,17 +40,19 @@ def create_app(
     *,
     ready: Callable[[], bool],
     registry: CollectorRegistry,
+    ages: Callable[[], Mapping[str, float]] = dict,
     body_limit: int = BODY_LIMIT,
     longest_wait: float = LONGEST_WAIT,
     lifespan: Lifespan | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
-    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `longest_wait`: the scheduler's
-    httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
+    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
+    ago each watch said anything. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as FastAPI
+    takes it, for what must start and stop with the server.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
-    return Service(calls, create_api(management, ready, registry, lifespan), ready, body_limit)
+    return Service(calls, create_api(management, ready, registry, lifespan, ages), ready, body_limit)
 
 
 class Service:

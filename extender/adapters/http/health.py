@@ -19,6 +19,13 @@ class Status(BaseModel):
     status: Annotated[str, Field(examples=["ok"])]
 
 
+class Readiness(Status):
+    ages: Annotated[
+        dict[str, float],
+        Field(description="Seconds since the API server last said anything, by kind", examples=[{"pods": 1.5}]),
+    ]
+
+
 class Version(BaseModel):
     version: Annotated[str, Field(examples=["0.1.0"])]
     python: Annotated[str, Field(examples=["3.11.7"])]
@@ -31,9 +38,9 @@ async def healthz() -> Status:
 
 
 @router.get("/readyz", dependencies=[Depends(require_ready)])
-async def readyz() -> Status:
-    """The first full sync is over; 503 until then."""
-    return Status(status="ok")
+async def readyz(request: Request) -> Readiness:
+    """The first full sync is over; 503 until then. `ages` tells how old what is known is."""
+    return Readiness(status="ok", ages={kind: round(age, 1) for kind, age in request.app.state.ages().items()})
 
 
 @router.get("/version")

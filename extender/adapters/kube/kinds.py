@@ -1,6 +1,7 @@
 """Kinds: which objects a reflector follows, where they are, and how their JSON becomes an object of the core.
 
-One object that cannot be understood never spoils the rest of its page. Must not know requests.
+One object that cannot be understood never spoils the rest of its page, whatever it is that goes wrong with it. Must not
+know requests.
 """
 
 from __future__ import annotations
@@ -91,21 +92,26 @@ class Kind(Generic[T]):
 
     def read_page(self, body: bytes) -> Page[T]:
         """The page. Raises msgspec.DecodeError where it is no list at all."""
-        items: list[T] = []
-        unreadable: list[Unreadable] = []
         try:
             page = self._page.decode(body)
-            for shape in page.items or ():
-                items.append(self._translate(shape))
-        except (msgspec.ValidationError, objects.UnreadableObject):
-            # At least one is senseless: the slow way, one by one.
-            items.clear()
-            page = _raw_page.decode(body)
-            for raw in page.items or ():
-                try:
-                    items.append(self._translate(self._one.decode(raw)))
-                except (msgspec.ValidationError, objects.UnreadableObject) as error:
-                    unreadable.append(_unreadable(raw, error))
+        except msgspec.ValidationError:
+            return self._read_one_by_one(body)
+        try:
+            items = [self._translate(shape) for shape in page.items or ()]
+        except Exception:
+            return self._read_one_by_one(body)
+        return Page(items, [], page.metadata.resource_version, page.metadata.following)
+
+    def _read_one_by_one(self, body: bytes) -> Page[T]:
+        """The slow way: at least one is senseless, or more than we can understand, and is passed over."""
+        items: list[T] = []
+        unreadable: list[Unreadable] = []
+        page = _raw_page.decode(body)
+        for raw in page.items or ():
+            try:
+                items.append(self._translate(self._one.decode(raw)))
+            except Exception as error:
+                unreadable.append(_unreadable(raw, error))
         return Page(items, unreadable, page.metadata.resource_version, page.metadata.following)
 
     def read_event(self, line: bytes) -> Event[T]:
@@ -116,7 +122,7 @@ class Kind(Generic[T]):
             return self._read_unusual(line)
         try:
             return Event(event.type, event.object.metadata.resource_version, self._translate(event.object))
-        except objects.UnreadableObject:
+        except Exception:
             return self._read_unusual(line)
 
     def _read_unusual(self, line: bytes) -> Event[T]:
@@ -128,7 +134,7 @@ class Kind(Generic[T]):
         try:
             shape = self._one.decode(event.object)
             return Event(event.type, shape.metadata.resource_version, self._translate(shape))
-        except (msgspec.ValidationError, objects.UnreadableObject) as error:
+        except Exception as error:
             bad = _unreadable(event.object, error)
             return Event(event.type, bad.version, unreadable=bad)
 
@@ -144,7 +150,7 @@ def _unreadable(raw: Raw, error: Exception) -> Unreadable:
     except msgspec.ValidationError:
         return Unreadable("an object without a name", str(error))
     name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    return Unreadable(name, str(error), metadata.resource_version)
+    return Unreadable(name, str(error) or type(error).__name__, metadata.resource_version)
 
 
 def pods(longest_wait: float) -> Kind[Pod]:

@@ -5,7 +5,10 @@
       +---- 410, or the watch broke +
 
 A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
-makes that impossible leads to a new list. Failures are waited out, longer each time, with jitter and with what the API
+makes that impossible leads to a new list. The API server sends a bookmark every minute: a watch without a byte for
+longer is dead, or waits for a version that lies ahead of a server restored from a backup; which of the two, a list of
+one object tells. Where a list is older than the version reached, time has gone back: `on_rewind` hears of it first.
+Failures are waited out, longer each time, with jitter and with what the API
 server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and chance are
 arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
 """
@@ -26,23 +29,27 @@ import structlog
 from extender.adapters.kube.connection import Expired, Requests, Silent, Status, refusal
 from extender.adapters.kube.kinds import Event, Kind, Unreadable
 from extender.app.ports import Refused, Sink, Unavailable
+from extender.app.versions import older
 
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 _statuses = msgspec.json.Decoder(Status)
 
-STARTED, EXPIRED, BROKEN = "started", "expired", "broken"
+STARTED, EXPIRED, BROKEN, REWOUND = "started", "expired", "broken", "rewound"
 """Why a list was made."""
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 """Short: until the watch goes on, all decisions are made on what was known before."""
-_LONGEST_RETRY_AFTER = 120.0
 _TOO_SHORT = 1.0
 _FAILURES_BEFORE_LIST = 8
 """So many failed watches at one version, and it is given up: after a restore the API server may never reach it."""
 _LIST_WITHIN = 60.0
+_LOOK_WITHIN = 10.0
+_SILENCE = 90.0
+"""Seconds without a byte after which a watch is dead: kube-apiserver sends a bookmark every minute, and a little
+earlier or later."""
 _REPORTED_AT_MOST = 1024
 
 
@@ -56,6 +63,7 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         on_relist: Callable[[str, str], None] = lambda kind, reason: None,
+        on_rewind: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -65,14 +73,16 @@ class Reflector(Generic[T]):
     ) -> None:
         """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1.
 
-        The API server ends each watch after one to two times `watch_seconds`; one that says nothing for
-        `grace_seconds` longer than that is given up.
+        `on_rewind` is called before the sink has a list that is older than what it was told before. The API server
+        ends each watch after one to two times `watch_seconds`; one that says nothing for `grace_seconds` longer than
+        that, or for so long that a bookmark must have come, is given up.
         """
         self.synced = asyncio.Event()
         self._requests = requests
         self._kind = kind
         self._sink = sink
         self._on_relist = on_relist
+        self._on_rewind = on_rewind
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
@@ -82,7 +92,18 @@ class Reflector(Generic[T]):
         self._version = ""
         self._list_because: str | None = STARTED
         self._failures = 0
+        self._fell_silent = False
+        self._heard: float | None = None
         self._reported: set[tuple[str, str]] = set()
+
+    @property
+    def kind(self) -> str:
+        return self._kind.name
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the API server last said anything about this kind; None before the first list."""
+        return None if self._heard is None else self._clock() - self._heard
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
@@ -91,6 +112,9 @@ class Reflector(Generic[T]):
                 if self._list_because is not None:
                     await self._list(self._list_because)
                     self._list_because = None
+                if self._fell_silent and await self._is_behind():
+                    self._list_because = REWOUND
+                    continue
                 await self._watch()
             except Expired:
                 self._list_because = EXPIRED
@@ -99,6 +123,7 @@ class Reflector(Generic[T]):
                 if self._failures > 1:
                     await self._pause(None)
             except Silent as error:
+                self._fell_silent = True
                 _log.info("watch fell silent", kind=self._kind.name, why=str(error))
             except (Unavailable, Refused) as error:
                 self._failures += 1
@@ -128,9 +153,25 @@ class Reflector(Generic[T]):
                 break
             # Others get their turn between the pages.
             await asyncio.sleep(0)
-        self._version = page.version
+        if older(page.version, self._version):
+            _log.warning(
+                "the API server has gone back in time", kind=self._kind.name, version=page.version, was=self._version
+            )
+            self._on_rewind()
+        self._version, self._fell_silent = page.version, False
+        self._heard = self._clock()
         self._sink.replace(items)
         self.synced.set()
+
+    async def _is_behind(self) -> bool:
+        """Whether the API server has not come as far as the version reached: no watch from there would say a word."""
+        body = await self._requests.request("GET", f"{self._kind.path}?limit=1", within=_LOOK_WITHIN)
+        try:
+            version = self._kind.read_page(body).version
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"GET {self._kind.path}: the answer is no list: {error}") from error
+        self._fell_silent = False
+        return older(version, self._version)
 
     async def _watch(self) -> None:
         seconds = int(self._watch_seconds * (1 + self._chance()))
@@ -139,12 +180,15 @@ class Reflector(Generic[T]):
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
         )
         began, heard = self._clock(), False
-        async with aclosing(self._requests.lines(path, silence=seconds + self._grace)) as lines:
+        async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
             async for line in lines:
                 self._take(line)
                 heard, self._failures = True, 0
+                self._heard = self._clock()
         if self._clock() - began >= _TOO_SHORT:
             self._failures = 0
+            # It ended when its time was over, with all that there was to say.
+            self._heard = self._clock()
         elif not heard:
             raise Unavailable("the watch ended at once")
 
@@ -189,5 +233,5 @@ class Reflector(Generic[T]):
         # Many of us may have been turned away at the same moment: not all come back at the same moment.
         pause = longest * (0.5 + self._chance() / 2)
         if retry_after is not None:
-            pause = max(pause, min(retry_after, _LONGEST_RETRY_AFTER) * (1 + self._chance() / 10))
+            pause = max(pause, retry_after * (1 + self._chance() / 10))
         await self._sleep(pause)

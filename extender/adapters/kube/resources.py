@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from extender.adapters.pod_requests import Quantity
-from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
+from extender.app.ports import FIRST_MOMENT, LAST_MOMENT, EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import DOMAIN, EphemeralName, InvalidName, NodeName, PodUid, ResourceKey, ephemeral_name
 from extender.core.units import InvalidQuantity, count
 
@@ -105,6 +105,9 @@ class _NotUnderstood(ValueError):
     """`str()` is the problem, in words for the author."""
 
 
+_TOO_LONG = 10**12
+"""Seconds: beyond any time there is, and no trouble to a float."""
+
 _specs = msgspec.json.Decoder(_Spec | None)
 _choices = msgspec.json.Decoder(_Made)
 _statuses = msgspec.json.Decoder(_Status | None)
@@ -139,7 +142,6 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
     except msgspec.DecodeError as error:
         return EphemeralResource(name, nodes={}, problem=_worded(error), **facts)
     name = EphemeralName(metadata.namespace, metadata.name, spec.shared)
-    facts["expires_at"] = _expiry(spec, metadata)
     facts["owner"] = None if spec.owner is None else PodOwner(spec.owner.name, PodUid(spec.owner.uid))
     try:
         return EphemeralResource(
@@ -147,10 +149,11 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
             nodes=_nodes(spec.nodes or {}),
             capacity=_not_negative("spec.capacity", spec.capacity),
             choice=_choice(spec),
+            expires_at=_expiry(spec, metadata),
             **facts,
         )
     except (_NotUnderstood, InvalidName) as error:
-        return EphemeralResource(name, nodes={}, problem=str(error), **facts)
+        return EphemeralResource(name, nodes={}, problem=str(error), expires_at=_expiry_if_any(spec, metadata), **facts)
 
 
 def ready_since(resource: ResourceJson) -> tuple[str, str] | None:
@@ -237,10 +240,25 @@ def _expiry(spec: _Spec, metadata: ResourceMetadata) -> float | None:
     if spec.expires_at is not None:
         # A time without zone cannot come from the API server, which wants RFC 3339; UTC is the safe reading.
         aware = spec.expires_at if spec.expires_at.tzinfo is not None else spec.expires_at.replace(tzinfo=UTC)
-        return aware.timestamp()
+        return _moment("expiresAt", spec.expires_at.isoformat(), aware.timestamp())
     if spec.ttl_seconds is None or metadata.creation_timestamp is None:
         return None
-    return metadata.creation_timestamp.timestamp() + spec.ttl_seconds
+    lives = min(max(spec.ttl_seconds, -_TOO_LONG), _TOO_LONG)
+    return _moment("ttlSeconds", spec.ttl_seconds, metadata.creation_timestamp.timestamp() + lives)
+
+
+def _expiry_if_any(spec: _Spec, metadata: ResourceMetadata) -> float | None:
+    try:
+        return _expiry(spec, metadata)
+    except _NotUnderstood:
+        return None
+
+
+def _moment(where: str, value: object, seconds: float) -> float:
+    # An offset from UTC can lead beyond what can be written again.
+    if not FIRST_MOMENT <= seconds <= LAST_MOMENT:
+        raise _NotUnderstood(f"spec.{where} is {value}, which is not within the years 1 to 9999 (UTC)")
+    return seconds
 
 
 def _nodes(raw: Mapping[str, int]) -> dict[NodeName, int]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -52,6 +53,25 @@ class _Versioned(msgspec.Struct):
     metadata: _Version = msgspec.field(default_factory=_Version)
 
 
+class _Managed(msgspec.Struct):
+    manager: str = ""
+    fields: dict[str, Any] | None = msgspec.field(name="fieldsV1", default=None)
+
+
+class _Managers(msgspec.Struct):
+    managed: list[_Managed] | None = msgspec.field(name="managedFields", default=None)
+
+
+class _ManagedNode(msgspec.Struct):
+    metadata: _Managers
+
+
+class _ManagedNodes(msgspec.Struct):
+    items: list[_ManagedNode] | None
+
+
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_managed_nodes = msgspec.json.Decoder(_ManagedNodes)
 _versioned = msgspec.json.Decoder(_Versioned)
 _placed_pods = msgspec.json.Decoder(_PlacedPod)
 
@@ -226,6 +246,24 @@ class ApiNodeStatusWriter:
             return _versioned.decode(answer).metadata.version
         except msgspec.DecodeError:
             return ""
+
+    async def managers(self, node: NodeName, resources: Iterable[ResourceKey]) -> Sequence[str]:
+        """As the port says. By a list of one node, for that is what we may do to nodes."""
+        path = address("api", "v1", "nodes", query={"fieldSelector": f"metadata.name={node}"})
+        answer = await self._requests.request("GET", path, accept=_METADATA_LIST)
+        try:
+            found = _managed_nodes.decode(answer)
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the answer is no list of nodes: {error}") from error
+        wanted = {f"f:{resource}" for resource in resources}
+        managed = [each for item in found.items or () for each in item.metadata.managed or ()]
+        return sorted({each.manager for each in managed if _status_keys(each) & wanted})
+
+
+def _status_keys(managed: _Managed) -> set[str]:
+    status = (managed.fields or {}).get("f:status")
+    parts = [status.get("f:capacity"), status.get("f:allocatable")] if isinstance(status, dict) else []
+    return {key for part in parts if isinstance(part, dict) for key in part}
 
 
 def _event_name(notice: Notice) -> str:

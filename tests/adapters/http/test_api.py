@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from extender import __version__
 from extender.adapters.http.api import create_api
-from extender.adapters.http.asgi import MANAGEMENT_BODY_LIMIT
+from extender.adapters.http.asgi import MANAGEMENT_BODY_LIMIT, create_app
 from extender.adapters.http.bodies import replaying
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, Ready, in_process, on_loopback, service
 from tests.adapters.http.told import problem
@@ -32,7 +32,19 @@ async def test_the_process_is_alive_before_it_is_ready(client: httpx.AsyncClient
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     problem(await client.get("/readyz"), 503)
     ready.now = True
-    assert (await client.get("/readyz")).json() == {"status": "ok"}
+    assert (await client.get("/readyz")).json() == {"status": "ok", "ages": {}}
+
+
+async def test_how_old_what_is_known_is_stands_in_readyz() -> None:
+    app = create_app(
+        NotedVerbs(),
+        NotedManagement(),
+        ready=lambda: True,
+        registry=CollectorRegistry(),
+        ages=lambda: {"pods": 312.46, "nodes": 0.5},
+    )
+    async with in_process(app) as client:
+        assert (await client.get("/readyz")).json()["ages"] == {"pods": 312.5, "nodes": 0.5}
 
 
 async def test_the_version_is_told(client: httpx.AsyncClient) -> None:

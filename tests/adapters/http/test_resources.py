@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from extender.adapters.http.answers import timestamp
 from extender.app.management import Invalid, ResourceState, SetResource, VersionConflict
 from extender.app.ports import NodeChoice, PodOwner, Unavailable
 from extender.core.names import EphemeralName, NodeName, PodUid
@@ -376,3 +377,10 @@ async def test_before_the_first_full_sync_the_api_says_so(
     told = problem(await client.put(DATA1, json={"capacity": 1, "node_spec": "n1"}), 503)
     assert told["type"] == "urn:escher:problem:not-ready"
     assert management.asked == []
+
+
+@pytest.mark.parametrize(("moment", "shown"), [(1e300, "9999-12-31T23:59:59Z"), (-1e300, "0001-01-01T00:00:00Z")])
+def test_no_moment_can_make_a_list_fail(moment: float, shown: str) -> None:
+    found = timestamp(moment)
+    assert found is not None
+    assert found.isoformat().replace("+00:00", "Z") == shown

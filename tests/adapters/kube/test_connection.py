@@ -89,6 +89,19 @@ async def test_how_long_to_wait_comes_from_the_header_or_the_status() -> None:
     assert getattr(refusal(500, encode(status(500, "x", details={}))), "retry_after", 0) is None
 
 
+@pytest.mark.parametrize(("asked", "waits"), [("86400", 30.0), ("9" * 400, 30.0), ("0", 0.0), ("-5", None)])
+def test_nobody_waits_longer_than_half_a_minute_whatever_the_api_server_asks_for(
+    asked: str, waits: float | None
+) -> None:
+    assert getattr(refusal(503, b"busy", asked), "retry_after", 0) == waits
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(86400, 30.0), (-5, 0.0)])
+def test_nor_what_it_says_in_the_body(asked: int, waits: float) -> None:
+    body = encode(status(503, "busy", details={"retryAfterSeconds": asked}))
+    assert getattr(refusal(503, body), "retry_after", None) == waits
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

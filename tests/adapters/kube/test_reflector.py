@@ -28,11 +28,14 @@ class Following:
         self.api = ScriptedApi()
         self.sink: RecordingSink[Pod] = RecordingSink()
         self.lists: list[tuple[str, str]] = []
+        self.rewound: list[list[str]] = []
+        """What the sink had been told each time that the API server had gone back."""
         self.reflector = Reflector(
             self.api,
             kinds.pods(5.0),
             self.sink,
             on_relist=lambda kind, reason: self.lists.append((kind, reason)),
+            on_rewind=lambda: self.rewound.append(list(self.sink.log)),
             sleep=self.api.sleep,
             clock=self.api.clock,
             chance=lambda: 0.5,
@@ -79,7 +82,7 @@ async def test_lists_page_by_page_and_watches_from_there(following: Following) -
         "GET /api/v1/pods?limit=2&continue=next%3F%2F%26",
         "WATCH /api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=150",
     ]
-    assert api.silences[0] == 165.0
+    assert api.silences[0] == 90.0
     assert following.sink.log == ["replace a,b,c", "upsert d", "upsert a", "remove b"]
     assert following.watched_from() == ["10", "13"]
     assert following.reflector.synced.is_set()
@@ -147,12 +150,68 @@ async def test_takes_up_a_broken_watch_where_it_was_after_a_pause(following: Fol
     assert following.reasons() == ["started"]
 
 
-async def test_takes_up_a_silent_watch_at_once(following: Following) -> None:
+async def test_a_watch_is_silent_when_no_bookmark_has_come(following: Following) -> None:
+    """kube-apiserver sends one every minute. Together with the look at the version that is less than two minutes."""
     following.api.answers.append(page([], 10))
-    following.api.watches.append([165.0, Silent("nothing for 165 s")])
     await following.play()
+    assert 60 < following.api.silences[0] <= 110
+
+
+async def test_a_short_watch_is_silent_after_its_own_time() -> None:
+    api = ScriptedApi()
+    api.answers.append(page([], 10))
+    reflector = Reflector(
+        api, kinds.pods(5.0), RecordingSink(), chance=lambda: 0.5, watch_seconds=30, grace_seconds=5.0
+    )
+    async with running(reflector):
+        await api.exhausted.wait()
+    assert api.silences == [50.0]
+
+
+async def test_takes_up_a_silent_watch_at_once_where_the_api_server_is_as_far(following: Following) -> None:
+    following.api.answers += [page([], 10), page([pod("a")], 10, "more")]
+    following.api.watches.append([90.0, Silent("nothing for 90 s")])
+    await following.play()
+    assert following.api.requested[2] == "GET /api/v1/pods?limit=1"
+    assert following.sink.log == ["replace "]
     assert following.watched_from() == ["10", "10"]
     assert following.api.slept == []
+
+
+async def test_lists_again_when_a_watch_fell_silent_for_the_api_server_has_gone_back(following: Following) -> None:
+    """It waits for a version that lies in the future, and would for days."""
+    following.api.answers += [page([pod("a")], 99), page([], 50), page([pod("b")], 50)]
+    following.api.watches.append([90.0, Silent("nothing for 90 s")])
+    await following.play()
+    assert following.sink.log == ["replace a", "replace b"]
+    assert following.rewound == [["replace a"]], "told before the list"
+    assert following.reasons() == ["started", "rewound"]
+    assert following.watched_from() == ["99", "50"]
+
+
+async def test_looks_again_how_far_the_api_server_is_until_it_says(following: Following) -> None:
+    following.api.answers += [page([], 99), Unavailable("down"), b"<html>", page([], 50), page([pod("b")], 50)]
+    following.api.watches.append([90.0, Silent("nothing for 90 s")])
+    await following.play()
+    assert following.reasons() == ["started", "rewound"]
+    assert len(following.api.slept) == 2
+
+
+async def test_is_as_old_as_what_the_api_server_said_last(following: Following) -> None:
+    api, reflector = following.api, following.reflector
+    assert reflector.age is None
+    api.answers.append(page([], 10))
+    api.watches += [[50.0, bookmark(11), 20.0, Unavailable("reset")], [5.0, Unavailable("reset")]]
+    await following.play()
+    assert reflector.age == pytest.approx(25 + sum(api.slept))
+    assert reflector.kind == "pods"
+
+
+async def test_a_watch_that_ended_at_its_time_has_said_all_there_was(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches.append([80.0])
+    await following.play()
+    assert following.reflector.age == 0
 
 
 async def test_waits_longer_after_each_failure_and_never_beyond_the_limit(following: Following) -> None:
@@ -165,7 +224,7 @@ async def test_waits_longer_after_each_failure_and_never_beyond_the_limit(follow
 async def test_waits_as_long_as_the_api_server_asks_for(following: Following) -> None:
     following.api.answers += [Unavailable("too many requests", 7.0), Unavailable("forever", 86400.0), page([], 10)]
     await following.play()
-    assert following.api.slept == pytest.approx([7.35, 126.0])
+    assert following.api.slept == pytest.approx([7.35, 31.5])
 
 
 async def test_keeps_trying_what_is_refused(following: Following) -> None:
@@ -198,6 +257,14 @@ async def test_lists_again_when_watches_fail_for_long(following: Following) -> N
     await following.play()
     assert following.reasons() == ["started", "broken"]
     assert following.watched_from() == ["99"] * 8 + ["5"]
+    assert following.rewound == [["replace "]]
+
+
+async def test_a_list_that_is_no_older_is_no_way_back(following: Following) -> None:
+    following.api.answers += [page([], 10), page([], 11), page([], 11)]
+    following.api.watches += [[Expired(410, "old")], [Expired(410, "old")]]
+    await following.play()
+    assert following.rewound == []
 
 
 @pytest.mark.parametrize(

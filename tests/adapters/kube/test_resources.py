@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.adapters.kube import kinds
-from extender.adapters.kube.resources import ResourceJson, to_json, to_resource
+from extender.adapters.kube.resources import ResourceJson, timestamp, to_json, to_resource
 from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
 from tests.adapters.kube import manifests
@@ -109,6 +109,15 @@ def test_an_object_in_deletion_desires_nothing() -> None:
         ({"capacity": 1, "nodeSpec": {"available": {"cpu": "-1"}}}, "spec.nodeSpec.available: cpu: '-1' is negative"),
         ({"owner": {"name": "p"}}, "spec.owner: object missing required field `uid`"),
         ({"expiresAt": "tomorrow"}, "spec.expiresAt: invalid RFC3339"),
+        (
+            {"expiresAt": "9999-12-31T23:59:59-10:00"},
+            "spec.expiresAt is 9999-12-31T23:59:59-10:00, which is not within",
+        ),
+        ({"expiresAt": "9999-12-31T23:59:59.5Z"}, "which is not within the years 1 to 9999 (UTC)"),
+        ({"expiresAt": "0001-01-01T00:00:00+10:00"}, "which is not within"),
+        ({"ttlSeconds": 10**12}, "spec.ttlSeconds is 1000000000000, which is not within"),
+        ({"ttlSeconds": 2**63 - 1}, "which is not within"),
+        ({"ttlSeconds": -(10**12)}, "which is not within"),
         (7, "spec: expected `object"),
     ],
 )
@@ -139,6 +148,30 @@ def test_an_object_without_spec_or_status_desires_nothing(spec: Any) -> None:
 def test_a_senseless_status_counts_as_none(status: Any) -> None:
     resource = read(status=status)
     assert (resource.chosen, resource.observed_generation, resource.problem) == (None, 0, "")
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "9999-12-31T13:59:59-10:00"])
+def test_the_first_and_the_last_moment_can_be_read_and_written(moment: str) -> None:
+    resource = read({"nodes": {"n1": 1}, "expiresAt": moment})
+    assert resource.problem == ""
+    assert read(to_json(resource)["spec"]).expires_at == resource.expires_at
+    assert resource.expires_at is not None
+    assert timestamp(resource.expires_at).endswith("Z")
+
+
+def test_one_object_of_which_we_cannot_make_sense_is_passed_over_in_lists_and_watches() -> None:
+    def translate(resource: ResourceJson) -> EphemeralResource:
+        if resource.metadata.name == "odd":
+            raise OverflowError("date value out of range")
+        return to_resource(resource)
+
+    kind = kinds.Kind("ephemeralresources", "/", ResourceJson, translate)
+    page = kind.read_page(manifests.page([manifests.resource(), manifests.resource("odd"), manifests.resource("b")]))
+    assert [str(item.name) for item in page.items] == ["team-a/data1", "team-a/b"]
+    assert [(bad.what, bad.why) for bad in page.unreadable] == [("team-a/odd", "date value out of range")]
+    event = kind.read_event(manifests.event("ADDED", manifests.resource("odd", version=7)))
+    assert (event.item, event.version) == (None, "7")
+    assert event.unreadable is not None
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(

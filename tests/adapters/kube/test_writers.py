@@ -327,3 +327,34 @@ class TestStore:
             api.answers.append(json.dumps(resource(f"r{number}")).encode())
             await store.get(dataclasses.replace(NAME, name=f"r{number}"))
         assert len(store._ready) <= 2
+
+
+class TestManagers:
+    GPU = ResourceKey("escher.dev/team-a.gpu")
+
+    def entry(self, manager: str, **parts: Any) -> dict[str, Any]:
+        fields: Any = {"f:status": {f"f:{part}": {key: {} for key in keys} for part, keys in parts.items()}}
+        return {"manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}
+
+    async def test_names_who_wrote_these_resources_last(self, api: ScriptedApi) -> None:
+        managed = [
+            self.entry("kubelet", capacity=["f:cpu"], allocatable=["f:cpu"]),
+            self.entry("gpu-operator", allocatable=["f:escher.dev/team-a.gpu"]),
+            self.entry("escher", capacity=["f:escher.dev/team-a.gpu"]),
+            {"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:labels": {}}, "f:status": 7}},
+            {"manager": "odd", "fieldsV1": {"f:status": {"f:capacity": 7}}},
+            {"manager": "none"},
+        ]
+        api.answers.append(encode({"items": [{"metadata": {"name": "n1", "managedFields": managed}}]}))
+        assert await ApiNodeStatusWriter(api).managers(NodeName("n1"), [self.GPU]) == ["escher", "gpu-operator"]
+        assert api.requested == ["GET /api/v1/nodes?fieldSelector=metadata.name%3Dn1"], "a list: get is not permitted"
+
+    @pytest.mark.parametrize("answer", [b'{"items":null}', b'{"items":[{"metadata":{}}]}'])
+    async def test_names_nobody_where_nobody_is_known(self, api: ScriptedApi, answer: bytes) -> None:
+        api.answers.append(answer)
+        assert await ApiNodeStatusWriter(api).managers(NodeName("n1"), [self.GPU]) == []
+
+    async def test_an_answer_that_is_no_list_is_a_failure(self, api: ScriptedApi) -> None:
+        api.answers.append(b"<html>")
+        with pytest.raises(Unavailable):
+            await ApiNodeStatusWriter(api).managers(NodeName("n1"), [self.GPU])

@@ -1,0 +1,89 @@
+"""Fights about a node's status: another writer changes back what we have written, and we write it again.
+
+The first repairs come at once: a kubelet that restarts, or an editor, makes one difference, and that is the end of it.
+Whoever does it again and again is answered more and more slowly, down to once in a minute, node by node; after some
+minutes of peace all is forgotten. What is newly desired is never held back. Pure: time is an argument, in seconds that
+only ever pass. Must not know how a status is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from extender.core.names import NodeName, ResourceKey
+
+AT_ONCE = 3
+"""So many repairs in a row are made without a pause."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FORGOTTEN_AFTER = 300.0
+"""Seconds without a repair."""
+
+
+@dataclass(slots=True)
+class _Fight:
+    repairs: int = 0
+    last: float = 0.0
+    told: bool = False
+
+    @property
+    def pause(self) -> float:
+        """Seconds between the last repair and the next."""
+        if self.repairs < AT_ONCE:
+            return 0.0
+        return float(min(_FIRST_PAUSE * 2 ** min(self.repairs - AT_ONCE, 20), _LONGEST_PAUSE))
+
+
+class Fights:
+    def __init__(self) -> None:
+        self._left: dict[NodeName, Mapping[ResourceKey, int]] = {}
+        """What our last write of each node left there."""
+        self._fights: dict[NodeName, _Fight] = {}
+
+    def left(self, node: NodeName, desired: Mapping[ResourceKey, int]) -> None:
+        """A write of ours has succeeded: the node said this."""
+        self._left[node] = desired
+
+    def forget(self, node: NodeName) -> None:
+        """The node is gone."""
+        self._left.pop(node, None)
+        self._fights.pop(node, None)
+
+    def forget_all(self) -> None:
+        """What our writes have left is as it was before them."""
+        self._left.clear()
+
+    def is_repair(self, node: NodeName, desired: Mapping[ResourceKey, int], differing: Iterable[ResourceKey]) -> bool:
+        """Whether we had written all that differs, as it is desired still."""
+        left = self._left.get(node)
+        return left is not None and all(desired.get(each) == left.get(each) for each in differing)
+
+    def wait(self, node: NodeName, now: float) -> float:
+        """For so many seconds nothing is repaired on this node."""
+        fight = self._known(node, now)
+        return 0.0 if fight is None else max(0.0, fight.last + fight.pause - now)
+
+    def repaired(self, node: NodeName, now: float) -> None:
+        """A repair is made."""
+        fight = self._known(node, now) or self._fights.setdefault(node, _Fight())
+        fight.repairs += 1
+        fight.last = now
+
+    def is_to_be_told(self, node: NodeName, now: float) -> bool:
+        """Whether the repair that follows makes it a fight. It does so once: whoever asks tells it."""
+        fight = self._known(node, now)
+        if fight is None or fight.told or fight.repairs + 1 < AT_ONCE:
+            return False
+        fight.told = True
+        return True
+
+    def count(self, now: float) -> int:
+        """On how many nodes repairs are held back, as somebody undoes them."""
+        return sum(1 for node in list(self._fights) if (fight := self._known(node, now)) is not None and fight.pause)
+
+    def _known(self, node: NodeName, now: float) -> _Fight | None:
+        fight = self._fights.get(node)
+        if fight is not None and now - fight.last > _FORGOTTEN_AFTER:
+            del self._fights[node]
+            return None
+        return fight

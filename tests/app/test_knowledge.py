@@ -1,0 +1,173 @@
+"""What is known grows old: beyond an age nothing new is planned, and who was turned away for that is woken after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from extender.app.explain import Explain
+from extender.app.keeper import Effect, Keeper
+from extender.app.knowledge import STALE, Knowledge
+from extender.core.cluster import Pod
+from extender.core.gang import WakePod
+from extender.core.names import GangKey, NodeName, ResourceKey
+from tests.app.fakes import LoopClock
+from tests.builders import JOB, job_pods, node, pod
+
+N1, N2 = NODES = [NodeName("n1"), NodeName("n2")]
+DATA = ResourceKey("escher.dev/default.data")
+
+
+class Room:
+    def __init__(self, limit: float = 300.0) -> None:
+        self.clock = LoopClock()
+        self.effects: list[Effect] = []
+        self.age = 1.0
+        self.keeper = Keeper(self.clock, self._take)
+        self.keeper.knowledge = Knowledge(lambda: {"nodes": 1.0, "pods": self.age}, limit)
+        self.keeper.see_promise(JOB.uid, 16)
+        for name in NODES:
+            self.keeper.see_node(node(name))
+        self.keeper.set_capacity(N1, DATA, 1)
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        self.effects += effects
+
+    def filter(self, each: Pod) -> list[NodeName]:
+        return list(self.keeper.filter(each, NODES).passed)
+
+    def reasons(self, each: Pod) -> set[str]:
+        verdict = self.keeper.filter(each, NODES)
+        assert not verdict.passed
+        return {*verdict.rejected.values(), *verdict.unresolvable.values()}
+
+    def gang(self, name: str = "train") -> list[Pod]:
+        made = job_pods(name, 2, {"cpu": 6000})
+        for each in made:
+            self.keeper.see_pod(each)
+        return made
+
+    def woken(self) -> set[str]:
+        return {effect.pod.name for effect in self.effects if isinstance(effect, WakePod)}
+
+
+def test_a_gang_is_not_planned_then_and_is_woken_after_it() -> None:
+    room = Room()
+    members = room.gang()
+    room.age = 301.0
+    for each in members:
+        assert room.reasons(each) == {STALE}
+    assert not list(room.keeper.ledger.holdings())
+    room.effects.clear()
+    room.age = 1.0
+    room.keeper.settle()
+    assert room.woken() == {each.name for each in members}
+    assert {room.filter(each)[0] for each in members} == {N1, N2}
+    assert room.keeper.violations() == []
+
+
+def test_a_gang_that_waits_for_room_is_not_planned_when_some_comes_free() -> None:
+    room = Room()
+    filler = pod("filler", {"cpu": 8000}, node=N1)
+    room.keeper.see_pod(filler)
+    members = room.gang()
+    for each in members:
+        assert room.filter(each) == []
+    room.effects.clear()
+    room.age = 301.0
+    room.keeper.lose_pod(filler.uid)
+    assert room.woken() == set()
+    room.age = 1.0
+    room.keeper.settle()
+    assert room.woken() == {each.name for each in members}
+    assert room.keeper.violations() == []
+
+
+def test_what_is_planned_goes_on() -> None:
+    room = Room()
+    members = room.gang()
+    assert room.filter(members[0])
+    room.age = 301.0
+    for each in members:
+        (on,) = room.filter(each)
+        assert room.keeper.arrive(each.uid, on) == ""
+
+
+def test_no_ephemeral_resource_is_reserved_then() -> None:
+    room = Room()
+    asker = pod("asker", {"cpu": 100, DATA: 1})
+    room.keeper.see_pod(asker)
+    room.age = 301.0
+    assert room.reasons(asker) == {STALE}
+    room.age = 1.0
+    room.keeper.settle()
+    assert room.woken() == {"asker"}
+    assert room.filter(asker) == [N1]
+    room.age = 301.0
+    assert room.filter(asker) == [N1], "it has its place"
+
+
+def test_other_pods_are_left_to_kube_scheduler() -> None:
+    room = Room()
+    room.age = 10_000.0
+    assert room.filter(pod("plain", {"cpu": 100})) == NODES
+
+
+def test_at_0_everything_is_planned_all_the_same_and_explain_says_how_old_it_is() -> None:
+    room = Room(limit=0)
+    members = room.gang()
+    room.age = 10_000.0
+    assert room.filter(members[0])
+    told = Explain(room.keeper).gang(GangKey("default", "train"))
+    assert "what Escher knows of pods is 10000 s old: this may be wrong" in told.summary
+
+
+@pytest.mark.parametrize("what", ["pod", "gang"])
+def test_explain_says_so_once_and_what_to_look_at(what: str) -> None:
+    room = Room()
+    members = room.gang()
+    explain = Explain(room.keeper)
+
+    def told() -> tuple[str, Sequence[str]]:
+        found = explain.gang(GangKey("default", "train")) if what == "gang" else explain.pod("default", members[0].name)
+        return found.summary, found.remedies
+
+    assert "s old" not in told()[0]
+    room.age = 312.4
+    summary, remedies = told()
+    assert summary.count("what Escher knows of pods is 312 s old: nothing new is planned") == 1
+    assert "/readyz" in remedies[0]
+
+
+def test_nobody_looks_again_and_again_for_what_may_not_be_planned() -> None:
+    room = Room()
+    for each in room.gang():
+        room.filter(each)
+    room.clock.ahead = 3600.0
+    room.age = 301.0
+    room.keeper.see_node(node("n3"))
+    room.keeper.tick()
+    deadline = room.keeper.next_deadline()
+    assert deadline is None or deadline >= room.clock.steady() + 1
+
+
+@pytest.mark.anyio
+async def test_that_it_is_too_old_is_told_once_and_heeded_when_it_is_over() -> None:
+    age, changes = [1.0], list[float]()
+    knowledge = Knowledge(lambda: {"pods": age[0]}, 300.0)
+    with capture_logs() as logs:
+        watching = asyncio.create_task(knowledge.watch(lambda: changes.append(age[0])))
+        for now in (1.0, 301.0, 500.0, 2.0, 3.0):
+            age[0] = now
+            await asyncio.sleep(10)
+        watching.cancel()
+    assert changes == [301.0, 2.0]
+    assert [each["log_level"] for each in logs] == ["error", "info"]
+
+
+def test_what_nothing_is_known_of_yet_is_not_old() -> None:
+    knowledge = Knowledge()
+    assert (knowledge.is_stale(), knowledge.told()) == (False, "")
