@@ -132,6 +132,19 @@ def test_a_gang_that_can_be_placed_nowhere_is_told_so_holds_nothing_and_is_not_p
     world.check()
 
 
+def test_what_is_told_of_it_is_what_an_empty_cluster_lacks_whoever_is_there() -> None:
+    world = world_of("aab")
+    world.create(*(pod(f"fill-{n}", FULL, node=NodeName(f"n{n}")) for n in range(3)))
+    members = gang(3, apart())
+    world.create(*members)
+    assert not world.keeper.filter(members[0], list(world.nodes)).passed
+    world.delete(PodUid("uid-fill-0"))
+    assert not world.keeper.filter(members[0], list(world.nodes)).passed
+    found = world.keeper.gangs.by_key[GangKey("default", "train")]
+    assert found.shortfall is not None
+    assert (found.shortfall.placed, found.shortfall.rule) == (2, APART)
+
+
 def test_it_is_placed_when_a_node_comes_that_it_needs_or_gets_the_label() -> None:
     for change in ("node", "label"):
         world = world_of("aab")

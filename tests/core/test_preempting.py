@@ -293,6 +293,13 @@ class TestAUnitThatLeavesInPart:
         unfinished = world.keeper.preempting.unfinished
         assert unfinished == {GangKey("default", "low"): Unfinished("gang default/top", 1, 2, "429")}
 
+    def test_is_told_of_its_gang_when_who_was_evicted_is_gone(self, world: GangWorld) -> None:
+        members = [replace(each, node=N0) for each in gang_pods("low", 2)]
+        world.create(*members)
+        world.delete(members[1].uid)
+        world.keeper.unit_stays(TOP, members, 1, "429")
+        assert world.keeper.preempting.unfinished.keys() == {GangKey("default", "low")}
+
     def test_and_is_no_gang_any_more_is_told_of_nobody(self, world: GangWorld) -> None:
         self.half_gone(world, [pod(f"low-{number}", node=N0) for number in range(2)])
         assert world.keeper.preempting.unfinished == {}

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from extender.core.audit import Violation
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Kind
@@ -296,14 +297,24 @@ class TestTheAccount:
             savings.progress(part, NOW + at)
             assert savings.next_deadline(saving=True) == NOW + ends
 
+    def test_the_first_hundredth_is_progress(self, savings: Savings) -> None:
+        for part, at, ends in ((0.0, 0, 100), (0.0, 40, 100), (0.01, 50, 150)):
+            savings.progress(part, NOW + at)
+            assert savings.next_deadline(saving=True) == NOW + ends
+
     @pytest.mark.parametrize(("rounds", "seconds"), [(1, 600), (2, 1200), (3, 2400), (9, 86_400), (2000, 86_400)])
     def test_pauses_double_up_to_a_day(self, rounds: int, seconds: float) -> None:
         assert Thrift().pause(rounds) == seconds
 
     def test_the_audit_sees_what_nobody_counts_and_what_lasts_too_long(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
-        assert len(list(savings.violations(saving=False))) == 1
-        savings.heed_time(NOW)
-        assert list(savings.violations(saving=True)) == []
+        uncounted = "50% of a resource is saved, and nobody counts for how long"
+        assert list(savings.violations(saving=False)) == [Violation("saved_share", uncounted)]
+        for passed in (0, 101):
+            savings.heed_time(NOW + passed)
+            assert list(savings.violations(saving=True)) == []
         savings.heed_time(NOW + 102)
-        assert len(list(savings.violations(saving=True))) == 2
+        assert list(savings.violations(saving=True)) == [
+            Violation("saved_share", "50% of a resource saved for 102 s"),
+            Violation("saved_share", "no progress for 102 s"),
+        ]
