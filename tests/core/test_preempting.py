@@ -20,6 +20,7 @@ from extender.core.restraint import (
     BUDGET,
     DAEMONS,
     MADE_AGAIN,
+    OTHERS,
     REFUSED,
     Bounds,
     BudgetsUnknown,
@@ -106,6 +107,15 @@ def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWo
     runs(world, scheduler="default-scheduler")
     comes(world)
     assert bool(world.preempted) is allowed
+
+
+def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_left(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    runs(world, "high", N1, priority=10)
+    runs(world, scheduler="default-scheduler")
+    comes(world)
+    assert world.preempted == []
+    assert why_not(world) == NobodySuffices({OTHERS: 1})
 
 
 def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:

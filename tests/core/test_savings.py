@@ -14,7 +14,7 @@ from extender.core.audit import Violation
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Kind
-from extender.core.names import CPU, GangKey, NodeName, PodUid
+from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
 from extender.core.savings import Savings, Thrift
 from extender.core.turns import Patience
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, slot
@@ -278,6 +278,8 @@ class TestTheAccount:
         savings.heed_time(NOW + 140)
         assert (savings.resting, savings.must_end()) == (True, True)
         assert savings.limit() == {CPU: 1000}
+        asked = [{CPU: 1000}], [{CPU: 500}, {CPU: 501}], [{ResourceKey("gpu"): 1}]
+        assert [savings.suffices(places) for places in asked] == [True, False, False]
 
     def test_whoever_could_get_no_further_has_its_time_when_it_can(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
@@ -286,6 +288,7 @@ class TestTheAccount:
         for name in ("n0", "n1"):
             savings.ledger.release(Holder(f"s-{name}"))
         savings.heed_time(NOW + 100)
+        assert savings.next_deadline(saving=False) == NOW + 200
         savings.begin(NOW + 100)
         assert not savings.heed_time(NOW + 199)
         assert savings.heed_time(NOW + 200)
