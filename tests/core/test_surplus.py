@@ -189,6 +189,23 @@ def test_one_turned_away_on_a_sample_of_the_nodes_is_woken_once_if_another_has_r
     assert woken(world) == ["elastic-2"]
 
 
+def test_one_that_is_gone_is_forgotten_when_another_is_turned_away_on_a_sample(world: GangWorld) -> None:
+    for number in range(110):
+        world.add_node(node(f"n{number}", {"cpu": 1000}))
+    world.add_node(node("large", {"cpu": 16000}))
+    members = gang_pods("elastic", 4, EIGHT, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    sample = [NodeName(f"n{number}") for number in range(100)]
+    for member in members[2:]:
+        world.create(member)
+        assert not world.filter(member, sample).passed
+        if member is members[2]:
+            end(world, member.name)
+    world.add_node(node("free", {"cpu": 16000}))
+    assert woken(world) == ["elastic-3"]
+
+
 def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld) -> None:
     world.add_node(node("n0", {"cpu": 16000}))
     members = gang_pods("train", 4, EIGHT, quorum=2)
