@@ -281,6 +281,10 @@ class TestWhatWasOfferedBefore:
     def second(self, world: GangWorld) -> Pod:
         return world.pods[PodUid("uid-guarded-1")]
 
+    def test_when_another_is_offered(self, world: GangWorld, second: Pod) -> None:
+        assert offered(world, [pod("nobody")], by="another") == [0]
+        assert offered(world, [second], by="third") == []
+
     @pytest.mark.usefixtures("whole")
     def test_when_a_gang_is_offered_as_a_whole(self, world: GangWorld, second: Pod) -> None:
         assert offered(world, [second], by="third") == []

@@ -418,6 +418,13 @@ class TestBoundsOfAGangAndAnHour:
         assert world.preempted == []
         assert why_not(world) == Exhausted(0, 0, Bounds(pods=3))
 
+    def test_just_as_many_pods_as_that(self, world: GangWorld) -> None:
+        world.keeper.preempting.bounds = Bounds(pods=4)
+        for number in range(4):
+            world.create(pod(f"low-{number}", {"cpu": 2000}, node=N0))
+        comes(world)
+        assert [len(victims) for victims in world.preempted] == [4]
+
 
 class TestPodsThatAreMadeAgain:
     def test_leave_no_more_for_a_while_that_doubles(self, world: GangWorld) -> None:
