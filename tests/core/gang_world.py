@@ -35,7 +35,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Phase
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
-from extender.core.orders import EvictRest, LetRoomGo
+from extender.core.orders import EvictRest, LetRoomGo, Preempted
 from extender.core.pod_groups import PodGroup
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -86,6 +86,8 @@ class GangWorld:
     gangs_opened: list[tuple[str, int]] = field(default_factory=list)
     preempted: list[list[str]] = field(default_factory=list)
     """Pods that are to be evicted for a gang, each time that it was so."""
+    taken: list[Preempted] = field(default_factory=list)
+    """Pods that kube-scheduler was offered as victims and has evicted."""
     rests: list[EvictRest] = field(default_factory=list)
     """What is left of gangs that an ordinary pod has preempted a part of."""
     let_go: list[str] = field(default_factory=list)
@@ -146,6 +148,8 @@ class GangWorld:
                     for pod in victims:
                         self.keeper.preempting.evicted(key, pod)
                     self.keeper.preempting.done(key, self.clock.steady())
+                case Preempted():
+                    self.taken.append(effect)
                 case EvictRest(_, _, rest):
                     self.rests.append(effect)
                     self.evicted += [pod.uid for pod in rest]

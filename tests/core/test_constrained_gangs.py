@@ -132,6 +132,19 @@ def test_a_gang_that_can_be_placed_nowhere_is_told_so_holds_nothing_and_is_not_p
     world.check()
 
 
+def test_what_is_told_of_it_is_what_an_empty_cluster_lacks_whoever_is_there() -> None:
+    world = world_of("aab")
+    world.create(*(pod(f"fill-{n}", FULL, node=NodeName(f"n{n}")) for n in range(3)))
+    members = gang(3, apart())
+    world.create(*members)
+    assert not world.keeper.filter(members[0], list(world.nodes)).passed
+    world.delete(PodUid("uid-fill-0"))
+    assert not world.keeper.filter(members[0], list(world.nodes)).passed
+    found = world.keeper.gangs.by_key[GangKey("default", "train")]
+    assert found.shortfall is not None
+    assert (found.shortfall.placed, found.shortfall.rule) == (2, APART)
+
+
 def test_it_is_placed_when_a_node_comes_that_it_needs_or_gets_the_label() -> None:
     for change in ("node", "label"):
         world = world_of("aab")
@@ -185,6 +198,18 @@ def test_room_is_saved_where_all_can_be_together() -> None:
     world.check()
 
 
+@pytest.mark.parametrize("fullest", [0, 1])
+def test_room_is_saved_where_most_is_free(fullest: int) -> None:
+    world = world_of("ab")
+    world.create(*(pod(f"f-{n}", {"cpu": 7000 if n == fullest else 1000}, node=NodeName(f"n{n}")) for n in range(2)))
+    members = gang(1, ports(80))
+    world.create(*members)
+    world.ask_in_vain(members)
+    world.pass_time(61)
+    saved = {held.node: held.units for held in world.keeper.ledger.holdings() if held.kind is Kind.SAVING}
+    assert saved.keys() == {f"n{1 - fullest}"}
+
+
 def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:
     world = world_of("ab")
     daemons = Owner("DaemonSet", "exporter", "u1")
@@ -235,6 +260,16 @@ class TestGangsAtTheSameTime:
         assert all(firsts)
         assert len(held) == len(set(held)) == 4
 
+    def test_go_elsewhere_only_where_no_other_has_planned(self) -> None:
+        world = world_of("aaa", cpu=64000)
+        one, other = gang(1, ports(80), "one"), gang(1, ports(80), "other")
+        world.create(*one, *other)
+        n0, n1, n2 = world.nodes
+        assert world.keeper.filter(one[0], [n0]).passed == [n0]
+        assert world.keeper.filter(other[0], [n1]).passed == [n1]
+        assert not world.keeper.filter(other[0], [n0]).passed
+        assert world.keeper.filter(other[0], [n0, n2]).passed == [n2]
+
     def test_keep_away_from_who_wants_it_so_though_they_want_nothing_themselves(self) -> None:
         world = world_of("aabb", cpu=64000)
         shy = gang(2, Constraints(anti_affinity=(term(ZONE, "other"),)), "shy")
@@ -283,6 +318,28 @@ class TestPreemption:
         world.schedule()
         assert [len(victims) for victims in world.preempted] == [2]
         assert world.bound("top") == 2
+
+    def test_who_wants_to_be_away_from_a_member_leaves_though_there_is_room_beside_it(self) -> None:
+        world = world_of("ab", cpu=64000)
+        shy = apart("host", app="top")
+        world.create(*(pod(f"shy-{n}", {}, node=NodeName(f"n{n}"), constraints=shy) for n in range(2)))
+        members = gang(2, None, "top", priority=10)
+        world.create(*members)
+        world.ask_in_vain(members)
+        world.schedule()
+        assert [sorted(victims) for victims in world.preempted] == [["shy-0", "shy-1"]]
+        assert world.bound("top") == 2
+
+    def test_who_wanted_to_be_near_others_that_are_gone_stays(self) -> None:
+        """kube-scheduler looks at that when it places a pod, and never again."""
+        world = world_of("a", cpu=64000)
+        lonely = replace(ports(81), affinity=near(app="web").affinity)
+        world.create(*(pod(name, {}, node=NodeName("n0"), constraints=asks) for name, asks in (
+            ("lonely", lonely), ("low", ports(80)))))  # fmt: skip
+        members = gang(1, ports(80), "top", priority=10)
+        world.create(*members)
+        world.ask_in_vain(members)
+        assert world.preempted == [["low"]]
 
 
 class TestOffers:

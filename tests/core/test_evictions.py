@@ -250,6 +250,61 @@ def test_members_of_a_gang_that_leaves_are_offered_to_others_too(open_world: Gan
     assert offered(world, [members[1]], by="another") == [0]
 
 
+def test_where_a_gang_leaves_no_other_is_broken_whichever_of_the_nodes_is_taken(open_world: GangWorld) -> None:
+    world = open_world
+    leaving, beside = placed(world, 2, quorum=2, name="leaving"), placed(world, 3, quorum=2, name="beside")
+    nodes = [leaving[0], beside[0]], [leaving[0], beside[1]], [leaving[1]]
+    assert offered(world, *nodes) == [0, 2]
+
+
+class TestWhatWasOfferedBefore:
+    """It counts until it is too old, whatever is asked, offered and taken in between."""
+
+    @pytest.fixture
+    def world(self, open_world: GangWorld) -> GangWorld:
+        """One of a gang that may lose one, and may not leave as a whole, is offered to a pod."""
+        members = gang_pods("guarded", 3, quorum=2)
+        open_world.create(*members[:2], replace(members[2], priority=1000))
+        open_world.schedule()
+        assert offered(open_world, [members[0]], by="first") == [0]
+        return open_world
+
+    @pytest.fixture
+    def whole(self, world: GangWorld) -> list[Pod]:
+        """A gang that leaves as a whole for another pod."""
+        members = placed(world, 3, quorum=3)
+        world.create(pod("urgent", priority=1000))
+        assert offered(world, [members[0]]) == [0]
+        return members
+
+    @pytest.fixture
+    def second(self, world: GangWorld) -> Pod:
+        return world.pods[PodUid("uid-guarded-1")]
+
+    def test_when_another_is_offered(self, world: GangWorld, second: Pod) -> None:
+        assert offered(world, [pod("nobody")], by="another") == [0]
+        assert offered(world, [second], by="third") == []
+
+    @pytest.mark.usefixtures("whole")
+    def test_when_a_gang_is_offered_as_a_whole(self, world: GangWorld, second: Pod) -> None:
+        assert offered(world, [second], by="third") == []
+
+    def test_when_the_rest_of_a_gang_leaves(self, world: GangWorld, second: Pod, whole: list[Pod]) -> None:
+        takes(world, whole[0])
+        assert len(world.rests) == 1
+        assert offered(world, [second], by="third") == []
+
+    def test_when_another_pod_asks_the_rest_still_leaves_and_the_first_is_known_as_taken(
+        self, world: GangWorld, whole: list[Pod]
+    ) -> None:
+        assert offered(world, [pod("nobody")], by="third") == [0]
+        takes(world, whole[0])
+        takes(world, world.pods[PodUid("uid-guarded-0")])
+        assert [order.preemptor.name for order in world.rests] == ["urgent"]
+        taken = [(each.victim.name, each.preemptor.name) for each in world.taken]
+        assert taken == [("train-0", "urgent"), ("guarded-0", "first")]
+
+
 class TestForAPodThatIsGone:
     """kube-scheduler was trying it when it was deleted."""
 

@@ -15,13 +15,28 @@ from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_phases import Phase
 from extender.core.names import GangKey, NodeName, PodUid
-from extender.core.preempting import FIRST_BACK_OFF, GOING_SECONDS, HOUR, PREEMPTS_EVERY
-from extender.core.restraint import Bounds, BudgetsUnknown, Exhausted, InVain, NobodySuffices, UnknownAsks, WhyNot
-from tests.builders import gang_pods, node, pod
+from extender.core.preempting import FIRST_BACK_OFF, GOING_SECONDS, HOUR, PREEMPTS_EVERY, REFUSED_SECONDS
+from extender.core.restraint import (
+    BUDGET,
+    DAEMONS,
+    MADE_AGAIN,
+    OTHERS,
+    REFUSED,
+    Bounds,
+    BudgetsUnknown,
+    Exhausted,
+    InVain,
+    NobodySuffices,
+    Unfinished,
+    UnknownAsks,
+    WhyNot,
+)
+from tests.builders import NOW, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
-N0 = NodeName("n0")
+N0, N1 = NodeName("n0"), NodeName("n1")
+TOP = GangKey("default", "top")
 
 
 @pytest.fixture
@@ -48,6 +63,12 @@ def comes(world: GangWorld, name: str = "top", size: int = 1, **facts: object) -
 
 def why_not(world: GangWorld, name: str = "top") -> WhyNot | None:
     return world.keeper.preempting.why_not(world.keeper.gangs.by_key[GangKey("default", name)])
+
+
+def again_at(world: GangWorld) -> float | None:
+    """When somebody is looked for again though nothing has changed, in seconds from the beginning."""
+    due = world.keeper.preempting.next_deadline()
+    return None if due is None else due - NOW
 
 
 def gone(world: GangWorld) -> None:
@@ -88,6 +109,15 @@ def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWo
     assert bool(world.preempted) is allowed
 
 
+def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_left(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    runs(world, "high", N1, priority=10)
+    runs(world, scheduler="default-scheduler")
+    comes(world)
+    assert world.preempted == []
+    assert why_not(world) == NobodySuffices({OTHERS: 1})
+
+
 def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:
     world.add_node(node("n1"))
     one, two = gang_pods("low", 2, FULL)
@@ -95,6 +125,83 @@ def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:
     comes(world)
     assert world.preempted == []
     assert why_not(world) == NobodySuffices({"a node's own": 2})
+
+
+def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangWorld) -> None:
+    for name in ("n1", "n2"):
+        world.add_node(node(name))
+    for where in (N0, N1):
+        runs(world, f"agent-{where}", where, owner=Owner("DaemonSet", "agent", "agent"))
+    runs(world, "high", NodeName("n2"), priority=10)
+    comes(world)
+    for _ in range(2):
+        assert (why_not(world), again_at(world)) == (NobodySuffices({DAEMONS: 2}), None)
+        world.keeper.settle()
+
+
+def test_what_is_told_of_a_pod_with_two_reasons_to_stay_is_the_one_that_lasts(world: GangWorld) -> None:
+    world.keeper.see_budget(Budget("default", "guard", 0, {"app": "guarded"}))
+    runs(world, labels={"app": "guarded"}, owner=Owner("DaemonSet", "agent", "agent"))
+    world.add_node(node("n1"))
+    runs(world, "high", N1, priority=10)
+    comes(world)
+    assert why_not(world) == NobodySuffices({DAEMONS: 1})
+
+
+def test_a_pod_that_its_budget_protects_is_counted_though_it_alone_would_not_suffice(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    world.keeper.see_budget(Budget("default", "guard", 0, {"app": "guarded"}))
+    runs(world, labels={"app": "guarded"})
+    runs(world, "high", N1, priority=10)
+    comes(world, size=2)
+    assert why_not(world) == NobodySuffices({BUDGET: 1})
+
+
+def test_those_are_counted_who_may_leave_alone_and_not_with_others_of_their_budget(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    world.keeper.see_budget(Budget("default", "guard", 1, {"app": "guarded"}))
+    for where in (N0, N1):
+        runs(world, f"guarded-{where}", where, labels={"app": "guarded"})
+    comes(world, size=2)
+    assert world.preempted == []
+    assert why_not(world) == NobodySuffices({BUDGET: 1})
+
+
+def test_a_gang_leaves_as_a_whole_though_another_one_stays(world: GangWorld) -> None:
+    for name in ("n1", "n2"):
+        world.add_node(node(name))
+    [high] = gang_pods("high", 1, FULL)
+    world.create(replace(high, node=N0, priority=9))
+    world.create(*(replace(each, node=NodeName(f"n{n}")) for n, each in enumerate(gang_pods("low", 2, FULL), 1)))
+    comes(world)
+    assert world.preempted == [["low-0", "low-1"]]
+
+
+def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(world: GangWorld) -> None:
+    for name in ("low", "guarded"):
+        world.create(pod(name, {"cpu": 4000}, node=N0))
+    comes(world)
+    world.evicted.clear()  # in vain: both are there
+    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-guarded")]], 0, "429")
+    world.pass_time(PREEMPTS_EVERY)
+    assert (why_not(world), again_at(world)) == (NobodySuffices({REFUSED: 1}), REFUSED_SECONDS)
+    world.pass_time(REFUSED_SECONDS - 2 * PREEMPTS_EVERY)
+    assert len(world.preempted) == 1
+    world.pass_time(PREEMPTS_EVERY)
+    assert len(world.preempted) == 2
+
+
+def test_who_is_seen_bound_only_after_the_search_may_leave_too(world: GangWorld) -> None:
+    late = pod("late", FULL)
+    world.create(late)
+    world.filter(late, [N0])
+    world.bind(late.uid)
+    comes(world)
+    assert world.preempted == []
+    # Its Binding was written, and the answer lost.
+    world.create(replace(late, node=N0))
+    world.pass_time(PREEMPTS_EVERY)
+    assert world.preempted == [["late"]]
 
 
 def test_nobody_leaves_for_a_gang_that_asks_for_what_is_not_planned(world: GangWorld) -> None:
@@ -171,7 +278,64 @@ def test_an_order_is_wanted_until_its_gang_has_room(world: GangWorld) -> None:
     assert not preempting.is_wanted(top)
 
 
+def test_an_order_that_was_carried_out_is_wanted_no_more_though_its_gang_still_waits(world: GangWorld) -> None:
+    runs(world)
+    comes(world)
+    assert world.gangs == {"top": Phase.WAITING}
+    assert not world.keeper.preempting.is_wanted(TOP)
+
+
+def test_kube_scheduler_is_told_once_to_keep_room(world: GangWorld) -> None:
+    runs(world)
+    comes(world)
+    # The order was carried out, and with it kube-scheduler was told.
+    assert not world.keeper.preempting.tells(TOP)
+
+
+class TestAUnitThatLeavesInPart:
+    def half_gone(self, world: GangWorld, members: list[Pod]) -> None:
+        """One of them was evicted for another gang, and the others cannot be made to leave."""
+        world.create(*members)
+        world.keeper.unit_stays(TOP, members, 1, "429")
+
+    def test_is_told_of_its_gang(self, world: GangWorld) -> None:
+        self.half_gone(world, [replace(each, node=N0) for each in gang_pods("low", 2)])
+        unfinished = world.keeper.preempting.unfinished
+        assert unfinished == {GangKey("default", "low"): Unfinished("gang default/top", 1, 2, "429")}
+
+    def test_is_told_of_its_gang_when_who_was_evicted_is_gone(self, world: GangWorld) -> None:
+        members = [replace(each, node=N0) for each in gang_pods("low", 2)]
+        world.create(*members)
+        world.delete(members[1].uid)
+        world.keeper.unit_stays(TOP, members, 1, "429")
+        assert world.keeper.preempting.unfinished.keys() == {GangKey("default", "low")}
+
+    def test_and_is_no_gang_any_more_is_told_of_nobody(self, world: GangWorld) -> None:
+        self.half_gone(world, [pod(f"low-{number}", node=N0) for number in range(2)])
+        assert world.keeper.preempting.unfinished == {}
+
+
 class TestInVain:
+    def test_is_told_with_how_often_and_the_while_doubles(self, world: GangWorld) -> None:
+        world.add_node(node("n1"))
+        owners = [Owner("Job", name, name) for name in ("low", "other")]
+        runs(world, owner=owners[0])
+        runs(world, "high", N1, priority=10)
+        comes(world)
+        in_vain(world, owner=owners[0])
+        now = world.clock.time
+        assert why_not(world) == InVain(1, now + FIRST_BACK_OFF)
+        gang = world.keeper.gangs.by_key[TOP]
+        # Another's pods could leave: that is a change.
+        world.delete(PodUid("uid-low-1"))
+        runs(world, "other", owner=owners[1])
+        assert world.keeper.preempting.search(gang, (), now + FIRST_BACK_OFF - 1) is None
+        assert again_at(world) == now + FIRST_BACK_OFF - NOW
+        world.pass_time(FIRST_BACK_OFF)
+        assert world.preempted == [["low"], ["other"]]
+        in_vain(world, made_again=False)
+        assert why_not(world) == InVain(2, world.clock.time + 2 * FIRST_BACK_OFF)
+
     def test_nobody_leaves_again_for_the_same(self, world: GangWorld) -> None:
         owner = Owner("Job", "low", "low")
         runs(world, owner=owner)
@@ -208,6 +372,9 @@ class TestInVain:
         comes(world)
         world.pass_time(PREEMPTS_EVERY)
         assert world.preempted[:2] == [["low"], ["low-again"]]
+        del world.evicted[1:]
+        in_vain(world)
+        assert why_not(world) == InVain(1, world.clock.time + FIRST_BACK_OFF)
 
 
 class TestBoundsOfAGangAndAnHour:
@@ -224,10 +391,24 @@ class TestBoundsOfAGangAndAnHour:
             comes(world)
             world.pass_time(PREEMPTS_EVERY)
         assert len(world.preempted) == 2
-        assert isinstance(why_not(world), Exhausted)
-        world.pass_time(HOUR)
-        world.keeper.settle()
+        assert (why_not(world), again_at(world)) == (Exhausted(2, 2, Bounds(preemptions=2)), HOUR)
+        world.pass_time(NOW + HOUR - 1 - world.clock.time)
+        assert len(world.preempted) == 2
+        world.pass_time(1)
         assert len(world.preempted) == 3
+        world.schedule()
+
+    def test_to_come_again_under_the_same_name_is_no_new_start_whoever_came_in_between(self, world: GangWorld) -> None:
+        world.keeper.preempting.bounds = Bounds(preemptions=1)
+        for number, name in enumerate(("top", "other", "top")):
+            runs(world, f"low-{number}")
+            [member] = comes(world, name)
+            world.schedule()
+            if number < 2:
+                assert world.gangs == {name: Phase.BOUND}
+                world.delete(member.uid)
+        assert world.preempted == [["low-0"], ["low-1"]]
+        assert why_not(world) == Exhausted(1, 1, Bounds(preemptions=1))
 
     def test_no_more_pods_than_that(self, world: GangWorld) -> None:
         world.keeper.preempting.bounds = Bounds(pods=3)
@@ -236,6 +417,13 @@ class TestBoundsOfAGangAndAnHour:
         comes(world)
         assert world.preempted == []
         assert why_not(world) == Exhausted(0, 0, Bounds(pods=3))
+
+    def test_just_as_many_pods_as_that(self, world: GangWorld) -> None:
+        world.keeper.preempting.bounds = Bounds(pods=4)
+        for number in range(4):
+            world.create(pod(f"low-{number}", {"cpu": 2000}, node=N0))
+        comes(world)
+        assert [len(victims) for victims in world.preempted] == [4]
 
 
 class TestPodsThatAreMadeAgain:
@@ -255,8 +443,30 @@ class TestPodsThatAreMadeAgain:
         assert len(times) == 4
         waits = [later - earlier for earlier, later in pairwise(times)]
         assert waits == sorted(waits)
-        assert waits[0] >= FIRST_BACK_OFF
-        assert waits[1] >= 2 * FIRST_BACK_OFF
+        assert FIRST_BACK_OFF <= waits[0] < 2 * FIRST_BACK_OFF
+        assert 2 * FIRST_BACK_OFF <= waits[1] < 3 * FIRST_BACK_OFF
+
+    def test_are_looked_for_again_when_the_while_is_over(self, world: GangWorld) -> None:
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        comes(world)
+        world.create(pod("web-1", FULL, node=N0, owner=owner))
+        gone(world)
+        world.pass_time(PREEMPTS_EVERY)
+        assert (why_not(world), again_at(world)) == (NobodySuffices({MADE_AGAIN: 1}), FIRST_BACK_OFF)
+
+    def test_are_remembered_when_others_have_left_for_another_gang_since(self, world: GangWorld) -> None:
+        world.add_node(node("n1"))
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        runs(world, "high", N1, priority=8)
+        comes(world)
+        gone(world)
+        assert world.gangs == {"top": Phase.PLANNED}
+        comes(world, "next")
+        assert world.preempted == [["web-0"], ["high"]]
+        runs(world, "web-1", owner=owner)
+        assert world.keeper.preempting._strikes.keys() == {"web"}
 
     def test_are_not_those_that_were_there_all_the_while(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")

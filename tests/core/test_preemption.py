@@ -265,6 +265,49 @@ def test_all_priorities_up_to_the_lowest_that_suffices_leave(size: int) -> None:
     assert chosen(ledger, 5, running) is None
 
 
+def test_a_gang_of_one_node_stays_where_just_its_room_is_left_and_then_nobody_else_does() -> None:
+    ledger = ledger_of({"n1": {"cpu": 4}})
+    *both, one, other = [bound(ledger, name, "n1") for name in ("a", "b", "one", "other")]
+    units_there = [unit_of(both), unit_of([one]), unit_of([other])]
+    found = choose(ledger, [Slot(Holder("s"), units(cpu=2))], [NodeName("n1")], units_there, [], [])
+    assert found is not None
+    assert sorted(each.name for each in found.victims) == ["one", "other"]
+
+
+def test_a_gang_leaves_though_one_unit_on_one_node_is_all_that_would_have_to_be_left_to_it() -> None:
+    ledger = ledger_of({"n1": {"cpu": 1}, "n2": {"cpu": 1}})
+    both = [bound(ledger, "a", "n1"), bound(ledger, "b", "n2")]
+    found = choose(ledger, [Slot(Holder("s"), units(cpu=1))], [NodeName("n1")], [unit_of(both)], [], [])
+    assert found is not None
+    assert found.victims == tuple(both)
+
+
+def test_who_asks_for_none_of_what_its_node_has_too_little_of_can_stay() -> None:
+    ledger = ledger_of({"n1": {"cpu": 3, "gpu": 1}})
+    running = []
+    for name, created, asks in (("old", 1, units(cpu=1, gpu=0)), ("young", 2, units(cpu=1)), ("high", 0, units(gpu=1))):
+        made = replace(pod(name, node=NodeName("n1"), created=created), requests=asks)
+        ledger.confirm(made.uid, on=NodeName("n1"), units=asks)
+        running.append(unit_of([made]))
+    # A device has failed.
+    ledger.set_node(NodeName("n1"), units(cpu=3, gpu=0))
+    found = choose(ledger, [Slot(Holder("s"), units(cpu=2))], [NodeName("n1")], running[:2], [], [])
+    assert found is not None
+    assert [each.name for each in found.victims] == ["young"]
+
+
+def test_no_more_counts_as_left_behind_than_is() -> None:
+    ledger = ledger_of({"n1": {"cpu": 2, "gpu": 2}})
+    running = []
+    for name, asks in (("cpu", units(cpu=1)), ("gpu", units(gpu=1)), ("high", units(gpu=1))):
+        made = replace(pod(name, node=NodeName("n1")), requests=asks)
+        ledger.confirm(made.uid, on=NodeName("n1"), units=asks)
+        running.append(unit_of([made]))
+    slots = [Slot(Holder("s"), units(gpu=2))]
+    assert choose(ledger, slots, [NodeName("n1")], running[:2], [], []) is None
+    assert choose(ledger, slots, [NodeName("n1")], running, [], []) is not None
+
+
 def test_of_one_node_no_more_leave_than_must() -> None:
     ledger = ledger_of({"n1": {"cpu": 4}})
     running = [bound(ledger, f"p{number}", "n1") for number in range(4)]

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from extender.core.audit import Violation
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holder, Kind
-from extender.core.names import CPU, GangKey, NodeName, PodUid
+from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
 from extender.core.savings import Savings, Thrift
 from extender.core.turns import Patience
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, slot
@@ -277,6 +278,8 @@ class TestTheAccount:
         savings.heed_time(NOW + 140)
         assert (savings.resting, savings.must_end()) == (True, True)
         assert savings.limit() == {CPU: 1000}
+        asked = [{CPU: 1000}], [{CPU: 500}, {CPU: 501}], [{ResourceKey("gpu"): 1}]
+        assert [savings.suffices(places) for places in asked] == [True, False, False]
 
     def test_whoever_could_get_no_further_has_its_time_when_it_can(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
@@ -285,6 +288,7 @@ class TestTheAccount:
         for name in ("n0", "n1"):
             savings.ledger.release(Holder(f"s-{name}"))
         savings.heed_time(NOW + 100)
+        assert savings.next_deadline(saving=False) == NOW + 200
         savings.begin(NOW + 100)
         assert not savings.heed_time(NOW + 199)
         assert savings.heed_time(NOW + 200)
@@ -296,14 +300,24 @@ class TestTheAccount:
             savings.progress(part, NOW + at)
             assert savings.next_deadline(saving=True) == NOW + ends
 
+    def test_the_first_hundredth_is_progress(self, savings: Savings) -> None:
+        for part, at, ends in ((0.0, 0, 100), (0.0, 40, 100), (0.01, 50, 150)):
+            savings.progress(part, NOW + at)
+            assert savings.next_deadline(saving=True) == NOW + ends
+
     @pytest.mark.parametrize(("rounds", "seconds"), [(1, 600), (2, 1200), (3, 2400), (9, 86_400), (2000, 86_400)])
     def test_pauses_double_up_to_a_day(self, rounds: int, seconds: float) -> None:
         assert Thrift().pause(rounds) == seconds
 
     def test_the_audit_sees_what_nobody_counts_and_what_lasts_too_long(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
-        assert len(list(savings.violations(saving=False))) == 1
-        savings.heed_time(NOW)
-        assert list(savings.violations(saving=True)) == []
+        uncounted = "50% of a resource is saved, and nobody counts for how long"
+        assert list(savings.violations(saving=False)) == [Violation("saved_share", uncounted)]
+        for passed in (0, 101):
+            savings.heed_time(NOW + passed)
+            assert list(savings.violations(saving=True)) == []
         savings.heed_time(NOW + 102)
-        assert len(list(savings.violations(saving=True))) == 2
+        assert list(savings.violations(saving=True)) == [
+            Violation("saved_share", "50% of a resource saved for 102 s"),
+            Violation("saved_share", "no progress for 102 s"),
+        ]

@@ -92,14 +92,28 @@ def test_a_pod_grows_old_and_is_judged_anew_when_the_time_of_day_is_set_back() -
     assert place.cpu() == 1000
 
 
+def test_a_pod_grows_old_though_since_when_it_runs_was_not_told_at_first() -> None:
+    place = Place()
+    one = pod("one", node=N0)
+    place.see(one)
+    place.see(replace(one, bound_at=NOW))
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    assert place.cpu() == 1000
+
+
 def test_counts_tell_when_more_stays_and_when_less() -> None:
     place = Place()
     daemon = pod("daemon", node=N0, owner=DAEMON)
     place.see(daemon)
     place.see(replace(daemon, labels={"some": "news"}))
     assert (place.staying.grown, place.staying.shrunk) == (1, 0)
+    other = pod("other", node=N0, owner=DAEMON)
+    place.see(other)
+    assert (place.staying.grown, place.staying.shrunk) == (2, 0)
     place.lose(daemon.uid)
-    assert (place.staying.grown, place.staying.shrunk, place.cpu()) == (1, 1, 0)
+    assert (place.staying.grown, place.staying.shrunk, place.cpu()) == (2, 1, 1000)
+    place.lose(other.uid)
+    assert (place.staying.grown, place.staying.shrunk, place.cpu()) == (2, 2, 0)
 
 
 def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:

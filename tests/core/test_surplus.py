@@ -109,6 +109,18 @@ class TestAChange:
             end(world, f"elastic-{number}")
         assert woken(world) == []
 
+    def test_on_several_nodes_at_once_wakes_one_for_each(self, world: GangWorld) -> None:
+        elastic(world, 5)
+        world.keeper.replace_nodes([*world.nodes.values(), *(node(f"n{n}", {"cpu": 8000}) for n in (1, 2, 3))])
+        assert woken(world) == ["elastic-2", "elastic-3", "elastic-4"]
+
+    def test_after_one_is_gone_and_another_has_come_wakes_the_next(self, world: GangWorld) -> None:
+        elastic(world, 2)
+        end(world, "elastic-2")
+        join(world, [replace(gang_pods("elastic", 9, EIGHT, quorum=2)[-1], created=2.0)])
+        world.add_node(node("n1", {"cpu": 8000}))
+        assert woken(world) == ["elastic-3"]
+
 
 class TestWhoWasWoken:
     @pytest.fixture(autouse=True)
@@ -177,6 +189,23 @@ def test_one_turned_away_on_a_sample_of_the_nodes_is_woken_once_if_another_has_r
     assert woken(world) == ["elastic-2"]
 
 
+def test_one_that_is_gone_is_forgotten_when_another_is_turned_away_on_a_sample(world: GangWorld) -> None:
+    for number in range(110):
+        world.add_node(node(f"n{number}", {"cpu": 1000}))
+    world.add_node(node("large", {"cpu": 16000}))
+    members = gang_pods("elastic", 4, EIGHT, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    sample = [NodeName(f"n{number}") for number in range(100)]
+    for member in members[2:]:
+        world.create(member)
+        assert not world.filter(member, sample).passed
+        if member is members[2]:
+            end(world, member.name)
+    world.add_node(node("free", {"cpu": 16000}))
+    assert woken(world) == ["elastic-3"]
+
+
 def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld) -> None:
     world.add_node(node("n0", {"cpu": 16000}))
     members = gang_pods("train", 4, EIGHT, quorum=2)
@@ -188,6 +217,18 @@ def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld
     assert woken(world) == ["train-2"]
     world.schedule()
     assert world.bound("train") == 2
+
+
+def test_a_place_that_a_member_left_behind_wakes_nobody_who_may_not_be_there(world: GangWorld) -> None:
+    world.add_node(node("n0", {"cpu": 16000}))
+    members = gang_pods("train", 4, EIGHT, quorum=2)
+    members = [*members[:2], *(replace(each, node_selector={"zone": "x"}) for each in members[2:])]
+    world.create(*members)
+    for member in members:
+        world.filter(member, list(world.nodes))
+    assert len(world.asleep) == 2
+    end(world, "train-0")
+    assert woken(world) == []
 
 
 def test_ordinary_pods_in_between_change_nothing_about_the_order(world: GangWorld) -> None:
