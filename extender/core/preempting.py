@@ -172,7 +172,9 @@ class Preempting:
             if known is not None and known.nominated is not None and pod.nominated is None:
                 self._keep_room(pod)
             return
-        if known is None or known.node is None or known.deleting != pod.deleting:
+        # Not as it was known: the keeper has it as bound already when we have written its Binding.
+        is_new = pod.uid not in self._bound and pod.uid not in self._going
+        if is_new or known is None or known.deleting != pod.deleting:
             self._facts += 1
         if pod.deleting:
             self._bound.pop(pod.uid, None)
@@ -181,7 +183,7 @@ class Preempting:
         else:
             makers = _makers(pod)
             self._bound[pod.uid] = _Bound(pod, makers, unit_of((pod,)), DAEMONS if _comes_again(pod) else "")
-            if self._made and (known is None or known.node is None):
+            if self._made and is_new:
                 for maker in makers:
                     if maker in self._made:
                         self._heed_made_again(maker, pod, now)
@@ -480,7 +482,8 @@ class Preempting:
         return InVain(history.vain, history.not_before) if history is not None and history.vain else None
 
     def _gang_of(self, unit: Sequence[Pod]) -> GangKey | None:
-        return next((gang.key for gang in self._gangs.values() if unit[0].uid in gang.members), None)
+        uids = {pod.uid for pod in unit}
+        return next((gang.key for gang in self._gangs.values() if not uids.isdisjoint(gang.members)), None)
 
 
 def _comes_again(pod: Pod) -> bool:

@@ -204,6 +204,19 @@ def test_who_is_seen_bound_only_after_the_search_may_leave_too(world: GangWorld)
     assert world.preempted == [["late"]]
 
 
+def test_who_is_bound_by_us_only_after_the_search_may_leave_too(world: GangWorld) -> None:
+    late = pod("late", FULL)
+    world.create(late)
+    world.filter(late, [N0])
+    world.bind(late.uid)
+    comes(world)
+    assert world.preempted == []
+    world.write(late.uid)
+    world.catch_up()
+    world.pass_time(PREEMPTS_EVERY)
+    assert world.preempted == [["late"]]
+
+
 def test_nobody_leaves_for_a_gang_that_asks_for_what_is_not_planned(world: GangWorld) -> None:
     runs(world)
     comes(world, unknown_asks=("volume claims", "host ports"))
@@ -303,10 +316,11 @@ class TestAUnitThatLeavesInPart:
         unfinished = world.keeper.preempting.unfinished
         assert unfinished == {GangKey("default", "low"): Unfinished("gang default/top", 1, 2, "429")}
 
-    def test_is_told_of_its_gang_when_who_was_evicted_is_gone(self, world: GangWorld) -> None:
+    @pytest.mark.parametrize("which", [0, 1])
+    def test_is_told_of_its_gang_when_who_was_evicted_is_gone(self, world: GangWorld, which: int) -> None:
         members = [replace(each, node=N0) for each in gang_pods("low", 2)]
         world.create(*members)
-        world.delete(members[1].uid)
+        world.delete(members[which].uid)
         world.keeper.unit_stays(TOP, members, 1, "429")
         assert world.keeper.preempting.unfinished.keys() == {GangKey("default", "low")}
 
