@@ -86,10 +86,11 @@ class Loop:
     def _chosen(self, items: dict[str, pytest.Item], mutant: str) -> list[str]:
         function = mutant.rpartition("__mutmut_")[0]
         own, noticed = f"/test_{mutant.split('.')[2]}.py", self._noticed[function]
-        callers = self._callers.get(function, ())
-        first = [test for test in items if any(test.startswith(each) for each in self._wanted.first)]
-        rest = [test for test in callers if test in items]
-        rest.sort(key=lambda test: (own not in test, -noticed[test], self._seconds.get(test, 0.0)))
+        # Whole files: a test that is new is not among those that are known to come by.
+        first = [test for test in items if own in test or any(test.startswith(each) for each in self._wanted.first)]
+        first.sort(key=lambda test: -noticed[test])
+        rest = [test for test in self._callers.get(function, ()) if test in items]
+        rest.sort(key=lambda test: (-noticed[test], self._seconds.get(test, 0.0)))
         chosen, left = first, self._wanted.seconds
         for test in rest:
             left -= self._seconds.get(test, 0.0)
