@@ -114,7 +114,7 @@ def test_while_a_victim_is_going_the_place_is_the_preemptors(site: Site) -> None
     eventually(lambda: "deletionTimestamp" in site.read("victim")["metadata"], what="the victim being told to go")
     said = condition(site.read("victim"), "DisruptionTarget")
     assert (said["status"], said["reason"]) == ("True", "PreemptionByScheduler")
-    assert condition(site.read("urgent"))["reason"] == "Unschedulable"
+    eventually(lambda: condition(site.read("urgent")).get("reason") == "Unschedulable", what="its condition")
     # Room that comes there is not for somebody less urgent.
     site.patch_node(node, status={"allocatable": {"cpu": "16"}})
     site.until_bound(["urgent"])

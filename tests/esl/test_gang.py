@@ -59,6 +59,8 @@ def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_never_has_a_member_b
     assert world.nothing_left(train)
 
 
+@pytest.mark.longer
+@pytest.mark.timeout(300)
 @settings(max_examples=settings().max_examples // 2)
 @given(dice=DICE, beforehand=st.booleans(), seeds=st.sampled_from([(1, 2), (3, 4), (10, 77)]))
 def test_two_gangs_that_cannot_both_fit_run_one_after_the_other_without_knowing_of_each_other(
