@@ -210,9 +210,6 @@ class Bench:
 
         await asyncio.gather(*(create() for _ in range(_CREATORS)))
 
-    def _bound(self, gang: str) -> list[str]:
-        return [name for name in self._outside.bound_at if name.startswith(f"{gang}-")]
-
     async def let_others_wait(self, gangs: int) -> None:
         """In another namespace so many gangs wait for room from now on."""
         await self._post("/api/v1/namespaces", {"metadata": {"name": _OTHERS}})
@@ -228,16 +225,17 @@ class Bench:
         if approach == "native":
             group = {"metadata": {"name": gang}, "spec": {"schedulingPolicy": {"gang": {"minCount": size}}}}
             await self._post(_GROUPS, group)
+        bound_at = self._outside.bound_at
+        bound_at.clear()  # the cluster is empty
         began = time.perf_counter()
         if approach in _BASE:
             await self._post(_JOBS, _job(approach, gang, size))
         else:
             await self._create(APPROACHES[approach](f"{gang}-{number}", gang, size) for number in range(size))
-        bound_at = self._outside.bound_at
         took = math.inf
         try:
-            await self._outside.until(lambda: len(self._bound(gang)) == size, gang)
-            took = max(bound_at[name] for name in self._bound(gang)) - began
+            await self._outside.until(lambda: len(bound_at) == size, gang)
+            took = max(bound_at.values()) - began
         except TimeoutError as stuck:
             say(f"\n{stuck}\n")
         if approach in _BASE:

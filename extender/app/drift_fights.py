@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from extender.core.back_off import doubled
 from extender.core.names import NodeName, ResourceKey
 
 AT_ONCE = 3
@@ -31,7 +32,7 @@ class _Fight:
         """Seconds between the last repair and the next."""
         if self.repairs < AT_ONCE:
             return 0.0
-        return float(min(_FIRST_PAUSE * 2 ** min(self.repairs - AT_ONCE, 20), _LONGEST_PAUSE))
+        return doubled(_FIRST_PAUSE, self.repairs - AT_ONCE, _LONGEST_PAUSE)
 
 
 class Fights:

@@ -199,17 +199,8 @@ class Resources:
                 return stays
             case Create(resource):
                 stored = await self._store.create(replace(resource, mark=mark), dry_run=dry)
-            case Change(nodes, owner, expires_at, version, made):
-                stored = await self._store.merge(
-                    name,
-                    nodes,
-                    owner=owner,
-                    expires_at=expires_at,
-                    made=made,
-                    mark=mark,
-                    if_version=version,
-                    dry_run=dry,
-                )
+            case Change() as change:
+                stored = await self._merge(name, change, mark, dry_run=dry)
             case Delete(resource, version):
                 await self._store.delete(name, if_version=version, dry_run=dry)
                 if not dry:
@@ -218,6 +209,20 @@ class Resources:
         if not dry:
             self.catalog.learn(stored)
         return stored
+
+    async def _merge(
+        self, name: EphemeralName, change: Change, mark: str, *, dry_run: bool = False
+    ) -> EphemeralResource:
+        return await self._store.merge(
+            name,
+            change.nodes,
+            owner=change.owner,
+            expires_at=change.expires_at,
+            made=change.made,
+            mark=mark,
+            if_version=change.version,
+            dry_run=dry_run,
+        )
 
     async def _make_sure(self, attempt: Written, error: Refused) -> EphemeralResource | None:
         """What is there, and in the way of the write, which may be tried again; or the caller is told.
@@ -308,15 +313,7 @@ class Resources:
             if entry is None or not isinstance(step, Change):
                 return
             try:
-                stored = await self._store.merge(
-                    entry.resource.name,
-                    step.nodes,
-                    owner=step.owner,
-                    expires_at=step.expires_at,
-                    made=step.made,
-                    mark=self.marks.new(),
-                    if_version=step.version,
-                )
+                stored = await self._merge(entry.resource.name, step, self.marks.new())
             except (Occupied, Gone):
                 # Changed, perhaps set anew: looked at again in the next round.
                 await self.refresh(name)

@@ -72,13 +72,11 @@ def plan(
     if full is not None:
         raise Invalid("node_spec", full, catalog.too_many(full))
     expires_at = _expiry(request, keeper)
-    units: dict[NodeName, int | None] = dict.fromkeys(nodes, request.capacity)
+    there = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
-        there = dict.fromkeys(nodes, request.capacity)
-        return Create(
-            EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
-        ), nodes
-    units |= {} if entry is None else without(losing, entry.resource)
+        resource = EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
+        return Create(resource), nodes
+    units: dict[NodeName, int | None] = {**there, **({} if entry is None else without(losing, entry.resource))}
     return Change(units, request.owner, expires_at, version or _version(entry), made), [*nodes, *losing]
 
 

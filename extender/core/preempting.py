@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from extender.core.back_off import doubled
 from extender.core.brake import Act, Brake
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
@@ -498,7 +499,7 @@ def _makers(pod: Pod) -> tuple[Maker, ...]:
 
 
 def _back_off(times: int) -> float:
-    return min(FIRST_BACK_OFF * 2.0 ** min(times - 1, 16), LONGEST_BACK_OFF)
+    return doubled(FIRST_BACK_OFF, times - 1, LONGEST_BACK_OFF)
 
 
 def _size(unit: Unit) -> int:

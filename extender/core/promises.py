@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from extender.core.back_off import doubled
 from extender.core.gang import Gang
 from extender.core.gang_phases import Phase
 from extender.core.names import GangKey
@@ -136,5 +137,5 @@ class Promises:
         if pause.times <= 0:
             del self._pauses[namespace]
         elif in_vain:
-            seconds = min(_FIRST_PAUSE * float(2 ** min(pause.times - 1, 16)), _LONGEST_PAUSE)
+            seconds = doubled(_FIRST_PAUSE, pause.times - 1, _LONGEST_PAUSE)
             pause.until = max(pause.until, since + GATHER_SECONDS + seconds)

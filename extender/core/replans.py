@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from extender.core.back_off import doubled
 from extender.core.gang import Gang
 from extender.core.names import GangKey
 
@@ -37,7 +38,7 @@ class Replans:
         known.times += 1
         if known.times <= FREE:
             return None
-        known.until = now + min(LONGEST_PAUSE, FIRST_PAUSE * float(2 ** min(known.times - FREE - 1, 16)))
+        known.until = now + doubled(FIRST_PAUSE, known.times - FREE - 1, LONGEST_PAUSE)
         return known.until
 
     def pauses(self, gang: Gang, node_count: int, now: float) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core.audit import Violation
+from extender.core.back_off import doubled
 from extender.core.ledger import Ledger
 from extender.core.names import ResourceKey
 from extender.core.units import Vector, add
@@ -42,7 +43,7 @@ class Thrift:
     def pause(self, rounds: int) -> float:
         """For how many seconds no room is saved for a gang that has lost its turn so often: each time twice as long,
         up to a day."""
-        return min(self.seconds * float(2 ** min(rounds - 1, 32)), max(_LONGEST_PAUSE, self.seconds))
+        return doubled(self.seconds, rounds - 1, max(_LONGEST_PAUSE, self.seconds))
 
 
 DEFAULT_THRIFT = Thrift()

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from extender.core.back_off import doubled
 from extender.core.cluster import Pod
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.esl.base import (
@@ -340,7 +341,7 @@ class Gang:
 
     def _pause(self) -> float:
         """Exponential, times 0.5 to 1.5, the same for the same seed: two that collided come back apart."""
-        longest = min(self._times.longest_pause, self._times.first_pause * 2.0 ** min(self.attempt - 1, 30))
+        longest = doubled(self._times.first_pause, self.attempt - 1, self._times.longest_pause)
         chance = int.from_bytes(_digest(self._seed, f"{self.spec.gang}#{self.attempt}"), "big") / 2**64
         return longest * (0.5 + chance)
 

@@ -23,6 +23,7 @@ from extender.adapters.kube.kinds import Kind
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.writers import ApiNodeStatusWriter
 from extender.app.ports import Gone, Occupied, PodOwner, Refused, Unavailable
+from extender.core.back_off import doubled
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
 from extender.esl.base import (
@@ -181,7 +182,7 @@ class EslDriver:
                 failures = 0
             except Unavailable as error:
                 _log.warning("an effect is tried again", lane=lane, why=str(error))
-                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures, 10))
+                pause = doubled(_FIRST_PAUSE, failures, _LONGEST_PAUSE)
                 failures += 1
                 await self._sleep(max(pause, error.retry_after or 0.0))
         del self._lanes[lane]

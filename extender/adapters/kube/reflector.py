@@ -30,6 +30,7 @@ from extender.adapters.kube.connection import Expired, Requests, Silent, Status,
 from extender.adapters.kube.kinds import Event, Kind, Unreadable
 from extender.app.ports import Refused, Sink, Unavailable
 from extender.app.versions import older
+from extender.core.back_off import doubled
 
 T = TypeVar("T")
 
@@ -229,7 +230,7 @@ class Reflector(Generic[T]):
         _log.warning("an object is passed over", kind=self._kind.name, object=bad.what, why=bad.why)
 
     async def _pause(self, retry_after: float | None) -> None:
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 20))
+        longest = doubled(_FIRST_PAUSE, self._failures - 1, _LONGEST_PAUSE)
         # Many of us may have been turned away at the same moment: not all come back at the same moment.
         pause = longest * (0.5 + self._chance() / 2)
         if retry_after is not None:
