@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from extender.adapters.kube.connection import JSON, TIMEOUT
+from extender.adapters.kube.connection import JSON, TIMEOUT, Away
 from extender.app.ports import Clock, Unavailable
 from extender.bootstrap import Application, Cluster, World
 from extender.settings import Settings
@@ -41,7 +41,7 @@ class Line:
     def __init__(self, inner: Cluster) -> None:
         self._inner = inner
         self._dead = False
-        self._turned_away = False
+        self._turned_away: Unavailable | None = None
         self._flows = asyncio.Event()
         self._flows.set()
         self._breaks = 0
@@ -64,13 +64,13 @@ class Line:
         self._breaks += 1
         self._flows.set()
 
-    def turn_away(self) -> None:
-        """What it shows is not accepted any more, and its watches have failed, until `let_in`."""
-        self._turned_away = True
+    def turn_away(self, answer: Unavailable) -> None:
+        """Its watches have failed, and so does all that it asks, until `let_in`."""
+        self._turned_away = answer
         self.break_watches()
 
     def let_in(self) -> None:
-        self._turned_away = False
+        self._turned_away = None
 
     async def keep_warm(self, connections: int) -> None:
         await self._inner.keep_warm(connections)
@@ -98,14 +98,14 @@ class Line:
                 await self._flows.wait()
                 self._check()
                 if self._breaks != unbroken:
-                    raise Unavailable("connection reset by peer")
+                    raise Away("connection reset by peer")
                 yield line
 
     def _check(self) -> None:
         if self._dead:
-            raise Unavailable(_DEAD)
-        if self._turned_away:
-            raise Unavailable("401 Unauthorized")
+            raise Away(_DEAD)
+        if self._turned_away is not None:
+            raise self._turned_away
 
 
 class ServiceLife:

@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 
 from extender.controlplane import audit, binaries, credentials, folders, nodes, places, state, trace
 from extender.controlplane.api import Access, Api, ApiError
-from extender.controlplane.components import ClusterSpec
+from extender.controlplane.components import ClusterSpec, etcd_data
 from extender.controlplane.errors import ClusterError, PortTaken, WrongUse
 from extender.controlplane.nodes import NodeShape
 from extender.controlplane.protocol import Command, Event
@@ -246,6 +246,11 @@ class RealCluster(LocalCluster):
             audit=audit,
         )
         return cls._start(wishes, name, progress)
+
+    @property
+    def etcd_data(self) -> Path:
+        """The folder with all that etcd keeps; not to be touched while it runs."""
+        return etcd_data(self._folder)
 
 
 class EmbeddedCluster(LocalCluster):

@@ -81,6 +81,11 @@ class Component:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+def etcd_data(folder: Path) -> Path:
+    """Where the etcd of the cluster in that folder keeps everything."""
+    return folder / "etcd"
+
+
 def port_names(spec: ClusterSpec) -> list[str]:
     """Everything that listens, in this cluster; the service's port is chosen even if nobody starts it."""
     if spec.kind == "embedded":
@@ -206,7 +211,7 @@ def _etcd(binaries: Path, folder: Path, ports: dict[str, int]) -> Component:
     argv = (
         str(binaries / "etcd"),
         "--name=escher",
-        f"--data-dir={folder / 'etcd'}",
+        f"--data-dir={etcd_data(folder)}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
         f"--listen-peer-urls={peer}",

@@ -10,6 +10,8 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
+from extender.adapters.kube.connection import Away
+from extender.app.ports import Unavailable
 from extender.controlplane.nodes import NodeShape, plain
 from extender.sim.kinds import NODE, Json
 from extender.sim.store import MODIFIED, Backup, Change
@@ -65,11 +67,7 @@ class Troubles:
     async def rotation(self) -> str:
         """Its certificate has run out, and it takes a moment until it has the next."""
         seconds = self._rng.choice((0.5, 5.0, 30.0))
-        service = self._simulation.service
-        if service is not None:
-            service.line.turn_away()
-            await asyncio.sleep(seconds)
-            service.line.let_in()
+        await self._without_api_server(seconds, Unavailable("401 Unauthorized"))
         return f"its certificate is renewed after {seconds:g} s"
 
     async def restart(self) -> str:
@@ -93,16 +91,27 @@ class Troubles:
         self._simulation.release_watches()
         return f"watches were {late:g} s late{' and began anew' if forgotten else ''}"
 
+    async def _without_api_server(self, seconds: float, answer: Unavailable) -> None:
+        """All that it asks is answered so, for so long."""
+        service = self._simulation.service
+        if service is not None:
+            service.line.turn_away(answer)
+        await asyncio.sleep(seconds)
+        if service is not None:
+            service.line.let_in()
+
     # -- the cluster -----------------------------------------------------------------------------------------------
 
     async def restore(self) -> str:
         version = self._store.version
-        self._applications.time_went_back()
+        away = self._rng.choice((1.0, 10.0, 100.0))
         self._simulation.restore(self._backup)
-        await asyncio.sleep(0.5)
-        # Whoever was answered meanwhile, by what was known before, may have been told of what is gone.
+        await self._without_api_server(away, Away("connection refused"))
+        # What was answered by what was known before may be gone, and what is asked while it is found out may be too.
         self._applications.time_went_back()
-        return f"etcd is restored: version {self._backup.version} after {version}"
+        await asyncio.sleep(10.0)
+        self._applications.time_went_back()
+        return f"etcd is restored after {away:g} s: version {self._backup.version} after {version}"
 
     async def replacement(self) -> str:
         lost = await self._lose()

@@ -42,8 +42,15 @@ _KEEP_ALIVE = 60.0
 _ANOTHER_UID = re.compile(r"UID in precondition|metadata\.uid: Invalid value")
 
 
+_SAID_BY_PROXIES = (502, 503, 504)
+
+
 class Expired(Refused):
     """The resource version or the continue token is too old (410): list again from the start."""
+
+
+class Away(Unavailable):
+    """No API server answered: none could be reached, it hung up, or something before it says that it is not there."""
 
 
 class Silent(Unavailable):
@@ -163,7 +170,7 @@ class Connection:
                     # Only what certainly was not sent is sent again.
                     if renewed and isinstance(error, aiohttp.ClientSSLError):
                         continue
-                raise Unavailable(_worded(method, path, error)) from error
+                raise Away(_worded(method, path, error)) from error
             if response.status < 300:
                 return content
             if response.status == 401 and not renewed and await self._credentials.renew(papers):
@@ -191,7 +198,8 @@ class Connection:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if _for_certificates(error):
                 await self._credentials.renew(papers)
-            raise Unavailable(_worded("GET", path, error)) from error
+                raise Unavailable(_worded("GET", path, error)) from error
+            raise Away(_worded("GET", path, error)) from error
 
     def _open(
         self,
@@ -225,6 +233,8 @@ def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unav
         said = _statuses.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = Status(message=content[:300].decode(errors="replace").strip())
+        if status in _SAID_BY_PROXIES:
+            return Away(said.message or f"HTTP status {status}", _seconds(retry_after, said))
     message = said.message or f"HTTP status {status}"
     if status == 401:
         # It says nothing about what was asked for, only that we are not known: credentials can be mended.

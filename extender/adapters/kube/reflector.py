@@ -26,7 +26,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from extender.adapters.kube.connection import Expired, Requests, Silent, Status, refusal
+from extender.adapters.kube.connection import Away, Expired, Requests, Silent, Status, refusal
 from extender.adapters.kube.kinds import Event, Kind, Unreadable
 from extender.app.ports import Refused, Sink, Unavailable
 from extender.app.versions import older
@@ -44,8 +44,9 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 """Short: until the watch goes on, all decisions are made on what was known before."""
 _TOO_SHORT = 1.0
-_FAILURES_BEFORE_LIST = 8
-"""So many failed watches at one version, and it is given up: after a restore the API server may never reach it."""
+_AWAY_AFTER, _LOST_AFTER = 2, 8
+"""So many watches in a row that failed for nobody was there, or for whatever reason, and all is listed: an etcd that
+was restored from a backup meanwhile may never reach the version from which we watch, or soon be past it."""
 _LIST_WITHIN = 60.0
 _LOOK_WITHIN = 10.0
 _SILENCE = 90.0
@@ -97,6 +98,9 @@ class Reflector(Generic[T]):
         self._version = ""
         self._list_because: str | None = STARTED
         self._failures = 0
+        """In a row."""
+        self._away = 0
+        """How often in a row nobody was there, since the last list."""
         self._fell_silent = False
         self._heard: float | None = None
         self._reported: set[tuple[str, str]] = set()
@@ -134,7 +138,9 @@ class Reflector(Generic[T]):
                 _log.info("watch fell silent", kind=self._kind.name, why=str(error))
             except (Unavailable, Refused) as error:
                 self._failures += 1
-                if self._list_because is None and self._failures % _FAILURES_BEFORE_LIST == 0:
+                self._away = self._away + 1 if isinstance(error, Away) else 0
+                is_lost = self._away >= _AWAY_AFTER or self._failures % _LOST_AFTER == 0
+                if self._list_because is None and is_lost:
                     self._list_because = BROKEN
                 _log.warning("cannot follow", kind=self._kind.name, failures=self._failures, why=str(error))
                 await self._pause(error.retry_after if isinstance(error, Unavailable) else None)
@@ -165,7 +171,7 @@ class Reflector(Generic[T]):
                 "the API server has gone back in time", kind=self._kind.name, version=page.version, was=self._version
             )
             self._on_rewind()
-        self._version, self._fell_silent = page.version, False
+        self._version, self._fell_silent, self._away = page.version, False, 0
         self._heard = self._clock()
         self._sink.replace(items)
         self.synced.set()
@@ -190,10 +196,10 @@ class Reflector(Generic[T]):
         async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
             async for line in lines:
                 self._take(line)
-                heard, self._failures = True, 0
+                heard, self._failures, self._away = True, 0, 0
                 self._heard = self._clock()
         if self._clock() - began >= _TOO_SHORT:
-            self._failures = 0
+            self._failures = self._away = 0
             # It ended when its time was over, with all that there was to say.
             self._heard = self._clock()
         elif not heard:

@@ -31,8 +31,10 @@ _MOST_WAITING = 10_000
 class Watch:
     """One stream. It takes in what happens from the moment that it is made; `closed` is called once at its end."""
 
-    def __init__(self, form: Form, bookmarks: bool, seconds: float, version: Callable[[], int]) -> None:
+    def __init__(self, form: Form, bookmarks: bool, seconds: float, version: Callable[[], int], after: int) -> None:
+        """`after`: the version from which it goes on. It may lie in the future, and is never undercut."""
         self._form = form
+        self._after = after
         self._bookmarks = bookmarks
         self._seconds = seconds
         self._version = version
@@ -93,7 +95,8 @@ class Watch:
                 if now >= end:
                     self.close()
                 elif now >= bookmark:
-                    yield [self._form.bookmark(self._version(), initial=False)]
+                    if self._version() >= self._after:
+                        yield [self._form.bookmark(self._version(), initial=False)]
                     bookmark = self._next_bookmark(now, end)
                 else:
                     await self._news(loop, min(bookmark, end))
@@ -169,7 +172,7 @@ class Watches:
         initial = _sends_initial_events(request)
         after = watched_version(query.get("resourceVersion", ""))
         bookmarks = request.asks("allowWatchBookmarks")
-        watch = Watch(form, bookmarks, self._seconds(query), lambda: self._store.version)
+        watch = Watch(form, bookmarks, self._seconds(query), lambda: self._store.version, after)
         namespace = target.namespace if target.kind.namespaced else None
         reader = _Reader(watch, form, namespace, selected, after)
         try:

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.adapters.kube import kinds
-from extender.adapters.kube.connection import Expired, Silent
+from extender.adapters.kube.connection import Away, Expired, Silent
 from extender.adapters.kube.reflector import Reflector
 from extender.app.ports import Refused, Unavailable
 from extender.core.cluster import Node, Pod
@@ -249,11 +249,12 @@ async def test_keeps_trying_what_is_refused(following: Following) -> None:
 
 
 async def test_an_event_ends_a_row_of_failures(following: Following) -> None:
-    following.api.answers.append(page([], 10))
-    broken: list[bytes | float | Exception] = [Unavailable("reset")]
-    following.api.watches += [broken, broken, [bookmark(11), *broken], broken]
+    following.api.answers += [page([], 10), page([], 11)]
+    broken: list[bytes | float | Exception] = [Away("reset")]
+    following.api.watches += [broken, [bookmark(11), *broken], broken, broken]
     await following.play()
-    assert following.api.slept == pytest.approx([0.15, 0.3, 0.15, 0.3])
+    assert following.api.slept == pytest.approx([0.15, 0.15, 0.3, 0.6])
+    assert following.reasons() == ["started", "broken"]
 
 
 async def test_does_not_spin_on_watches_that_end_at_once(following: Following) -> None:
@@ -263,8 +264,26 @@ async def test_does_not_spin_on_watches_that_end_at_once(following: Following) -
     assert following.api.slept == pytest.approx([0.15, 0.3, 0.15])
 
 
+async def test_lists_again_when_the_api_server_was_away(following: Following) -> None:
+    """It may have come back with an etcd that was restored, and be past the version reached already."""
+    following.api.answers += [page([pod("a", 40)], 50), page([pod("b", 20)], 60)]
+    following.api.watches += [[5.0, Away("reset")], [Away("connection refused")]]
+    await following.play()
+    assert following.reasons() == ["started", "broken"]
+    assert following.sink.log == ["replace a", "replace b"]
+    assert following.watched_from() == ["50", "50", "60"]
+
+
+async def test_one_failure_is_no_reason_to_list(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    broken: list[bytes | float | Exception] = [bookmark(11), Away("reset")]
+    following.api.watches += [broken, broken, broken]
+    await following.play()
+    assert following.reasons() == ["started"]
+
+
 async def test_lists_again_when_watches_fail_for_long(following: Following) -> None:
-    """As after a restore from a backup, when the version reached lies in the future."""
+    """The API server is there, and spared for longer."""
     following.api.answers += [page([], 99), page([pod("a")], 5)]
     following.api.watches += [[Unavailable("Too large resource version")]] * 8
     await following.play()

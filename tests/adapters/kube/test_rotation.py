@@ -555,9 +555,9 @@ class TestAWatch:
             response = web.StreamResponse()
             response.enable_chunked_encoding()
             await response.prepare(request)
-            await response.write(
-                event("ADDED", node(f"watched-as-{who}", 11 + len(said))) + b"\n" + bookmark(20) + b"\n"
-            )
+            version = 20 * (1 + len(said))
+            added = event("ADDED", node(f"watched-as-{who}", version - 9))
+            await response.write(added + b"\n" + bookmark(version) + b"\n")
             said.append(who)
             if len(said) == 1:
                 turn()
