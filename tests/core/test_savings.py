@@ -263,6 +263,7 @@ class TestTheAccount:
         savings.heed_time(NOW)
         savings.heed_time(NOW + 50)
         assert (savings.share, savings.seconds_over, savings.resting) == (0.25, 0.0, False)
+        assert savings.next_deadline(saving=False) is None
 
     def test_time_over_the_share_adds_up_and_is_paid_back(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
@@ -274,6 +275,8 @@ class TestTheAccount:
         assert savings.seconds_over == 40.0
         self.save(savings, "n1")
         savings.heed_time(NOW + 80)
+        assert savings.next_deadline(saving=False) == NOW + 140
+        savings.heed_time(NOW + 139.5)
         assert savings.next_deadline(saving=False) == NOW + 140
         savings.heed_time(NOW + 140)
         assert (savings.resting, savings.must_end()) == (True, True)
