@@ -270,6 +270,44 @@ def test_who_has_been_leaving_for_long_is_not_waited_for(world: GangWorld) -> No
     assert world.preempted == [["other"]]
 
 
+def test_who_has_been_leaving_for_long_is_not_waited_for_though_there_is_news_of_it(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    stuck = runs(world, "stuck")
+    world.create(replace(stuck, deleting=True))
+    runs(world, "other", N1)
+    comes(world)
+    world.pass_time(GOING_SECONDS / 2)
+    world.create(replace(stuck, deleting=True, labels={"finalizer": "at work"}))
+    world.pass_time(GOING_SECONDS / 2 + 1)
+    world.create(pod("news", {"cpu": 0}, node=N0))
+    assert world.preempted == [["other"]]
+
+
+def test_who_begins_to_leave_is_counted_on_from_then(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    high = runs(world, "high", priority=10)
+    runs(world, "low", N1)
+    comes(world, size=2)
+    assert world.preempted == []
+    world.create(replace(high, deleting=True))
+    world.pass_time(PREEMPTS_EVERY)
+    assert world.preempted == [["low"]]
+
+
+@pytest.mark.parametrize("allowed", [1, 2])
+def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allowed: int) -> None:
+    world.add_node(node("n1"))
+    world.keeper.see_budget(Budget("default", "guard", allowed, {"app": "guarded"}))
+    low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
+    world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
+    comes(world)
+    if allowed == 2:
+        assert world.preempted == [["low-0", "low-1"]]
+    else:
+        assert world.preempted == []
+        assert why_not(world) == NobodySuffices({BUDGET: 2})
+
+
 def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) -> None:
     world.add_node(node("n1"))
     agent = runs(world, "agent", owner=Owner("DaemonSet", "agent", "agent"))
@@ -459,6 +497,26 @@ class TestPodsThatAreMadeAgain:
         assert waits == sorted(waits)
         assert FIRST_BACK_OFF <= waits[0] < 2 * FIRST_BACK_OFF
         assert 2 * FIRST_BACK_OFF <= waits[1] < 3 * FIRST_BACK_OFF
+
+    def test_stay_and_others_leave_instead(self, world: GangWorld) -> None:
+        world.add_node(node("n1"))
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        runs(world, "low", N1, priority=1)
+        comes(world)
+        world.create(pod("web-1", FULL, node=N0, owner=owner))
+        gone(world)
+        world.pass_time(PREEMPTS_EVERY)
+        assert world.preempted == [["web-0"], ["low"]]
+
+    def test_are_those_of_a_gang_that_comes_again_under_its_name(self, world: GangWorld) -> None:
+        [low] = gang_pods("low", 1, FULL)
+        world.create(replace(low, node=N0))
+        comes(world)
+        world.create(replace(low, node=N0, uid=PodUid("uid-low-again")))
+        gone(world)
+        world.pass_time(PREEMPTS_EVERY)
+        assert (why_not(world), again_at(world)) == (NobodySuffices({MADE_AGAIN: 1}), FIRST_BACK_OFF)
 
     def test_are_looked_for_again_when_the_while_is_over(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")
