@@ -336,7 +336,7 @@ class Preempting:
             if why:
                 protected[why] = protected.get(why, 0) + len(together)
             else:
-                units.append(unit_of(together, other.key))
+                units.append(unit_of(together))
         for uid, each in self._bound.items():
             if each.pod.priority >= claims or uid in in_gangs:
                 continue
