@@ -414,6 +414,22 @@ class TestInVain:
         world.keeper.settle()
         assert len(world.preempted) == 2
 
+    def test_it_counts_though_the_gang_was_gone_for_a_while_and_another_came(self, world: GangWorld) -> None:
+        runs(world)
+        [member] = comes(world)
+        in_vain(world)
+        world.delete(member.uid)
+        world.pass_time(HOUR - FIRST_BACK_OFF)
+        [other] = comes(world, "other")
+        world.schedule()
+        assert world.gangs == {"other": Phase.BOUND}
+        world.delete(other.uid)
+        runs(world, "third")
+        comes(world)
+        assert world.preempted == [["low"], ["low-1"], ["third"]]
+        in_vain(world)
+        assert why_not(world) == InVain(2, world.clock.time + 2 * FIRST_BACK_OFF)
+
     def test_it_counts_no_more_when_the_gang_was_bound(self, world: GangWorld) -> None:
         runs(world)
         [member] = comes(world)
