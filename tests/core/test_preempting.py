@@ -191,6 +191,20 @@ def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(w
     assert len(world.preempted) == 2
 
 
+def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_again_sooner(world: GangWorld) -> None:
+    runs(world)
+    comes(world)
+    world.evicted.clear()  # in vain
+    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
+    world.pass_time(REFUSED_SECONDS - PREEMPTS_EVERY / 2)
+    world.create(pod("news", {"cpu": 0}, node=N0, priority=10))
+    assert again_at(world) == REFUSED_SECONDS + PREEMPTS_EVERY / 2
+    world.pass_time(PREEMPTS_EVERY / 2)
+    assert len(world.preempted) == 1
+    world.pass_time(PREEMPTS_EVERY / 2)
+    assert len(world.preempted) == 2
+
+
 def test_who_is_seen_bound_only_after_the_search_may_leave_too(world: GangWorld) -> None:
     late = pod("late", FULL)
     world.create(late)
@@ -306,6 +320,25 @@ def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allo
     else:
         assert world.preempted == []
         assert why_not(world) == NobodySuffices({BUDGET: 2})
+
+
+def test_a_gang_that_its_budget_protects_is_counted_though_it_would_not_suffice(world: GangWorld) -> None:
+    for name in ("n1", "n2"):
+        world.add_node(node(name))
+    world.keeper.see_budget(Budget("default", "guard", 1, {"app": "guarded"}))
+    low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
+    world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
+    runs(world, "high", NodeName("n2"), priority=10)
+    comes(world, size=3)
+    assert why_not(world) == NobodySuffices({BUDGET: 2})
+
+
+def test_a_gang_of_the_same_priority_stays(world: GangWorld) -> None:
+    [same] = gang_pods("same", 1, FULL)
+    world.create(replace(same, node=N0, priority=9))
+    comes(world)
+    assert world.preempted == []
+    assert why_not(world) == NobodySuffices({})
 
 
 def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) -> None:
