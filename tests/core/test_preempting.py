@@ -109,6 +109,21 @@ def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWo
     assert bool(world.preempted) is allowed
 
 
+@pytest.mark.parametrize(
+    ("facts", "others", "may"),
+    [
+        ({}, False, True),
+        ({"scheduler": "default-scheduler"}, False, False),
+        ({"scheduler": "default-scheduler"}, True, True),
+        ({"owner": Owner("DaemonSet", "agent", "agent")}, True, False),
+        ({"mirror": True}, True, False),
+    ],
+)
+def test_who_may_leave_at_all(world: GangWorld, facts: dict[str, Any], others: bool, may: bool) -> None:
+    world.keeper.preempting.bounds = Bounds(others=others)
+    assert world.keeper.preempting.may_leave(pod("low", node=N0, **facts)) is may
+
+
 def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_left(world: GangWorld) -> None:
     world.add_node(node("n1"))
     runs(world, "high", N1, priority=10)
