@@ -212,7 +212,6 @@ def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_agai
     world.evicted.clear()  # in vain
     world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
     world.pass_time(REFUSED_SECONDS - PREEMPTS_EVERY / 2)
-    world.create(pod("news", {"cpu": 0}, node=N0, priority=10))
     assert again_at(world) == REFUSED_SECONDS + PREEMPTS_EVERY / 2
     world.pass_time(PREEMPTS_EVERY / 2)
     assert len(world.preempted) == 1
