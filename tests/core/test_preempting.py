@@ -206,6 +206,17 @@ def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(w
     assert len(world.preempted) == 2
 
 
+def test_all_that_happens_between_two_searches_is_news_for_the_next(world: GangWorld) -> None:
+    runs(world)
+    comes(world)
+    world.evicted.clear()  # in vain
+    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
+    for name in ("one", "another"):
+        world.create(pod(name, {"cpu": 0}, node=N0))
+    world.pass_time(PREEMPTS_EVERY)
+    assert why_not(world) == NobodySuffices({REFUSED: 1})
+
+
 def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_again_sooner(world: GangWorld) -> None:
     runs(world)
     comes(world)
