@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 from extender.core.cluster import Pod
@@ -49,7 +50,7 @@ class _Held:
 class InFlight:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._number = 0
+        self._numbers = count()
         self._passed: dict[PodUid, _Passed] = {}
         """Oldest first, as are those of `_anywhere`."""
         self._anywhere: dict[Need, dict[PodUid, None]] = {}
@@ -64,14 +65,14 @@ class InFlight:
         """The pod goes to one of these nodes, or to none."""
         self._forget_overdue(now)
         self.ended(pod.uid)
-        self._number += 1
+        number = next(self._numbers)
         if len(nodes) <= FEW:
-            passed = _Passed(pod, self._number, None, tuple(nodes), now + PLACED_WITHIN)
+            passed = _Passed(pod, number, None, tuple(nodes), now + PLACED_WITHIN)
             for node in passed.nodes:
                 self._at.setdefault(node, {})[pod.uid] = None
         else:
             need = need_of(pod.requests)
-            passed = _Passed(pod, self._number, need, (), now + PLACED_WITHIN)
+            passed = _Passed(pod, number, need, (), now + PLACED_WITHIN)
             self._anywhere.setdefault(need, {})[pod.uid] = None
         self._passed[pod.uid] = passed
 
@@ -85,17 +86,15 @@ class InFlight:
         for node in passed.nodes:
             _drop(self._at, node, uid)
         for held in self._behind.pop(uid, ()):
-            if held.number in self._held:
-                self._look_for_another(held)
+            self._look_for_another(held)
 
     def holds_back(self, wake: WakePod, now: float) -> bool:
         """Whether somebody is in the way of the place that is reserved for the pod. If so `let_go` has it later."""
         self._forget_overdue(now)
-        place = self._ledger.holding(wake.pod.uid) if self._passed else None
+        place = self._ledger.holding(wake.pod.uid)
         if place is None:
             return False
-        self._number += 1
-        held = _Held(wake, self._number, place.node, now + PLACED_WITHIN)
+        held = _Held(wake, next(self._numbers), place.node, now + PLACED_WITHIN)
         if (in_the_way := self._in_the_way(held)) is None:
             return False
         self._held[held.number] = held
@@ -125,17 +124,11 @@ class InFlight:
         return self._ledger.short(node, pod.requests, (pod.uid,)) is not None
 
     def let_go(self, now: float) -> list[WakePod]:
-        """Wakes that nobody is in the way of any more, or that have been held back for long enough."""
+        """Wakes that nobody is in the way of any more: whoever was has been placed, or has had its time."""
         self._forget_overdue(now)
-        due = []
-        for held in self._held.values():
-            if held.until > now:
-                break
-            due.append(held)
-        free = {**self._free, **{held.number: held for held in due}}
-        self._free = {}
+        free, self._free = self._free, {}
         for number in free:
-            self._held.pop(number, None)
+            del self._held[number]
         return [free[number].wake for number in sorted(free)]
 
     def next_deadline(self) -> float | None:

@@ -17,7 +17,6 @@ from extender.core.names import GangKey, NodeName
 
 HOLDS_GOOD = 5.0
 """For how many seconds what a gang would be told is taken to be so."""
-NO_NODE = "none of the nodes that kube-scheduler offers has room for it"
 _GANGS_REMEMBERED = 1024
 
 
@@ -48,12 +47,12 @@ class Observing:
         verdict = self._judge(pod, sent)
         if verdict.passed or not sent:
             return ""
-        return next(iter([*verdict.rejected.values(), *verdict.unresolvable.values()]), NO_NODE)
+        return next(iter((*verdict.rejected.values(), *verdict.unresolvable.values())))
 
     def _would_refuse_gang(self, key: GangKey, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
-        until, said = self._said.get(key, (0.0, ""))
-        if now < until:
-            return said
+        known = self._said.get(key)
+        if known is not None and now < known[0]:
+            return known[1]
         said = self._gangs.would_refuse(pod, sent)
         self._said.pop(key, None)
         self._said[key] = (now + HOLDS_GOOD, said)

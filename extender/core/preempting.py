@@ -336,7 +336,7 @@ class Preempting:
             if why:
                 protected[why] = protected.get(why, 0) + len(together)
             else:
-                units.append(unit_of(together, other.key))
+                units.append(unit_of(together))
         for uid, each in self._bound.items():
             if each.pod.priority >= claims or uid in in_gangs:
                 continue
@@ -429,17 +429,16 @@ class Preempting:
 
     # -- what became of it ---------------------------------------------------------------------------------------
 
-    def ran_out(self, gang: Gang, now: float) -> bool:
-        """The gang's plan has come to nothing. Whether others had been evicted for it: that was in vain."""
+    def ran_out(self, gang: Gang, now: float) -> None:
+        """The gang's plan has come to nothing. If others had been evicted for it, that was in vain."""
         order = self._orders.get(gang.key)
         if order is None or order.evicting:
-            return False
+            return
         history = self._history.setdefault(gang.key, _History())
         history.vain += 1
         history.not_before = now + _back_off(history.vain)
         history.circumstances = order.circumstances
         self._clear(gang.key)
-        return True
 
     def placed(self, gang: Gang) -> None:
         """The gang is bound."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from extender.core.cluster import Pod
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import GangKey, NodeName, ResourceKey
+from extender.core.names import NodeName, ResourceKey
 from extender.core.planning import Shortfall, plan
 from extender.core.room import Room, Slot
 
@@ -27,7 +27,6 @@ class Unit:
     pods: tuple[Pod, ...]
     priority: int
     created: float
-    gang: GangKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ class Choice:
         return tuple(dict.fromkeys(self.places.values()))
 
 
-def unit_of(pods: Iterable[Pod], gang: GangKey | None = None) -> Unit:
+def unit_of(pods: Iterable[Pod]) -> Unit:
     together = tuple(pods)
-    return Unit(together, max(pod.priority for pod in together), min(pod.created for pod in together), gang)
+    return Unit(together, max(pod.priority for pod in together), min(pod.created for pod in together))
 
 
 def choose(

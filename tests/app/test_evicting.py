@@ -12,12 +12,13 @@ import pytest
 from extender.app.evicting import UNFINISHED_SECONDS
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper, Rules
-from extender.app.ports import Refused
+from extender.app.ports import Gone, Refused
 from extender.app.scheduling import Scheduling
 from extender.app.verbs import Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.names import GangKey, NodeName
+from extender.core.orders import LetRoomGo
 from extender.core.restraint import Bounds
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
 from tests.builders import gang_pods, node, pod
@@ -25,7 +26,7 @@ from tests.builders import gang_pods, node, pod
 pytestmark = pytest.mark.anyio
 
 FULL = {"cpu": 8000}
-LOW = GangKey("default", "low")
+LOW, TOP = GangKey("default", "low"), GangKey("default", "top")
 
 
 class Stage:
@@ -109,6 +110,20 @@ class TestAUnit:
         assert stage.tried("evict") == []
         assert stage.tried("nominate") == []
         assert stage.destroyed == []
+        assert stage.keeper.preempting.unfinished == {}, "it is whole"
+
+    async def test_of_two_is_tried_as_a_whole_and_one_that_is_gone_meanwhile_hides_nobody(self, stage: Stage) -> None:
+        stage.api.faults = [
+            Fault(Gone(404, "not found"), of="try to evict low-1"),
+            unavailable(of="try to evict low-0"),
+        ]
+        stage.runs(*gang_pods("low", 2, FULL))
+        for number in range(2, 8):
+            stage.keeper.lose_node(NodeName(f"n{number}"))
+        stage.comes(size=2)
+        await asyncio.sleep(60)
+        assert stage.tried("try to evict") == ["try to evict low-1", "try to evict low-0"]
+        assert stage.destroyed == []
 
     async def test_stays_where_the_budget_that_the_api_server_has_now_lets_fewer_go(self, stage: Stage) -> None:
         """Ours is older news: each alone may go, and all eight may not."""
@@ -148,6 +163,7 @@ class TestAUnit:
         assert note.startswith("2 of 8 members of its gang were evicted for gang default/top of higher priority")
         unfinished = stage.keeper.preempting.unfinished[LOW]
         assert (unfinished.left, unfinished.size, unfinished.by) == (2, 8, "gang default/top")
+        assert unfinished.why == "connection refused"
         await asyncio.sleep(600)
         assert stage.evicted() == order[:2]
 
@@ -161,6 +177,17 @@ class TestAUnit:
             stage.keeper.lose_pod(each.uid)
         await asyncio.sleep(60)
         assert stage.evicted() == order[:2]
+        assert stage.keeper.preempting.unfinished[LOW].why == "it is not wanted any more"
+
+    async def test_of_which_the_api_server_has_one_no_more_goes_on(self, stage: Stage) -> None:
+        """Its deletion is news that is still on its way to us."""
+        victims = stage.runs(*gang_pods("low", 8, FULL))
+        order = [each.name for each in sorted(victims, key=lambda each: -each.created)]
+        stage.api.faults = [Fault(Gone(404, "not found"), of=f"evict {order[2]}")]
+        stage.comes()
+        await asyncio.sleep(10)
+        assert stage.evicted() == [name for name in order if name != order[2]]
+        assert stage.keeper.preempting.unfinished == {}
 
     async def test_of_which_the_next_is_gone_of_itself_goes_on(self, stage: Stage) -> None:
         victims = stage.runs(*gang_pods("low", 8, FULL))
@@ -176,10 +203,24 @@ class TestAUnit:
 
     async def test_goes_on_though_those_it_leaves_for_have_room_before_its_last_has_gone(self, stage: Stage) -> None:
         """Half a gang is of no use to anybody."""
-        stage.runs(*gang_pods("low", 8, FULL))
+        victims = stage.runs(*gang_pods("low", 8, FULL))
+        stage.api.latency = 1.0
         stage.comes(size=2)
-        await asyncio.sleep(10)
+        for _ in range(60):
+            await asyncio.sleep(0.5)
+            for each in victims:
+                if each.name in stage.evicted():
+                    stage.keeper.lose_pod(each.uid)
+            if len(stage.evicted()) == 4:
+                assert stage.keeper.gangs.by_key[TOP].holds_a_plan
         assert len(stage.evicted()) == 8
+
+    async def test_of_one_pod_is_not_tried_before(self, stage: Stage) -> None:
+        stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        stage.comes()
+        await asyncio.sleep(5)
+        assert len(stage.evicted()) == 8
+        assert stage.tried("try to evict") == []
 
 
 class TestUnits:
@@ -224,16 +265,36 @@ class TestThoseWhoAreWaitedFor:
             stage.keeper.see_pod(members[0])
         await asyncio.sleep(3)
         assert len(stage.api.times("nominate top-0 n0")) == 1, "not at once"
-        for seconds in (5, 20, 60, 300):
-            await asyncio.sleep(seconds)
+        for _ in range(100):
+            await asyncio.sleep(5)
             stage.keeper.see_pod(told)
             stage.keeper.see_pod(members[0])
-        assert len(stage.api.times("nominate top-0 n0")) == 4, "nor for ever"
+        times = stage.api.times("nominate top-0 n0")
+        waits = [later - earlier for earlier, later in pairwise(times)]
+        late = [wait - least for wait, least in zip(waits, (5, 20, 60), strict=True)]
+        assert all(0 <= each <= 6 for each in late), "nor for ever"
+        # They are told to let the room go, and later they are waited for again.
+        stage.scheduling.take([LetRoomGo(TOP, (members[0],))])
+        stage.keeper.see_pod(told)
+        stage.keeper.see_pod(members[0])
+        await asyncio.sleep(10)
+        assert len(stage.api.times("nominate top-0 n0")) == 5
+
+    async def test_are_not_nominated_again_who_are_so_meanwhile(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        members = stage.comes()
+        await asyncio.sleep(1)
+        told = replace(members[0], nominated=NodeName("n0"))
+        for each in (told, members[0], told):
+            stage.keeper.see_pod(each)
+        await asyncio.sleep(60)
+        assert len(stage.api.times("nominate top-0 n0")) == 1
 
     async def test_every_pod_that_is_evicted_is_told_why(self, stage: Stage) -> None:
         stage.runs(*gang_pods("low", 8, FULL))
         stage.comes()
         await asyncio.sleep(5)
+        assert {kind for kind, _ in stage.destroyed} == {"preempted"}
         assert set(stage.told("PreemptedByGang")) == {"evicted for gang default/top of higher priority"}
         assert len(stage.told("PreemptedByGang")) == 8
         assert set(stage.told("GangPreempts")) == {"gang top: 8 pods of lower priority are evicted for it"}
@@ -263,6 +324,7 @@ class TestTheRestOfAGang:
         assert sorted(stage.evicted()) == ["low-0", "low-1", "low-2", "low-3"]
         assert stage.tried("evict low-0") == [], "that one was kube-scheduler's"
         why = "evicted with its gang default/low, for pod default/urgent of higher priority"
+        assert {kind for kind, _ in stage.destroyed} == {"preempted_by_pod"}
         assert stage.told("GangPreempted") == [why] * 3
         assert stage.told("PreemptedByGang") == []
         assert all(stage.keeper.pods[each.uid].deleting for each in victims[1:]), "they count no more"
@@ -281,7 +343,8 @@ class TestTheRestOfAGang:
         self.is_preempted(stage, victims[0])
         await asyncio.sleep(2 * UNFINISHED_SECONDS)
         assert stage.evicted() == ["low-0"]
-        assert 8 <= len(stage.tried("evict low-3")) <= 12
+        waits = [later - earlier for earlier, later in pairwise(stage.api.times("evict low-3"))]
+        assert [round(each) for each in waits] == [1, 2, 4, 8, 16, 20, 20, 20, 20], "as long as there is time"
         [note] = set(stage.told("PreemptionUnfinished"))
         assert note == (
             "1 of 4 members of its gang were evicted with its gang default/low, for pod default/urgent of higher "

@@ -84,6 +84,49 @@ def test_a_wake_waits_for_so_long_and_no_longer(ledger: CountingLedger) -> None:
     assert names(in_flight.let_go(NOW + PLACED_WITHIN)) == ["m0"]
 
 
+def test_a_wake_waits_as_long_for_one_who_may_go_to_few_nodes(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    in_flight.passed(pod("walker", FULL), ALL[:FEW], NOW)
+    elsewhere = reserved(ledger, "m1", ALL[FEW])
+    assert not in_flight.holds_back(elsewhere, NOW)
+    wake = reserved(ledger, "m0", ALL[0])
+    assert in_flight.holds_back(wake, NOW)
+    assert in_flight.let_go(NOW + PLACED_WITHIN / 2) == []
+    assert names(in_flight.let_go(NOW + PLACED_WITHIN)) == ["m0"]
+    assert not in_flight.holds_back(wake, NOW + PLACED_WITHIN)
+
+
+def test_a_wake_does_not_wait_for_those_who_are_offered_its_node_alone_later_or_fit_beside_it(
+    ledger: CountingLedger,
+) -> None:
+    in_flight = InFlight(ledger)
+    in_flight.passed(pod("fits", {"cpu": 0}), ALL[:1], NOW)
+    wake = reserved(ledger, "m0", ALL[0])
+    assert not in_flight.holds_back(wake, NOW)
+    there = pod("there", FULL)
+    in_flight.passed(there, ALL[:1], NOW)
+    assert in_flight.holds_back(wake, NOW)
+    in_flight.passed(pod("later", FULL), ALL[:1], NOW)
+    in_flight.ended(there.uid)
+    assert names(in_flight.let_go(NOW)) == ["m0"]
+
+
+def test_a_wake_does_not_wait_for_one_whose_room_is_held_beside_its_place(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    beside = pod("beside", {"cpu": 4000})
+    ledger.assume(beside.uid, on=ALL[0], units=beside.requests, until=NOW + 9)
+    in_flight.passed(beside, ALL, NOW)
+    member = pod("m0", {"cpu": 4000})
+    ledger.assume(member.uid, on=ALL[0], units=member.requests, until=NOW + 9, owner=GangKey("default", "train"))
+    assert not in_flight.holds_back(WakePod(member), NOW)
+
+
+def test_a_wake_without_a_place_waits_for_nobody(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    in_flight.passed(pod("walker", FULL), ALL, NOW)
+    assert not in_flight.holds_back(WakePod(pod("m0", FULL)), NOW)
+
+
 def test_thousands_on_their_way_are_looked_at_by_what_they_ask_for(ledger: CountingLedger) -> None:
     in_flight = InFlight(ledger)
     walkers: list[Pod] = [pod(f"walker-{number}", FULL) for number in range(3000)]

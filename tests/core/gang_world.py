@@ -35,7 +35,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_phases import Phase
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.core.node_match import accepts
-from extender.core.orders import EvictRest, LetRoomGo, Preempted
+from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.pod_groups import PodGroup
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -90,6 +90,8 @@ class GangWorld:
     """Pods that kube-scheduler was offered as victims and has evicted."""
     rests: list[EvictRest] = field(default_factory=list)
     """What is left of gangs that an ordinary pod has preempted a part of."""
+    kept_room: list[tuple[str, NodeName]] = field(default_factory=list)
+    """Members that kube-scheduler is to keep room for again, and where."""
     let_go: list[str] = field(default_factory=list)
     """Members that kube-scheduler is to keep room for no more."""
     told: list[RoomSaved] = field(default_factory=list)
@@ -153,6 +155,8 @@ class GangWorld:
                 case EvictRest(_, _, rest):
                     self.rests.append(effect)
                     self.evicted += [pod.uid for pod in rest]
+                case KeepRoomFor(pod, node):
+                    self.kept_room.append((pod.name, node))
                 case LetRoomGo(_, members):
                     self.let_go += [pod.name for pod in members]
                 case Withheld():

@@ -56,6 +56,13 @@ def test_a_word_that_is_not_understood_holds_the_brake_and_is_told(word: str) ->
     assert switches_of({OBSERVE_LABEL: word}) == (Switches(observe_only=True), [f"{OBSERVE_LABEL}={word}"])
 
 
+@pytest.mark.parametrize("label", [OBSERVE_LABEL, *LABELS.values()])
+def test_a_word_that_holds_the_brake_is_understood(label: str) -> None:
+    held, unclear = switches_of({label: "true" if label == OBSERVE_LABEL else "off"})
+    assert held != FREE
+    assert unclear == []
+
+
 def test_labels_of_others_and_those_that_say_what_holds_anyway_switch_nothing() -> None:
     said = {"team": "a", OBSERVE_LABEL: "false", **dict.fromkeys(LABELS.values(), "on")}
     assert switches_of(said) == (FREE, [])
@@ -77,12 +84,36 @@ def test_a_namespace_only_ever_holds_more_than_the_settings(everywhere: Switches
     assert brake.allows(act, "team") == everywhere.both(there).allows(act)
 
 
+@given(switches, switches)
+def test_what_is_shown_of_a_namespace_is_each_switch_of_both(everywhere: Switches, there: Switches) -> None:
+    assert set(everywhere.both(there).off()) == {*everywhere.off(), *there.off()}
+
+
+def test_the_labels_protect_the_pods_of_their_namespace_and_the_settings_nobodys() -> None:
+    brake = Brake(Switches(preempts_for_gangs=False))
+    brake.set_labelled("team", Switches(preempts_for_gangs=False))
+    brake.set_labelled("lab", Switches(saves_room=False))
+    assert [brake.protects(name) for name in ("team", "lab", "other")] == [True, False, False]
+
+
 @given(st.lists(switches))
 def test_the_version_tells_of_every_change_and_of_nothing_else(said: list[Switches]) -> None:
     brake = Brake()
     for each in said:
         before, version = brake.everywhere, brake.version
         assert brake.set_everywhere(each) == (each != before) == (brake.version != version)
+
+
+def test_no_version_comes_again() -> None:
+    brake = Brake()
+    versions = [brake.version]
+    for off in (True, False, True):
+        brake.set_everywhere(Switches(saves_room=not off))
+        versions.append(brake.version)
+        for name in ("team", "lab"):
+            brake.set_labelled(name, Switches(saves_room=not off))
+            versions.append(brake.version)
+    assert len(set(versions)) == 10
 
 
 def test_what_is_off_has_the_names_of_the_settings() -> None:

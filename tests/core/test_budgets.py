@@ -50,6 +50,7 @@ def test_who_only_starts_or_goes_anyway_is_not_counted(facts: dict[str, object],
     [
         (Budget("default", "guard", 0, LOW, lets_unhealthy_go=True), True),
         (Budget("default", "guard", 0, LOW, healthy=2, desired=2), True),
+        (Budget("default", "guard", 0, LOW, healthy=1, desired=1), True),
         (Budget("default", "guard", 0, LOW, healthy=1, desired=2), False),
         (Budget("default", "guard", 0, LOW, healthy=0, desired=0), False),
     ],
@@ -68,6 +69,7 @@ def test_an_unhealthy_pod_goes_where_its_policy_lets_it(budget: Budget, may: boo
         (Requirement("tier", "DoesNotExist"), True),
         (Requirement("tier", "NotIn", ("low",)), True),
         (Requirement("tier", "In", ("low",)), False),
+        (Requirement("tier", "Exists"), False),
         (Requirement("tier", "Unheard"), True),
     ],
 )
@@ -104,6 +106,12 @@ def test_what_a_budget_has_to_spare_is_without_those_that_are_to_leave() -> None
     assert [each.name for each in budgets.likeliest_refused_first([high, *pods(3)])][-1] == "high-0"
 
 
+def test_what_is_to_spare_is_counted_for_each_that_leaves_once() -> None:
+    budgets = of(Budget("default", "low", 4, LOW), Budget("default", "high", 1, {"app": "high"}))
+    high = replace(pod("high-0"), labels={"app": "high"})
+    assert budgets.likeliest_refused_first([*pods(3), high])[0] is high
+
+
 def test_a_budget_that_changes_or_goes_counts_as_it_is_now() -> None:
     budgets = of(Budget("default", "guard", 0, LOW))
     assert budgets.objection(pods(1)) is not None
@@ -116,6 +124,8 @@ def test_a_budget_that_changes_or_goes_counts_as_it_is_now() -> None:
     budgets.lose(Budget("default", "guard"))
     assert budgets.objection(pods(1)) is None
     assert not budgets
+    assert budgets.changes == before + 3
+    budgets.lose(Budget("default", "guard"))
     assert budgets.changes == before + 3
 
 

@@ -137,6 +137,34 @@ def takes(world: GangWorld, *victims: Pod) -> None:
         world.delete(each.uid)
 
 
+def mixed(world: GangWorld, name: str, *priorities: int) -> list[Pod]:
+    """A bound gang of members of these priorities, of which two are its quorum."""
+    each_of = zip(gang_pods(name, len(priorities), quorum=2), priorities, strict=True)
+    members = [replace(each, priority=priority) for each, priority in each_of]
+    world.create(*members)
+    world.schedule()
+    return members
+
+
+def test_members_of_a_gang_that_was_offered_as_a_whole_are_no_spare_ones(open_world: GangWorld) -> None:
+    *two, spare = mixed(open_world, "train", 5, 5, 0)
+    lesser, asked = pod("lesser", priority=3), {NodeName("n0"): Victims([spare.uid])}
+    assert offered(open_world, two) == [0]
+    assert open_world.keeper.preempt(lesser, asked) == {}
+    open_world.pass_time(OFFER_SECONDS)
+    assert open_world.keeper.preempt(lesser, asked) == asked
+
+
+def test_who_was_offered_beside_a_whole_gang_counts_for_its_own_quorum_no_more(open_world: GangWorld) -> None:
+    gone, _ = mixed(open_world, "train", 0, 0)
+    beside, one, _ = mixed(open_world, "other", 5, 0, 0)
+    lesser, asked = pod("lesser", priority=3), {NodeName("n0"): Victims([one.uid])}
+    assert offered(open_world, [gone, beside]) == [0]
+    assert open_world.keeper.preempt(lesser, asked) == {}
+    open_world.pass_time(OFFER_SECONDS)
+    assert open_world.keeper.preempt(lesser, asked) == asked
+
+
 def test_a_gang_of_one_is_no_shield(world: GangWorld) -> None:
     [alone] = placed(world, 1, quorum=1)
     assert offered(world, [alone]) == [0]

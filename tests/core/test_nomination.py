@@ -72,6 +72,20 @@ def test_they_are_nominated_no_more_when_the_plan_is_given_up() -> None:
     assert sorted(world.let_go) == ["top-0", "top-1"]
 
 
+def test_room_is_kept_again_for_one_whose_nomination_was_dropped_and_for_nobody_else() -> None:
+    world = preempting(1)
+    member = world.pods[PodUid("uid-top-0")]
+    world.create(replace(member, labels={"edited": "before it is nominated"}))
+    assert world.kept_room == []
+    nominated = replace(member, nominated=NODES[0])
+    world.create(nominated, replace(nominated, labels={"edited": "since"}))
+    assert world.kept_room == []
+    world.create(member)
+    assert world.kept_room == [("top-0", NODES[0])]
+    world.create(nominated, replace(member, deleting=True))
+    assert len(world.kept_room) == 1
+
+
 def test_asked_about_the_nominated_node_alone_the_plan_stands_though_that_node_is_anothers() -> None:
     world = GangWorld()
     for name in NODES[:2]:

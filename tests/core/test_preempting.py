@@ -109,6 +109,21 @@ def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWo
     assert bool(world.preempted) is allowed
 
 
+@pytest.mark.parametrize(
+    ("facts", "others", "may"),
+    [
+        ({}, False, True),
+        ({"scheduler": "default-scheduler"}, False, False),
+        ({"scheduler": "default-scheduler"}, True, True),
+        ({"owner": Owner("DaemonSet", "agent", "agent")}, True, False),
+        ({"mirror": True}, True, False),
+    ],
+)
+def test_who_may_leave_at_all(world: GangWorld, facts: dict[str, Any], others: bool, may: bool) -> None:
+    world.keeper.preempting.bounds = Bounds(others=others)
+    assert world.keeper.preempting.may_leave(pod("low", node=N0, **facts)) is may
+
+
 def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_left(world: GangWorld) -> None:
     world.add_node(node("n1"))
     runs(world, "high", N1, priority=10)
@@ -191,6 +206,30 @@ def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(w
     assert len(world.preempted) == 2
 
 
+def test_all_that_happens_between_two_searches_is_news_for_the_next(world: GangWorld) -> None:
+    runs(world)
+    comes(world)
+    world.evicted.clear()  # in vain
+    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
+    for name in ("one", "another"):
+        world.create(pod(name, {"cpu": 0}, node=N0))
+    world.pass_time(PREEMPTS_EVERY)
+    assert why_not(world) == NobodySuffices({REFUSED: 1})
+
+
+def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_again_sooner(world: GangWorld) -> None:
+    runs(world)
+    comes(world)
+    world.evicted.clear()  # in vain
+    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
+    world.pass_time(REFUSED_SECONDS - PREEMPTS_EVERY / 2)
+    assert again_at(world) == REFUSED_SECONDS + PREEMPTS_EVERY / 2
+    world.pass_time(PREEMPTS_EVERY / 2)
+    assert len(world.preempted) == 1
+    world.pass_time(PREEMPTS_EVERY / 2)
+    assert len(world.preempted) == 2
+
+
 def test_who_is_seen_bound_only_after_the_search_may_leave_too(world: GangWorld) -> None:
     late = pod("late", FULL)
     world.create(late)
@@ -268,6 +307,63 @@ def test_who_has_been_leaving_for_long_is_not_waited_for(world: GangWorld) -> No
     world.pass_time(GOING_SECONDS + 1)
     world.create(pod("news", {"cpu": 0}, node=N0))
     assert world.preempted == [["other"]]
+
+
+def test_who_has_been_leaving_for_long_is_not_waited_for_though_there_is_news_of_it(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    stuck = runs(world, "stuck")
+    world.create(replace(stuck, deleting=True))
+    runs(world, "other", N1)
+    comes(world)
+    world.pass_time(GOING_SECONDS / 2)
+    world.create(replace(stuck, deleting=True, labels={"finalizer": "at work"}))
+    world.pass_time(GOING_SECONDS / 2 + 1)
+    world.create(pod("news", {"cpu": 0}, node=N0))
+    assert world.preempted == [["other"]]
+
+
+def test_who_begins_to_leave_is_counted_on_from_then(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    high = runs(world, "high", priority=10)
+    runs(world, "low", N1)
+    comes(world, size=2)
+    assert world.preempted == []
+    world.create(replace(high, deleting=True))
+    world.pass_time(PREEMPTS_EVERY)
+    assert world.preempted == [["low"]]
+
+
+@pytest.mark.parametrize("allowed", [1, 2])
+def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allowed: int) -> None:
+    world.add_node(node("n1"))
+    world.keeper.see_budget(Budget("default", "guard", allowed, {"app": "guarded"}))
+    low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
+    world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
+    comes(world)
+    if allowed == 2:
+        assert world.preempted == [["low-0", "low-1"]]
+    else:
+        assert world.preempted == []
+        assert why_not(world) == NobodySuffices({BUDGET: 2})
+
+
+def test_a_gang_that_its_budget_protects_is_counted_though_it_would_not_suffice(world: GangWorld) -> None:
+    for name in ("n1", "n2"):
+        world.add_node(node(name))
+    world.keeper.see_budget(Budget("default", "guard", 1, {"app": "guarded"}))
+    low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
+    world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
+    runs(world, "high", NodeName("n2"), priority=10)
+    comes(world, size=3)
+    assert why_not(world) == NobodySuffices({BUDGET: 2})
+
+
+def test_a_gang_of_the_same_priority_stays(world: GangWorld) -> None:
+    [same] = gang_pods("same", 1, FULL)
+    world.create(replace(same, node=N0, priority=9))
+    comes(world)
+    assert world.preempted == []
+    assert why_not(world) == NobodySuffices({})
 
 
 def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) -> None:
@@ -376,6 +472,22 @@ class TestInVain:
         world.keeper.settle()
         assert len(world.preempted) == 2
 
+    def test_it_counts_though_the_gang_was_gone_for_a_while_and_another_came(self, world: GangWorld) -> None:
+        runs(world)
+        [member] = comes(world)
+        in_vain(world)
+        world.delete(member.uid)
+        world.pass_time(HOUR - FIRST_BACK_OFF)
+        [other] = comes(world, "other")
+        world.schedule()
+        assert world.gangs == {"other": Phase.BOUND}
+        world.delete(other.uid)
+        runs(world, "third")
+        comes(world)
+        assert world.preempted == [["low"], ["low-1"], ["third"]]
+        in_vain(world)
+        assert why_not(world) == InVain(2, world.clock.time + 2 * FIRST_BACK_OFF)
+
     def test_it_counts_no_more_when_the_gang_was_bound(self, world: GangWorld) -> None:
         runs(world)
         [member] = comes(world)
@@ -459,6 +571,26 @@ class TestPodsThatAreMadeAgain:
         assert waits == sorted(waits)
         assert FIRST_BACK_OFF <= waits[0] < 2 * FIRST_BACK_OFF
         assert 2 * FIRST_BACK_OFF <= waits[1] < 3 * FIRST_BACK_OFF
+
+    def test_stay_and_others_leave_instead(self, world: GangWorld) -> None:
+        world.add_node(node("n1"))
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        runs(world, "low", N1, priority=1)
+        comes(world)
+        world.create(pod("web-1", FULL, node=N0, owner=owner))
+        gone(world)
+        world.pass_time(PREEMPTS_EVERY)
+        assert world.preempted == [["web-0"], ["low"]]
+
+    def test_are_those_of_a_gang_that_comes_again_under_its_name(self, world: GangWorld) -> None:
+        [low] = gang_pods("low", 1, FULL)
+        world.create(replace(low, node=N0))
+        comes(world)
+        world.create(replace(low, node=N0, uid=PodUid("uid-low-again")))
+        gone(world)
+        world.pass_time(PREEMPTS_EVERY)
+        assert (why_not(world), again_at(world)) == (NobodySuffices({MADE_AGAIN: 1}), FIRST_BACK_OFF)
 
     def test_are_looked_for_again_when_the_while_is_over(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")

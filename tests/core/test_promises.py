@@ -143,7 +143,7 @@ def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised
 
 def test_those_that_exist_are_promised_no_more(world: GangWorld) -> None:
     world.keeper.see_promise("job-train", 2)
-    members = [of_job("train", 4, number=number) for number in range(2)]
+    members = [of_job("train", 3, number=number) for number in range(2)]
     world.create(*members)
     assert world.filter(members[0]).passed
     assert held(world, "train") == 2
@@ -173,7 +173,8 @@ def test_those_that_are_listed_and_no_others_promise(world: GangWorld) -> None:
 
 def test_a_job_that_is_deleted_promises_nobody(world: GangWorld) -> None:
     world.keeper.see_promise("job-train", 8)
-    world.keeper.lose_promise("job-train")
+    for _ in range(2):
+        world.keeper.lose_promise("job-train")
     first = of_job("train", 8)
     world.create(first)
     assert world.filter(first).passed
@@ -214,7 +215,23 @@ def test_a_gang_that_becomes_complete_takes_one_doubling_back(world: GangWorld) 
     world.create(members[1])
     world.schedule()
     assert world.bound("train") == 2
-    assert recreated(world, 3) == [True, False, False]
+    assert recreated(world, 4) == [True, False, False, True]
+
+
+def test_a_gang_that_becomes_complete_ends_the_first_pause(world: GangWorld) -> None:
+    for name in ("bomb", "train", "next"):
+        world.keeper.see_promise(f"job-{name}", 4)
+    bomb, first, waits = of_job("bomb", 4), of_job("train", 2), of_job("next", 4)
+    world.create(bomb, waits)
+    assert world.filter(bomb).passed
+    world.pass_time(4)
+    world.create(first)
+    assert world.filter(first).passed
+    world.pass_time(1)
+    assert not world.filter(waits).passed
+    world.create(of_job("train", 2, number=1))
+    assert world.filter(waits).passed
+    world.assumed.clear()
 
 
 def test_gangs_that_ran_and_were_deleted_were_not_planned_in_vain(world: GangWorld) -> None:

@@ -263,6 +263,17 @@ class TestTheAccount:
         savings.heed_time(NOW)
         savings.heed_time(NOW + 50)
         assert (savings.share, savings.seconds_over, savings.resting) == (0.25, 0.0, False)
+        assert savings.next_deadline(saving=False) is None
+
+    def test_one_unit_of_what_no_node_has_any_more_is_over_it(self, savings: Savings) -> None:
+        gpu = ResourceKey("nvidia.com/gpu")
+        savings.ledger.set_node(NodeName("n4"), {gpu: 1})
+        saving = replace(slot("s", "n4", {gpu: 1}), kind=Kind.SAVING)
+        assert not savings.ledger.commit([saving]).conflicts
+        savings.ledger.remove_node(NodeName("n4"))
+        savings.heed_time(NOW)
+        savings.heed_time(NOW + 50)
+        assert savings.seconds_over == 50.0
 
     def test_time_over_the_share_adds_up_and_is_paid_back(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
@@ -274,6 +285,8 @@ class TestTheAccount:
         assert savings.seconds_over == 40.0
         self.save(savings, "n1")
         savings.heed_time(NOW + 80)
+        assert savings.next_deadline(saving=False) == NOW + 140
+        savings.heed_time(NOW + 139.5)
         assert savings.next_deadline(saving=False) == NOW + 140
         savings.heed_time(NOW + 140)
         assert (savings.resting, savings.must_end()) == (True, True)
