@@ -14,6 +14,9 @@ class _Jumping(selectors.DefaultSelector):
     advance: Callable[[float | None], None]
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0 and len(self.get_map()) <= 1:
+            # There is nothing but the loop's own line, by which threads wake it; it is awake.
+            return []
         found = super().select(0)
         if not found and timeout != 0:
             self.advance(timeout)
