@@ -20,7 +20,8 @@ _LOOKS_EVERY = 5.0
 
 
 class Knowledge:
-    """`ages`: seconds by kind. `limit`: seconds beyond which nothing new is planned; 0: it always is."""
+    """`ages`: seconds by kind, none of which grows faster than time passes. `limit`: seconds beyond which nothing new
+    is planned; 0: it always is."""
 
     def __init__(self, ages: Callable[[], Mapping[str, float]] = dict, limit: float = REFUSED_AFTER) -> None:
         self.ages = ages
@@ -31,7 +32,10 @@ class Knowledge:
         return self.limit > 0 and self._is_older_than(self.limit)
 
     def _is_older_than(self, seconds: float) -> bool:
-        return max(self.ages().values(), default=0.0) > seconds
+        return self._oldest() > seconds
+
+    def _oldest(self) -> float:
+        return max(self.ages().values(), default=0.0)
 
     def told(self) -> str:
         """What explain adds: how old it is, and what comes of that; empty while it is young."""
@@ -52,4 +56,6 @@ class Knowledge:
                 else:
                     _log.info("what is known of the cluster is of today again")
                 changed()
-            await asyncio.sleep(_LOOKS_EVERY)
+            # What is young cannot be too old at the next looks.
+            looks = 1 if was else max(1, int((self.limit - self._oldest()) / _LOOKS_EVERY))
+            await asyncio.sleep(looks * _LOOKS_EVERY)

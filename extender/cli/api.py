@@ -5,11 +5,13 @@ Exit codes: 1 where the service refuses or cannot be reached, 2 for wrong use. R
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 from urllib.parse import SplitResult, quote, urlsplit
@@ -56,10 +58,14 @@ def connect(url: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
 
 
 class Api:
-    """One command's calls."""
+    """One command's calls. `opened`: makes the connection, when the first call needs it."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    def __init__(self, opened: Callable[[], httpx.Client]) -> None:
+        self._opened = opened
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        return self._opened()
 
     def call(
         self,
@@ -101,11 +107,10 @@ class Api:
                 return items
 
 
-@contextmanager
-def api(
-    url: str, tls_ca: Path | None = None, tls_certificate: Path | None = None, tls_key: Path | None = None
-) -> Iterator[Api]:
-    """The API at that address, while the block lasts."""
+def _open(
+    url: Url = DEFAULT_URL, tls_ca: TlsCa = None, tls_certificate: TlsCertificate = None, tls_key: TlsKey = None
+) -> httpx.Client:
+    """A connection to the service, with the options of every command that needs one."""
     _check_address(url)
     given = {"--tls-ca": tls_ca, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
     named = {option: path for option, path in given.items() if path is not None}
@@ -115,8 +120,35 @@ def api(
             f"{option} (or {_variable(option)}) is {path}, but {url} is not https; write https:// or leave it out",
             code=2,
         )
-    with connect(url, _trust(tls_ca, tls_certificate, tls_key) if named else True) as client:
-        yield Api(client)
+    return connect(url, _trust(tls_ca, tls_certificate, tls_key) if named else True)
+
+
+_OPTIONS = inspect.signature(_open, eval_str=True).parameters
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `_open` in place of its keyword `service: Api`, which works while it runs.
+
+    Nothing is looked at or opened before the service is asked: wrong use that the command itself finds is told first.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name == "service":
+            parameters += (each.replace(kind=parameter.kind) for each in _OPTIONS.values())
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        options = {name: given.pop(name) for name in _OPTIONS}
+        with ExitStack() as stack:
+            command(service=Api(lambda: stack.enter_context(_open(**options))), **given)
+
+    # What typer reads: types, and not the names that annotations are here.
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    vars(run)["__signature__"] = signature.replace(parameters=parameters)
+    return run
 
 
 def _check_address(url: str) -> None:

@@ -7,19 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import (
-    DEFAULT_URL,
-    Json,
-    Namespace,
-    TlsCa,
-    TlsCertificate,
-    TlsKey,
-    Url,
-    add_row,
-    api,
-    out,
-    print_json,
-)
+from extender.cli.api import Api, Json, Namespace, add_row, connected, out, print_json
 
 app = typer.Typer(help="Gangs: pods that are placed all or none.", no_args_is_help=True)
 
@@ -27,17 +15,15 @@ _PLACED = ("bound", "finished")
 
 
 @app.command("list", epilog="Example: escher gang list --namespace team-a")
+@connected
 def list_(
+    *,
     namespace: Namespace = "default",
-    url: Url = DEFAULT_URL,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    service: Api,
     as_json: Json = False,
 ) -> None:
     """Show the gangs of a namespace."""
-    with api(url, tls_ca, tls_certificate, tls_key) as service:
-        items = service.every("namespaces", namespace, "gangs")
+    items = service.every("namespaces", namespace, "gangs")
     if as_json:
         print_json({"items": items})
         return
@@ -59,18 +45,16 @@ def list_(
 
 
 @app.command(epilog="Example: escher gang get train --namespace team-a")
+@connected
 def get(
+    *,
     name: Annotated[str, typer.Argument(help="Name of the gang.")],
     namespace: Namespace = "default",
-    url: Url = DEFAULT_URL,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    service: Api,
     as_json: Json = False,
 ) -> None:
     """Show one gang: its phase, quorum, members and their nodes."""
-    with api(url, tls_ca, tls_certificate, tls_key) as service:
-        gang: dict[str, Any] = service.call("GET", "namespaces", namespace, "gangs", name)
+    gang: dict[str, Any] = service.call("GET", "namespaces", namespace, "gangs", name)
     if as_json:
         print_json(gang)
         return

@@ -7,21 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import (
-    DEFAULT_URL,
-    DryRun,
-    Json,
-    Namespace,
-    TlsCa,
-    TlsCertificate,
-    TlsKey,
-    Url,
-    add_row,
-    api,
-    out,
-    own_node,
-    print_json,
-)
+from extender.cli.api import Api, DryRun, Json, Namespace, add_row, connected, out, own_node, print_json
 
 app = typer.Typer(
     help="Ephemeral resources: units that pods ask for, created on nodes at run time.",
@@ -34,7 +20,9 @@ IfVersion = Annotated[str | None, typer.Option(help="Only if the resource is at 
 
 
 @app.command("set", epilog="Example: escher resource set data1 4 --node node-3 --ttl 600")
+@connected
 def set_(
+    *,
     name: Name,
     capacity: Annotated[int, typer.Argument(min=0, help="Units on each node, absolute; 0 removes it.")],
     node: Annotated[str | None, typer.Option(help="On this node.")] = None,
@@ -52,10 +40,7 @@ def set_(
     if_version: IfVersion = None,
     dry_run: DryRun = False,
     namespace: Namespace = "default",
-    url: Url = DEFAULT_URL,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    service: Api,
     as_json: Json = False,
 ) -> None:
     """Have so many units of a resource on the chosen nodes; without a choice, on this pod's own node."""
@@ -67,17 +52,16 @@ def set_(
         "owner": _owner(owner),
         "shared": shared,
     }
-    with api(url, tls_ca, tls_certificate, tls_key) as service:
-        found = service.call(
-            "PUT",
-            "namespaces",
-            namespace,
-            "resources",
-            name,
-            body=body,
-            params=_dry(dry_run),
-            headers={**own_node(), "If-Match": if_version},
-        )
+    found = service.call(
+        "PUT",
+        "namespaces",
+        namespace,
+        "resources",
+        name,
+        body=body,
+        params=_dry(dry_run),
+        headers={**own_node(), "If-Match": if_version},
+    )
     if as_json:
         print_json(found)
         return
@@ -87,17 +71,15 @@ def set_(
 
 
 @app.command("list", epilog="Example: escher resource list --namespace team-a")
+@connected
 def list_(
+    *,
     namespace: Namespace = "default",
-    url: Url = DEFAULT_URL,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    service: Api,
     as_json: Json = False,
 ) -> None:
     """Show the ephemeral resources of a namespace."""
-    with api(url, tls_ca, tls_certificate, tls_key) as service:
-        items = service.every("namespaces", namespace, "resources")
+    items = service.every("namespaces", namespace, "resources")
     if as_json:
         print_json({"items": items})
         return
@@ -119,28 +101,26 @@ def list_(
 
 
 @app.command(epilog="Example: escher resource delete data1 --namespace team-a")
+@connected
 def delete(
+    *,
     name: Name,
     shared: Shared = False,
     if_version: IfVersion = None,
     dry_run: DryRun = False,
     namespace: Namespace = "default",
-    url: Url = DEFAULT_URL,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    service: Api,
 ) -> None:
     """Remove a resource from every node; whoever holds units keeps them. Nothing to delete is no failure."""
-    with api(url, tls_ca, tls_certificate, tls_key) as service:
-        service.call(
-            "DELETE",
-            "namespaces",
-            namespace,
-            "resources",
-            name,
-            params={**_dry(dry_run), "shared": "true" if shared else None},
-            headers={"If-Match": if_version},
-        )
+    service.call(
+        "DELETE",
+        "namespaces",
+        namespace,
+        "resources",
+        name,
+        params={**_dry(dry_run), "shared": "true" if shared else None},
+        headers={"If-Match": if_version},
+    )
     out.print(f"{name} {'would be' if dry_run else 'is'} gone", markup=False)
 
 

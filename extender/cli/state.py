@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import DEFAULT_URL, Json, TlsCa, TlsCertificate, TlsKey, Url, add_row, api, out, print_json
+from extender.cli.api import Api, Json, add_row, connected, out, print_json
 
 HELP = """Show capacity and what is available of every resource on every node, and who holds ephemeral ones.
 
@@ -18,21 +18,19 @@ Example: escher state --namespace team-a
 _BYTES = ("memory", "ephemeral-storage")
 
 
+@connected
 def state(
+    *,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Only its ephemeral resources, and holders in it.")
     ] = None,
     node: Annotated[str | None, typer.Option(help="Only this node.")] = None,
     resource: Annotated[str | None, typer.Option(help="Only this one, e.g. escher.dev/team-a.data1.")] = None,
-    url: Url = DEFAULT_URL,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
+    service: Api,
     as_json: Json = False,
 ) -> None:
     asked = {"namespace": namespace, "node": node, "resource": resource}
-    with api(url, tls_ca, tls_certificate, tls_key) as service:
-        items = service.every("cluster-state", params=asked)
+    items = service.every("cluster-state", params=asked)
     if as_json:
         print_json({"items": items})
         return

@@ -39,17 +39,20 @@ def violations(ledger: Ledger) -> list[Violation]:
 
 def _totals(ledger: Ledger) -> list[Violation]:
     found: list[Violation] = []
+    saved: dict[ResourceKey, int] = {}
     for name, held in recount(ledger).items():
         row = ledger.rows[name]
         if held != row.held:
             found.append(Violation("ledger_totals", f"{name}: total {row.held}, holdings sum to {held}"))
-        if row.unbound != sum(h.kind is not Kind.BOUND for h in row.holdings.values()):
+        unbound = [h for h in row.holdings.values() if h.kind is not Kind.BOUND]
+        if unbound:
+            saved = add([saved, *(h.units for h in unbound if h.kind is Kind.SAVING)])
+        if row.unbound != len(unbound):
             found.append(Violation("ledger_totals", f"{name}: {row.unbound} unbound counted"))
         if row.capacity != ({**row.facts, **row.ephemeral} if row.present else {}):
             found.append(Violation("ledger_totals", f"{name}: capacity {row.capacity} is not its facts and ephemeral"))
         if not (row.present or row.holdings or row.ephemeral):
             found.append(Violation("ledger_totals", f"{name}: a row of nothing"))
-    saved = add(h.units for h in ledger.holdings() if h.kind is Kind.SAVING)
     capacity = add(row.capacity for row in ledger.rows.values())
     for what, running, anew in (
         ("capacity", ledger.capacity_total, capacity),
@@ -91,7 +94,7 @@ def _holdings(ledger: Ledger) -> list[Violation]:
     found: list[Violation] = []
     for name, row in ledger.rows.items():
         for holder, holding in row.holdings.items():
-            if (holding.holder, holding.node) != (holder, name):
+            if holding.holder != holder or holding.node != name:
                 found.append(Violation("ledger_index", f"{holding.holder} on {holding.node} is filed elsewhere"))
             if _without_owner_or_deadline(holding):
                 found.append(Violation("reservation_without_owner_or_deadline", f"{holder} on {name}"))
@@ -99,4 +102,4 @@ def _holdings(ledger: Ledger) -> list[Violation]:
 
 
 def _without_owner_or_deadline(holding: Holding) -> bool:
-    return holding.kind in (Kind.SAVING, Kind.RESERVATION) and (holding.owner is None or holding.until is None)
+    return (holding.owner is None or holding.until is None) and holding.kind in (Kind.SAVING, Kind.RESERVATION)

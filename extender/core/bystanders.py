@@ -153,8 +153,10 @@ class Bystanders:
             yield Violation("bystanders", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
             return
         anew = Bystanders()
+        anew._pods.update(bound)
         for pod in bound.values():
-            anew.put(pod)
+            if pod.constraints is not None:
+                anew._count(pod, +1)
         if (anew._repelling, anew._ports) != (self._repelling, self._ports):
             yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
         for ask, on_nodes in self._followed.items():

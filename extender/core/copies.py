@@ -138,7 +138,11 @@ class Copies(Generic[K]):
     def violations(self) -> Iterator[Violation]:
         """Counts that are not what they would be, counted anew."""
         for kind, counts in self._counts.items():
-            kept = {node: count for node in self._numbers if (count := self.on(node, kind))}
+            by_node = counts.by_node
+            known = len(by_node)
+            kept = {
+                node: count for node, number in self._numbers.items() if number < known and (count := by_node[number])
+            }
             anew: Mapping[NodeName, int] = {node: count for node in self._nodes if (count := self._count(node, kind))}
             if anew != kept or sum(anew.values()) != counts.total:
                 yield Violation("copies", f"{kind}: {kept}, {counts.total} in all; counted anew: {dict(anew)}")

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from extender.core.audit import Violation
 from extender.core.cluster import Pod
 from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.transaction import add_to
 from extender.core.units import Vector, add
 
 LONG_RUNNING_SECONDS = 86_400.0
@@ -167,11 +168,16 @@ class Staying:
 
     def violations(self) -> Iterator[Violation]:
         """Where the totals are not what the pods, judged anew, add up to. O(pods)."""
-        twin = Staying(self.pods, self.ours, self.long_running, self.preempts)
-        twin._now = self._now
+        twin: dict[NodeName, dict[Rank, dict[ResourceKey, int]]] = {}
         for pod in self.pods.values():
-            twin._settle(pod)
-        for node in {**self._totals, **twin._totals}:
-            running, anew = self._totals.get(node), twin._totals.get(node)
+            if pod.node is None or (rank := self._rank(pod)) is None:
+                continue
+            asked = {resource: units for resource, units in pod.requests.items() if units}
+            if asked:
+                add_to(twin.setdefault(pod.node, {}).setdefault(rank, {}), asked)
+        if twin == self._totals:
+            return
+        for node in {**self._totals, **twin}:
+            running, anew = self._totals.get(node), twin.get(node)
             if running != anew:
                 yield Violation("staying", f"{node}: {running}, by the pods {anew}")

@@ -410,8 +410,11 @@ class Turns:
             yield Violation("turns", f"room is saved for {self.saver.key}, which does not wait")
         if self._alone != (alone := sum(shape[2] is not None for shape in self._queues)):
             yield Violation("turns", f"{self._alone} shapes of their own, counted anew {alone}")
+        turns: dict[Shape, list[Turn]] = {}
+        for entry in self._entries.values():
+            turns.setdefault(entry.shape, []).append(entry.turn)
         for shape, queue in self._queues.items():
-            anew = sorted(entry.turn for entry in self._entries.values() if entry.shape == shape)
+            anew = sorted(turns.get(shape, ()))
             if queue != anew:
                 yield Violation("turns", f"queue {queue}, by the entries {anew}")
 

@@ -29,9 +29,12 @@ class WatchedLoop(VirtualTimeLoop):
         super().__init__()
         self._rounds, self._second = 0, 0
 
-    def _run_once(self) -> None:
+    def _advance(self, seconds: float | None) -> None:
+        super()._advance(seconds)
         if int(self.time()) != self._second:
             self._rounds, self._second = 0, int(self.time())
+
+    def _run_once(self) -> None:
         self._rounds += 1
         if self._rounds > MOST_ROUNDS:
             self._rounds = 0

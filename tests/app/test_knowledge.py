@@ -156,15 +156,21 @@ def test_nobody_looks_again_and_again_for_what_may_not_be_planned() -> None:
 
 @pytest.mark.anyio
 async def test_that_it_is_too_old_is_told_once_and_heeded_when_it_is_over() -> None:
-    age, changes = [1.0], list[float]()
-    knowledge = Knowledge(lambda: {"pods": age[0]}, 300.0)
+    loop, changes = asyncio.get_running_loop(), list[float]()
+    heard = began = loop.time()
+    knowledge = Knowledge(lambda: {"pods": loop.time() - heard}, 300.0)
     with capture_logs() as logs:
-        watching = asyncio.create_task(knowledge.watch(lambda: changes.append(age[0])))
-        for now in (1.0, 301.0, 500.0, 2.0, 3.0):
-            age[0] = now
-            await asyncio.sleep(10)
+        watching = asyncio.create_task(knowledge.watch(lambda: changes.append(loop.time() - began)))
+        await asyncio.sleep(100)
+        heard = loop.time()
+        await asyncio.sleep(302)
+        assert changes == []
+        await asyncio.sleep(200)
+        heard = loop.time()
+        await asyncio.sleep(100)
         watching.cancel()
-    assert changes == [301.0, 2.0]
+    # It looks every five seconds.
+    assert changes == [405.0, 605.0]
     assert [each["log_level"] for each in logs] == ["error", "info"]
 
 

@@ -211,6 +211,33 @@ def test_an_address_that_is_none_is_one_line_and_wrong_use(monkeypatch: pytest.M
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", told)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--node", "n1", "--everywhere"], "--node and --everywhere cannot be combined"),
+        (["--node", "n1", "--owner", "pod"], "--owner is 'pod'"),
+        (["--label", "zone"], "--label is 'zone'"),
+    ],
+)
+def test_a_commands_own_wrong_use_is_told_before_that_of_its_connection(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], told: str
+) -> None:
+    monkeypatch.setattr(api, "connect", lambda url, trust: pytest.fail("nobody must be called"))
+    for connection in (["--url", "nowhere"], ["--url", "http://there"], ["--tls-ca", "absent.pem"]):
+        result = CliRunner().invoke(app, ["resource", "set", "r", "1", *options, *connection])
+        assert result.exit_code == 2
+        assert told in " ".join(result.stderr.replace("\u2502", "").split())
+        assert "ESCHER_" not in result.stderr
+
+
+def test_the_connection_is_closed_when_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json={"items": [], "continue": None}))
+    client = httpx.Client(base_url="http://there", transport=transport)
+    monkeypatch.setattr(api, "connect", lambda url, trust: client)
+    assert CliRunner().invoke(app, ["gang", "list"]).exit_code == 0
+    assert client.is_closed
+
+
 @asynccontextmanager
 async def over_tls(world: World, files: Certificates) -> AsyncIterator[str]:
     """The world's service over https, for clients with a certificate of the authority; its address."""

@@ -73,16 +73,12 @@ class InProcess:
             for line in answer.body.split(b"\n")[:-1]:
                 yield line
             return
-        async with aclosing(answer.lines()) as lines:  # type: ignore[type-var]
-            while True:
-                try:
-                    async with asyncio.timeout(silence):
-                        line = await anext(lines)
-                except StopAsyncIteration:
-                    return
-                except TimeoutError as error:
-                    raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
-                yield line[:-1]
+        async with aclosing(answer.lines(silence)) as lines:  # type: ignore[type-var]
+            try:
+                async for line in lines:
+                    yield line[:-1]
+            except TimeoutError as error:
+                raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
 
     def _pause(self) -> float:
         return self._latency if self._rng is None else self._latency * (0.5 + self._rng.random())

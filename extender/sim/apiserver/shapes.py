@@ -224,13 +224,16 @@ _OTHERS = {"Binding": _BINDING, "Eviction": _EVICTION, "DeleteOptions": _DELETIO
 _CUSTOM = Object("Object", {"metadata": _METADATA})
 
 
-def known(kind: Kind, obj: Json, unknown: list[str]) -> Json:
-    """The object with the fields that its kind has; `unknown` is told of others. Raises Failure (400)."""
+def known(kind: Kind, obj: Json, unknown: list[str], stored: Json | None = None) -> Json:
+    """The object with the fields that its kind has; `unknown` is told of others. Raises Failure (400).
+
+    `stored`: the object before a change. What is the very same there has been looked at when it was stored.
+    """
     if kind.is_custom:
         metadata = obj.get("metadata")
         checked = _checked(kind.name, _METADATA, metadata, "metadata", "ObjectMeta", [])
         return obj if checked is metadata else {**obj, "metadata": checked}
-    done: Json = _checked(kind.name, _SHAPES[kind], obj, "", kind.name, unknown)
+    done: Json = _checked(kind.name, _SHAPES[kind], obj, "", kind.name, unknown, stored)
     return done
 
 
@@ -240,14 +243,16 @@ def known_other(name: str, obj: Json) -> Json:
     return done
 
 
-def _checked(kind: str, shape: Shape, value: Any, path: str, struct: str, unknown: list[str]) -> Any:
+def _checked(
+    kind: str, shape: Shape, value: Any, path: str, struct: str, unknown: list[str], stored: Any = None
+) -> Any:
     if value is None or shape == ANY:
         return value
     match shape:
         case Object(name, fields):
             if not isinstance(value, dict):
                 raise _unreadable(kind, value, struct, path, f"v1.{name}")
-            return _fields(kind, name, fields, value, path, unknown)
+            return _fields(kind, name, fields, value, path, unknown, stored if isinstance(stored, dict) else {})
         case Map(of):
             if not isinstance(value, dict):
                 raise _unreadable(kind, value, struct, path, "map[string]string")
@@ -280,7 +285,9 @@ def _empty(shape: Shape) -> Any:
     return "" if shape == TEXT else {}
 
 
-def _fields(kind: str, name: str, fields: Mapping[str, Shape], value: Json, path: str, unknown: list[str]) -> Json:
+def _fields(
+    kind: str, name: str, fields: Mapping[str, Shape], value: Json, path: str, unknown: list[str], stored: Json
+) -> Json:
     done: Json = {}
     changed = False
     for key, each in value.items():
@@ -290,7 +297,11 @@ def _fields(kind: str, name: str, fields: Mapping[str, Shape], value: Json, path
             unknown.append(where)
             changed = True
             continue
-        done[key] = _checked(kind, shape, each, where, name, unknown)
+        before = stored.get(key)
+        if before is each:
+            done[key] = each
+            continue
+        done[key] = _checked(kind, shape, each, where, name, unknown, before)
         changed = changed or done[key] is not each
     return done if changed else value
 

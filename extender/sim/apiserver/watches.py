@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from math import inf
 
 import msgspec
 
@@ -41,6 +42,7 @@ class Watch:
         self._waiting: deque[bytes] = deque()
         self._allowed = _MOST_WAITING
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._over = False
         self._on_close: list[Callable[[], None]] = []
 
@@ -68,8 +70,9 @@ class Watch:
             callback()
         self._wake()
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        async for chunk in self._taken():
+    async def lines(self, silence: float = inf) -> AsyncIterator[bytes]:
+        """Raises TimeoutError where none has come for so many seconds."""
+        async for chunk in self._taken(silence):
             for line in chunk:
                 yield line
 
@@ -77,8 +80,9 @@ class Watch:
         async for chunk in self._taken():
             yield b"".join(chunk)
 
-    async def _taken(self) -> AsyncIterator[list[bytes]]:
+    async def _taken(self, silence: float = inf) -> AsyncIterator[list[bytes]]:
         loop = asyncio.get_running_loop()
+        quiet = loop.time() + silence
         end = loop.time() + self._seconds
         bookmark = self._next_bookmark(loop.time(), end)
         try:
@@ -88,6 +92,7 @@ class Watch:
                     self._waiting.clear()
                     self._allowed = _MOST_WAITING
                     yield taken
+                    quiet = loop.time() + silence
                     continue
                 now = loop.time()
                 if self._over:
@@ -98,9 +103,14 @@ class Watch:
                     if self._version() >= self._after:
                         yield [self._form.bookmark(self._version(), initial=False)]
                     bookmark = self._next_bookmark(now, end)
+                    quiet = loop.time() + silence
+                elif now >= quiet:
+                    raise TimeoutError
                 else:
-                    await self._news(loop, min(bookmark, end))
+                    await self._news(loop, min(bookmark, end, quiet))
         finally:
+            if self._timer is not None:
+                self._timer.cancel()
             self.close()
 
     def _next_bookmark(self, now: float, end: float) -> float:
@@ -113,13 +123,21 @@ class Watch:
         return last if last > now else float("inf")
 
     async def _news(self, loop: asyncio.AbstractEventLoop, until: float) -> None:
+        """Something has come, or it is that time; or neither."""
+        # One timer for many a line: it is set anew where the time has come nearer, or when it has gone off.
+        if self._timer is None or self._timer.when() > until:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(until, self._is_time)
         self._waiter = loop.create_future()
-        timer = loop.call_at(until, self._wake)
         try:
             await self._waiter
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _is_time(self) -> None:
+        self._timer = None
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -104,7 +104,7 @@ class Writes:
             failure = bodies.strict_problems(kind, new, shown)
             if failure is not None:
                 raise failure
-        new = shapes.known(kind, new, [])
+        new = shapes.known(kind, new, [], current)
         meta = self._named(target, new)
         return self._put(target, {**new, "metadata": meta}, old, dry_run), False
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
-from extender.core.cluster import Toleration
+from extender.core.cluster import Pod, Toleration
 from extender.core.names import PODS, ResourceKey
 from extender.core.node_match import accepts
 from extender.sim.kinds import Json
@@ -41,7 +42,6 @@ class Filters:
     def __init__(self, pod: SeenPod, profile: Profile, cache: Cache) -> None:
         self.pod = pod
         self._core = pod.core
-        self._unselective = replace(pod.core, node_selector={}, affinity=())
         self._asked = checked(pod, profile)
         self.neighbours = _neighbours(pod, cache)
 
@@ -57,6 +57,11 @@ class Filters:
                 return self._shortage(info)
         around = neighbours or self.neighbours
         return _repelled(around, node) if around is not None else None
+
+    @cached_property
+    def _unselective(self) -> Pod:
+        """The pod without selector and affinity."""
+        return replace(self._core, node_selector={}, affinity=())
 
     def _mismatch(self, node: SeenNode) -> No:
         if node.core.unschedulable and not accepts(node.bare, self._unselective):

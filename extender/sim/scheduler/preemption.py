@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import structlog
@@ -176,7 +177,7 @@ class Preemption:
         return -pod.priority, self._started(pod)
 
     def _started(self, pod: SeenPod) -> float:
-        return self._clock.now() if not pod.start_time else datetime.fromisoformat(pod.start_time).timestamp()
+        return self._clock.now() if not pod.start_time else _seconds(pod.start_time)
 
     async def _ask_extenders(self, pod: SeenPod, candidates: dict[str, Victims]) -> dict[str, Victims]:
         for extender in self._extenders:
@@ -261,6 +262,11 @@ class Preemption:
             return
         note = f"Preempted by pod {pod.uid} on node {node}"
         self._writer.record(victim, "Normal", "Preempted", "Preempting", note, pod.scheduler)
+
+
+@lru_cache(maxsize=4096)
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
 
 
 def _being_preempted(pod: SeenPod) -> bool:

@@ -44,14 +44,14 @@ class Attempt:
 
         `away`: pods that are taken for gone, and are not in `info` any more.
         """
-        if not self._nominator and not away:
+        around = self._filters.neighbours
+        if not self._nominator and (around is None or not away):
             return self._filters.refusal(info)
         nominated = [
             other
             for other in self._nominator.of(info.name)
             if other.priority >= self.pod.priority and other.uid != self.pod.uid
         ]
-        around = self._filters.neighbours
         if around is not None and (away or nominated):
             assert info.node is not None
             around = around.copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,9 +58,10 @@ class Diagnosis:
         if self.before:
             said += f" {self.before}."
         else:
-            reasons: Counter[str] = Counter()
+            reasons: defaultdict[str, int] = defaultdict(int)
             for verdict in self.nodes.values():
-                reasons.update(verdict.reasons)
+                for reason in verdict.reasons:
+                    reasons[reason] += 1
             if len(self.nodes) < number:
                 for reason in self.absent.reasons:
                     reasons[reason] += number - len(self.nodes)
