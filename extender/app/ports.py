@@ -91,6 +91,10 @@ class Occupied(Refused):
     """It exists already, or changed meanwhile (409)."""
 
 
+class Terminating(Refused):
+    """The namespace is being deleted: nothing new can be made in it (403)."""
+
+
 class Binder(Protocol):
     async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
         """The Binding is written, and the pod has these annotations besides. Does not retry.
@@ -263,6 +267,8 @@ class EphemeralResource:
     said_unready: bool = False
     """Whether its status says that it is not ready."""
     deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    """Who has to let go of it before it is gone, once it is being deleted."""
     mark: str = ""
     """That of the last write of ours (`app.marks`); empty if there was none."""
     problem: str = ""
@@ -307,8 +313,10 @@ class ResourceStore(Protocol):
         """
         ...
 
-    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
-        """It is gone. Nothing if it was not there."""
+    async def delete(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+    ) -> EphemeralResource | None:
+        """It is gone: None, also where it was not there; or it is being deleted: what is answered, finalizers hold."""
         ...
 
     async def set_status(

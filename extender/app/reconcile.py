@@ -136,6 +136,8 @@ class Ends:
     def why(self, entry: Entry, now: Moment) -> str:
         """Why the object is due, in words; empty if it is not."""
         resource = entry.resource
+        if resource.deleting:
+            return ""
         if self._is_void(resource.mark):
             return "it came of a call that had been given up"
         if resource.expires_at is not None and resource.expires_at <= now.time_of_day:

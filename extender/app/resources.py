@@ -19,7 +19,7 @@ import structlog
 from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.keeper import Keeper
 from extender.app.locks import NameLocks
-from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
+from extender.app.management import BeingDeleted, Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.marks import Marks
 from extender.app.ports import (
     EphemeralResource,
@@ -29,9 +29,10 @@ from extender.app.ports import (
     Occupied,
     Refused,
     ResourceStore,
+    Terminating,
     Unavailable,
 )
-from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, plan
+from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, held, plan
 from extender.core.names import EphemeralName, NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
@@ -104,7 +105,7 @@ class Resources:
     def state(self, resource: EphemeralResource, version: str) -> ResourceState:
         """The object as callers see it. One that waits for its key has no nodes, and says so."""
         holder = self.catalog.holder_of(self._key(resource.name))
-        problem = resource.problem
+        problem = held(resource) if resource.deleting else resource.problem
         if not problem and holder is not None and identity(holder) != identity(resource.name):
             problem = f"{self._key(resource.name)} belongs to namespace {holder.namespace}, which had it first"
         if not problem:
@@ -117,6 +118,7 @@ class Resources:
             owner=resource.owner,
             expires_at=resource.expires_at,
             problem=problem,
+            finalizers=resource.finalizers if resource.deleting else (),
         )
 
     def _key(self, name: EphemeralName) -> ResourceKey:
@@ -128,7 +130,7 @@ class Resources:
         """Durable, in the ledger, and on the nodes' status unless that takes long (see ADVERTISE_WITHIN).
 
         The answer does not say which of the two it was: `escher_write_back_pending` and node status do.
-        Raises Invalid, VersionConflict, NotFound, Unavailable.
+        Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
         """
         async with self.locks.hold([identity(request.name)]):
             written = await self.write(request)
@@ -140,7 +142,7 @@ class Resources:
     def outcome(self, written: Written) -> ResourceState:
         """What the caller of a write is told."""
         after = written.after
-        if after is None or not (after.desired() or after.problem):
+        if after is None or not (after.desired() or after.problem or after.deleting):
             return ResourceState(name=written.request.name, key=self._key(written.request.name), nodes={})
         entry = self.catalog.get(written.request.name)
         known = entry is not None and entry.resource.resource_version == after.resource_version
@@ -158,6 +160,7 @@ class Resources:
         """
         if request.capacity == 0 and self.catalog.get(request.name) is None:
             await self.refresh(request.name)
+        await self.look_whether_gone(request.name)
         mark = self.marks.new()
         for _ in range(_ATTEMPTS):
             entry = self.catalog.get(request.name)
@@ -173,6 +176,8 @@ class Resources:
                 if now is None or now.mark != mark:
                     continue
                 after = now
+            except Terminating as error:
+                raise _ends_with_its_namespace(request.name, error) from error
             except Refused as error:
                 raise Invalid("name", str(request.name), f"the API server refuses it: {error}") from error
             except Unavailable as error:
@@ -202,10 +207,10 @@ class Resources:
             case Change() as change:
                 stored = await self._merge(name, change, mark, dry_run=dry)
             case Delete(resource, version):
-                await self._store.delete(name, if_version=version, dry_run=dry)
+                left = await self._store.delete(name, if_version=version, dry_run=dry)
                 if not dry:
-                    self.catalog.end(name, resource.uid)
-                return None
+                    self._deleted(name, resource, left)
+                return left
         if not dry:
             self.catalog.learn(stored)
         return stored
@@ -239,6 +244,21 @@ class Resources:
             raise version_conflict(request.name, request.if_version, now) from error
         return None if now is None else now.resource
 
+    def _deleted(
+        self, name: EphemeralName | Identity, resource: EphemeralResource, left: EphemeralResource | None
+    ) -> None:
+        """The object is gone, or what is `left` is in force nowhere, and waits for finalizers."""
+        if left is None:
+            self.catalog.end(name, resource.uid)
+        else:
+            self.catalog.learn(left)
+
+    async def look_whether_gone(self, name: EphemeralName) -> None:
+        """If the object is known to be being deleted, it still is: the watch may tell of its end later than others."""
+        entry = self.catalog.get(name)
+        if entry is not None and entry.resource.deleting:
+            await self.refresh(name)
+
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
         """The catalog knows of the object what the store says now."""
         entry, asked = self.catalog.get(name), self.catalog.asking(name)
@@ -253,24 +273,30 @@ class Resources:
 
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
-    ) -> None:
-        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable."""
+    ) -> ResourceState | None:
+        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable.
+
+        What is answered is held by finalizers, in force nowhere.
+        """
         async with self.locks.hold([identity(name)]):
-            nodes = await self._delete(name, if_version, dry_run)
+            nodes, left = await self._delete(name, if_version, dry_run)
         if not dry_run:
             await self.advertised(nodes)
+        return None if left is None else self.state(left, left.resource_version)
 
-    async def _delete(self, name: EphemeralName, if_version: str | None, dry_run: bool) -> Sequence[NodeName]:
+    async def _delete(
+        self, name: EphemeralName, if_version: str | None, dry_run: bool
+    ) -> tuple[Sequence[NodeName], EphemeralResource | None]:
         entry = self.catalog.get(name) or await self.refresh(name)
         for _ in range(_ATTEMPTS):
             if entry is None or entry.resource.name.shared != name.shared:
                 if entry is None and not dry_run:
                     self._settled(name)
-                return ()
+                return (), None
             # As it is known, and no other: should this arrive late, what was set since is spared.
             version = entry.resource.resource_version if if_version in (None, entry.version) else if_version
             try:
-                await self._store.delete(name, if_version=version, dry_run=dry_run)
+                left = await self._store.delete(name, if_version=version, dry_run=dry_run)
             except Occupied as error:
                 entry = await self.refresh(name)
                 if if_version is not None and not _is_at(entry, if_version):
@@ -279,9 +305,9 @@ class Resources:
             except Refused as error:
                 raise Invalid("name", str(name), f"the API server refuses it: {error}") from error
             if not dry_run:
-                self.catalog.end(name, entry.resource.uid)
+                self._deleted(name, entry.resource, left)
                 self._settled(name)
-            return list(entry.resource.desired())
+            return list(entry.resource.desired()), left
         raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
 
     async def collect(self, name: Identity, is_due: Callable[[Entry], bool], why: str) -> None:
@@ -294,12 +320,12 @@ class Resources:
             if entry is None or not is_due(entry):
                 return
             try:
-                await self._store.delete(entry.resource.name, if_version=entry.resource.resource_version)
+                left = await self._store.delete(entry.resource.name, if_version=entry.resource.resource_version)
             except Occupied:
                 # Changed, perhaps renewed: looked at again with what it says now.
                 await self.refresh(name)
                 return
-            self.catalog.end(name, entry.resource.uid)
+            self._deleted(name, entry.resource, left)
             _log.info("an ephemeral resource is collected", name="/".join(name), why=why)
 
     async def replace_departed(self, name: Identity) -> None:
@@ -344,8 +370,7 @@ class Resources:
                 assert before is not None
                 self.catalog.learn(await self._store.create(before))
             elif before is None:
-                await self._store.delete(name, if_version=self._now_at(after))
-                self.catalog.end(name, after.uid)
+                self._deleted(name, after, await self._store.delete(name, if_version=self._now_at(after)))
             else:
                 former = {node: before.nodes.get(node) for node in written.nodes}
                 self.catalog.learn(
@@ -375,6 +400,11 @@ def _wanted(resource: EphemeralResource) -> tuple[object, ...]:
     """What its spec asks for, and by which write."""
     asked = (dict(resource.nodes), resource.capacity, resource.choice, resource.owner, resource.expires_at)
     return (resource.uid, resource.mark, *asked)
+
+
+def _ends_with_its_namespace(name: EphemeralName, error: Terminating) -> BeingDeleted:
+    said = f"namespace {name.namespace} is being deleted, and nothing new can be set in it: {error}"
+    return BeingDeleted("namespace", name.namespace, said)
 
 
 def _is_at(entry: Entry | None, version: str) -> bool:

@@ -106,6 +106,8 @@ class Transactions:
 
     async def _transact(self, request: Transact, course: _Course) -> Outcome:
         all_or_nothing = request.mode is Mode.ALL_OR_NOTHING
+        for wish in course.sets.values():
+            await self._resources.look_whether_gone(wish.name)
         self._check(request, course)
         if all_or_nothing and course.refused:
             return course.outcome((), self._resources)

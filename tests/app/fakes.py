@@ -24,6 +24,7 @@ from extender.app.ports import (
     PodRef,
     Refused,
     Sink,
+    Terminating,
     Unavailable,
 )
 from extender.core.budgets import Budget
@@ -109,6 +110,8 @@ class ApiServer:
         self.revision = 100
         self.namespaces: set[str] | None = None
         """Those that exist; None: all do."""
+        self.terminating: set[str] = set()
+        """Those of them that are being deleted."""
         self.objects: dict[tuple[str, str], EphemeralResource] = {}
         self.nodes: dict[NodeName, Node] = {}
         self.resources_watch = Watch()
@@ -201,6 +204,26 @@ class ApiServer:
         self.resources_watch.add("MODIFIED", resource)
         return resource
 
+    def delete(self, namespace: str, name: str) -> EphemeralResource | None:
+        """Somebody deletes it; what is left is held by its finalizers."""
+        known = self.objects[namespace, name]
+        if known.finalizers:
+            return self.keep(replace(known, deleting=True), spec=not known.deleting)
+        self.drop(namespace, name)
+        return None
+
+    def let_go(self, namespace: str, name: str) -> None:
+        """Nothing holds it any more."""
+        known = self.keep(replace(self.objects[namespace, name], finalizers=()), spec=False)
+        if known.deleting:
+            self.drop(namespace, name)
+
+    def terminate(self, namespace: str) -> None:
+        """The namespace is being deleted, and everything in it."""
+        self.terminating.add(namespace)
+        for where in [where for where in self.objects if where[0] == namespace]:
+            self.delete(*where)
+
     def drop(self, namespace: str, name: str) -> None:
         known = self.objects.pop((namespace, name))
         self.resources_watch.add("DELETED", replace(known, resource_version=self.next_version()))
@@ -233,6 +256,8 @@ class Store:
         fault = await self._server.call(f"create {name}", lambda: self.create(resource))
         if self._server.namespaces is not None and name.namespace not in self._server.namespaces:
             raise Gone(404, f"namespaces {name.namespace!r} not found")
+        if name.namespace in self._server.terminating:
+            raise Terminating(403, f"unable to create new content in namespace {name.namespace}")
         if (name.namespace, name.name) in self._server.objects:
             raise Occupied(409, f"{name} exists already")
         stored = resource if dry_run else self._server.put(replace(resource, chosen=None))
@@ -264,13 +289,18 @@ class Store:
         await self._server.answer(fault)
         return stored
 
-    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
+    async def delete(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+    ) -> EphemeralResource | None:
         fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
+        left = None
         if (name.namespace, name.name) in self._server.objects:
-            self._known(name, if_version)
+            known = self._known(name, if_version)
+            left = replace(known, deleting=True) if known.finalizers else None
             if not dry_run:
-                self._server.drop(name.namespace, name.name)
+                left = self._server.delete(name.namespace, name.name)
         await self._server.answer(fault)
+        return left
 
     async def set_status(
         self,

@@ -47,6 +47,7 @@ class ResourceMetadata(_Json):
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -131,6 +132,7 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
         "observed_generation": status.observed_generation,
         "resource_version": metadata.resource_version,
         "deleting": metadata.deletion_timestamp is not None,
+        "finalizers": tuple(metadata.finalizers or ()),
         "mark": (metadata.annotations or {}).get(MARK, ""),
         "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
         "chosen_for": _chosen_for(status),

@@ -81,14 +81,17 @@ class ApiResourceStore:
             patch["metadata"] = metadata
         return await self._ask("PATCH", _path(name) + _query(dry_run), patch, MERGE_PATCH)
 
-    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
+    async def delete(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+    ) -> EphemeralResource | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if if_version is not None:
             options["preconditions"] = {"resourceVersion": if_version}
         try:
-            await self._requests.request("DELETE", _path(name) + _query(dry_run), _encode(options))
+            answer = await self._requests.request("DELETE", _path(name) + _query(dry_run), _encode(options))
         except Gone:
-            return
+            return None
+        return _left(answer)
 
     async def set_status(
         self,
@@ -161,6 +164,15 @@ class ApiResourceStore:
         if len(self._ready) >= _REMEMBERED:
             self._ready.clear()
         self._ready[stored.metadata.uid] = ready_since(stored)
+
+
+def _left(answer: bytes) -> EphemeralResource | None:
+    """What a deletion leaves: a Status says that it is gone, the object itself that finalizers may hold it."""
+    try:
+        said = to_resource(_resources.decode(answer))
+    except msgspec.DecodeError:
+        return None
+    return said if said.deleting and said.finalizers else None
 
 
 def _path(name: EphemeralName, *more: str) -> str:

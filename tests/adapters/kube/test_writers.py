@@ -218,6 +218,16 @@ class TestStore:
         assert api.bodies[2][1]["preconditions"] == {"resourceVersion": "5"}
         assert "preconditions" not in api.bodies[3][1]
 
+    async def test_tells_what_finalizers_hold_of_a_deleted_object(self, api: ScriptedApi) -> None:
+        held = resource()
+        held["metadata"] |= {"finalizers": ["x.io/keep"], "deletionTimestamp": "2026-11-21T06:00:00Z"}
+        api.answers += [encode(held), encode({"kind": "Status", "status": "Success", "details": {"name": "data1"}})]
+        store = ApiResourceStore(api)
+        left = await store.delete(NAME)
+        assert left is not None
+        assert (left.deleting, left.finalizers, left.desired()) == (True, ("x.io/keep",), {})
+        assert await store.delete(NAME) is None
+
     async def test_tries_out_without_changing(self, api: ScriptedApi) -> None:
         api.answers += [encode(resource()), encode(resource()), b"{}"]
         store = ApiResourceStore(api)
