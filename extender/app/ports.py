@@ -271,6 +271,8 @@ class EphemeralResource:
     """Who has to let go of it before it is gone, once it is being deleted."""
     mark: str = ""
     """That of the last write of ours (`app.marks`); empty if there was none."""
+    intent: Intent | None = None
+    """For an object that is no resource, and keeps what a transaction is about to do."""
     problem: str = ""
     """Why the object cannot be understood, in words for its author; empty if it can.
 
@@ -282,6 +284,30 @@ class EphemeralResource:
         if self.deleting or self.problem:
             return {}
         return {node: units for node, units in {**(self.chosen or {}), **self.nodes}.items() if units}
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """An object before a transaction; `resource` is None if it was not there. `deletes`: it may be deleted by it."""
+
+    name: str
+    resource: EphemeralResource | None
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a transaction is about to write in one namespace, from before the first write until it is in force.
+
+    See `app.intents`. `deciding`: the namespace whose intent decides; empty if this one does, and then `others` are the
+    namespaces that have one too. `given_up`: the transaction is being taken back, and cannot come into force.
+    """
+
+    transaction: str
+    formers: tuple[Former, ...]
+    deciding: str = ""
+    others: tuple[str, ...] = ()
+    given_up: bool = False
 
 
 class ResourceStore(Protocol):
@@ -313,10 +339,19 @@ class ResourceStore(Protocol):
         """
         ...
 
+    async def annotate(
+        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        """The object has this mark, and this intent, where they are given; its spec stays."""
+        ...
+
     async def delete(
-        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
     ) -> EphemeralResource | None:
-        """It is gone: None, also where it was not there; or it is being deleted: what is answered, finalizers hold."""
+        """It is gone: None; or it is being deleted, and finalizers hold what is answered.
+
+        Nothing if it was not there; if `there`, that is Gone.
+        """
         ...
 
     async def set_status(

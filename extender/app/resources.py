@@ -17,10 +17,19 @@ from typing import Protocol
 import structlog
 
 from extender.app.catalog import Catalog, Entry, Identity, identity
+from extender.app.intents import Announced, Intents
 from extender.app.keeper import Keeper
 from extender.app.locks import NameLocks
-from extender.app.management import BeingDeleted, Invalid, NotFound, ResourceState, SetResource, VersionConflict
-from extender.app.marks import Marks
+from extender.app.management import (
+    BeingDeleted,
+    Invalid,
+    ManagementError,
+    NotFound,
+    ResourceState,
+    SetResource,
+    VersionConflict,
+)
+from extender.app.marks import Marks, is_same_state
 from extender.app.ports import (
     EphemeralResource,
     Gone,
@@ -32,7 +41,7 @@ from extender.app.ports import (
     Terminating,
     Unavailable,
 )
-from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, held, plan
+from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, held, outcome, plan
 from extender.core.names import EphemeralName, NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
@@ -69,6 +78,21 @@ class Unsure(Unavailable):
         self.attempt = attempt
 
 
+class Broken(Exception):
+    """A write met an unexpected error, its cause: it may have been done or not. `attempt`: what it was."""
+
+    def __init__(self, attempt: Written) -> None:
+        super().__init__(f"a defect while {attempt.request.name} was written")
+        self.attempt = attempt
+
+
+class Overtaken(Exception):
+    """Others have changed an object since the transaction that is to write it was announced."""
+
+    def __init__(self, name: EphemeralName) -> None:
+        super().__init__(f"{name} is changed by others faster than it can be set together with the rest")
+
+
 class Resources:
     """`catalog` is the sink of the watch. `write_back`: what answers wait for; None where nodes are not written."""
 
@@ -82,6 +106,7 @@ class Resources:
         self.catalog = Catalog(keeper)
         self.locks = NameLocks()
         self.marks = marks or Marks()
+        self.intents = Intents(self.catalog, store, self.marks, self.locks, self.refresh)
         self._keeper = keeper
         self._store = store
         self._write_back = write_back
@@ -91,7 +116,7 @@ class Resources:
     async def get_resource(self, name: EphemeralName) -> ResourceState:
         """Raises NotFound."""
         entry = self.catalog.get(name)
-        if entry is None or entry.resource.name != name:
+        if entry is None or entry.resource.name != name or entry.resource.intent is not None:
             raise NotFound("name", str(name), f"there is no {'shared ' if name.shared else ''}resource {name}")
         return self.state(entry.resource, entry.version)
 
@@ -99,7 +124,7 @@ class Resources:
         return [
             self.state(entry.resource, entry.version)
             for entry in self.catalog.entries()
-            if entry.resource.name.namespace == namespace
+            if entry.resource.name.namespace == namespace and entry.resource.intent is None
         ]
 
     def state(self, resource: EphemeralResource, version: str) -> ResourceState:
@@ -153,18 +178,22 @@ class Resources:
         if self._write_back is not None:
             await self._write_back.settled(nodes, ADVERTISE_WITHIN)
 
-    async def write(self, request: SetResource) -> Written:
+    async def write(self, request: SetResource, announced: Announced | None = None) -> Written:
         """The object says what the request asks for. The caller holds the name's lock.
 
-        Raises as `set_resource`; Unsure where the object may say so all the same.
+        Raises as `set_resource`; Unsure where the object may say so all the same. As part of what is `announced` also
+        Overtaken, and Broken.
         """
         if request.capacity == 0 and self.catalog.get(request.name) is None:
             await self.refresh(request.name)
         await self.look_whether_gone(request.name)
-        mark = self.marks.new()
+        own_mark = self.marks.new()
         for _ in range(_ATTEMPTS):
             entry = self.catalog.get(request.name)
+            if announced is not None and not self._is_as_announced(request.name, announced):
+                raise Overtaken(request.name)
             step, nodes = plan(request, entry, self.catalog, self._keeper)
+            mark = own_mark if announced is None else self._mark(announced, step, entry)
             attempt = Written(request, None if entry is None else entry.resource, None, nodes, step, mark)
             try:
                 after = await self._carry_out(attempt)
@@ -176,16 +205,26 @@ class Resources:
                 if now is None or now.mark != mark:
                     continue
                 after = now
-            except Terminating as error:
-                raise _ends_with_its_namespace(request.name, error) from error
             except Refused as error:
-                raise Invalid("name", str(request.name), f"the API server refuses it: {error}") from error
+                raise refused_creation(request.name, error) from error
             except Unavailable as error:
                 raise self._unsure(attempt, error) from error
+            except Exception as error:
+                raise Broken(attempt) from error
+            if announced is not None:
+                announced.known[identity(request.name)] = after
             if not request.dry_run:
                 self._settled(request.name)
             return replace(attempt, after=after)
         raise Unavailable(f"{request.name} is changed by others faster than it can be set", retry_after=1.0)
+
+    def _is_as_announced(self, name: EphemeralName, announced: Announced) -> bool:
+        entry = self.catalog.get(name)
+        return is_same_state(None if entry is None else entry.resource, announced.known[identity(name)])
+
+    def _mark(self, announced: Announced, step: Step, entry: Entry | None) -> str:
+        after = outcome(step, None if entry is None else entry.resource)
+        return self.marks.new() if after is None else self.marks.of(announced.transaction, after)
 
     def _unsure(self, attempt: Written, error: Unavailable) -> Unsure:
         if isinstance(attempt.step, Create) and not attempt.request.dry_run:
@@ -236,8 +275,7 @@ class Resources:
         """
         request = attempt.request
         if isinstance(attempt.step, Create) and isinstance(error, Gone):
-            namespace = request.name.namespace
-            raise NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}") from error
+            raise refused_creation(request.name, error) from error
         now = await self.refresh(request.name)
         is_ours = now is not None and now.resource.mark == attempt.mark
         if request.if_version is not None and not is_ours and not _is_at(now, request.if_version):
@@ -354,16 +392,31 @@ class Resources:
 
         Raises Unavailable, Refused.
         """
-        entry = await self.refresh(attempt.request.name)
-        self._settled(attempt.request.name)
+        name = attempt.request.name
+        entry = await self.refresh(name)
+        self._settled(name)
         if entry is None:
             return attempt if isinstance(attempt.step, Delete) else None
-        return replace(attempt, after=entry.resource) if entry.resource.mark == attempt.mark else None
+        there = entry.resource
+        if there.mark == attempt.mark or (isinstance(attempt.step, Delete) and there.deleting):
+            return replace(attempt, after=there)
+        if is_same_state(there, attempt.before):
+            # It may be on its way still: at another version it will be refused.
+            try:
+                self.catalog.learn(
+                    await self._store.annotate(name, mark=self.marks.new(), if_version=there.resource_version)
+                )
+            except (Occupied, Gone):
+                await self.refresh(name)
+        return None
 
     async def undo(self, written: Written) -> None:
         """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
         before, after, name = written.before, written.after, written.request.name
         if isinstance(written.step, Nothing) or (before is None and after is None):
+            return
+        if after is not None and after.deleting and before is not None:
+            _log.error("a deletion is not taken back: finalizers hold the object", name=str(name))
             return
         try:
             if after is None:
@@ -392,19 +445,19 @@ class Resources:
         """The version of the object where it is as we left it: writes of its status have moved it on since, and later
         writes of ours that were taken back."""
         entry = self.catalog.get(after.name)
-        is_same = entry is not None and _wanted(entry.resource) == _wanted(after)
+        is_same = entry is not None and entry.resource.uid == after.uid and is_same_state(entry.resource, after)
         return entry.resource.resource_version if entry is not None and is_same else after.resource_version
 
 
-def _wanted(resource: EphemeralResource) -> tuple[object, ...]:
-    """What its spec asks for, and by which write."""
-    asked = (dict(resource.nodes), resource.capacity, resource.choice, resource.owner, resource.expires_at)
-    return (resource.uid, resource.mark, *asked)
-
-
-def _ends_with_its_namespace(name: EphemeralName, error: Terminating) -> BeingDeleted:
-    said = f"namespace {name.namespace} is being deleted, and nothing new can be set in it: {error}"
-    return BeingDeleted("namespace", name.namespace, said)
+def refused_creation(name: EphemeralName, error: Refused) -> ManagementError:
+    """What the API server's refusal of this object, or of something beside it, means."""
+    namespace = name.namespace
+    if isinstance(error, Gone):
+        return NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}")
+    if isinstance(error, Terminating):
+        said = f"namespace {namespace} is being deleted, and nothing new can be set in it: {error}"
+        return BeingDeleted("namespace", namespace, said)
+    return Invalid("name", str(name), f"the API server refuses it: {error}")
 
 
 def _is_at(entry: Entry | None, version: str) -> bool:

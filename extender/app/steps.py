@@ -51,6 +51,19 @@ class Delete:
 Step = Nothing | Create | Change | Delete
 
 
+def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource | None:
+    """What the step makes of the object, as far as its spec goes; None: it is not there."""
+    match step:
+        case Nothing(stays):
+            return stays
+        case Create(resource):
+            return resource
+        case Change() if before is not None:
+            nodes = {node: units for node, units in {**before.nodes, **step.nodes}.items() if units is not None}
+            return replace(before, nodes=nodes, owner=step.owner, expires_at=step.expires_at)
+    return None
+
+
 def plan(
     request: SetResource, entry: Entry | None, catalog: Catalog, keeper: Keeper
 ) -> tuple[Step, Sequence[NodeName]]:

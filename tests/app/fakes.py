@@ -16,6 +16,7 @@ from typing import Any
 from extender.app.ports import (
     EphemeralResource,
     Gone,
+    Intent,
     MadeChoice,
     NodeChoice,
     Notice,
@@ -106,6 +107,8 @@ class ApiServer:
         self.clock = clock
         self.latency = latency
         self.faults: deque[Fault | None] = deque()
+        self.forever: list[Fault] = []
+        """What every call of their kind meets."""
         self.calls: list[str] = []
         self.revision = 100
         self.namespaces: set[str] | None = None
@@ -132,6 +135,7 @@ class ApiServer:
         fault = None
         if self.faults and ((head := self.faults[0]) is None or what.startswith(head.of)):
             fault = self.faults.popleft()
+        fault = fault or next((each for each in self.forever if what.startswith(each.of)), None)
         await asyncio.sleep(self.latency)
         if fault is not None and fault.twice and once_more is not None:
             with suppress(Refused):
@@ -289,11 +293,22 @@ class Store:
         await self._server.answer(fault)
         return stored
 
+    async def annotate(
+        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        fault = await self._server.call(f"annotate {name}")
+        known = self._known(name, if_version)
+        stored = self._server.keep(replace(known, mark=mark or known.mark, intent=intent or known.intent), spec=False)
+        await self._server.answer(fault)
+        return stored
+
     async def delete(
-        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
     ) -> EphemeralResource | None:
         fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
         left = None
+        if there:
+            self._known(name)
         if (name.namespace, name.name) in self._server.objects:
             known = self._known(name, if_version)
             left = replace(known, deleting=True) if known.finalizers else None

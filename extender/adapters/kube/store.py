@@ -15,12 +15,14 @@ import msgspec
 from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 from extender.adapters.kube.resources import (
     CHOSEN,
+    INTENT,
     MADE,
     MARK,
     READY,
     ResourceJson,
     choice_text,
     chosen_for_text,
+    intent_text,
     owner_json,
     ready_since,
     resources_path,
@@ -28,7 +30,7 @@ from extender.adapters.kube.resources import (
     to_json,
     to_resource,
 )
-from extender.app.ports import EphemeralResource, Gone, MadeChoice, PodOwner, Refused, Unavailable
+from extender.app.ports import EphemeralResource, Gone, Intent, MadeChoice, PodOwner, Refused, Unavailable
 from extender.core.names import EphemeralName, NodeName
 
 _REMEMBERED = 16384
@@ -81,8 +83,17 @@ class ApiResourceStore:
             patch["metadata"] = metadata
         return await self._ask("PATCH", _path(name) + _query(dry_run), patch, MERGE_PATCH)
 
+    async def annotate(
+        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        said = ({MARK: mark} if mark else {}) | ({} if intent is None else {INTENT: intent_text(intent)})
+        metadata: dict[str, Any] = {"annotations": said}
+        if if_version is not None:
+            metadata["resourceVersion"] = if_version
+        return await self._ask("PATCH", _path(name), {"metadata": metadata}, MERGE_PATCH)
+
     async def delete(
-        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
     ) -> EphemeralResource | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if if_version is not None:
@@ -90,6 +101,8 @@ class ApiResourceStore:
         try:
             answer = await self._requests.request("DELETE", _path(name) + _query(dry_run), _encode(options))
         except Gone:
+            if there:
+                raise
             return None
         return _left(answer)
 
