@@ -199,14 +199,19 @@ class Intents:
 
     def due(self, now: float) -> list[Identity]:
         """Intents that are to be resolved at this steady moment."""
-        return [name for name in self._catalog.intents if self._is_due(name, now)]
+        return [name for name in self._catalog.intents if self._due_at(name) <= now]
 
-    def _is_due(self, name: Identity, now: float) -> bool:
+    def next_due(self, now: float) -> float | None:
+        """The steady moment at which there is one more."""
+        moments = (self._due_at(name) for name in self._catalog.intents)
+        return min((each for each in moments if now < each < float("inf")), default=None)
+
+    def _due_at(self, name: Identity) -> float:
         entry = self._catalog.get(name)
         if entry is None or entry.resource.intent is None or entry.resource.intent.transaction in self._live:
-            return False
-        is_old = entry.since <= self.began or now - entry.since >= LEFT_TO_OTHERS
-        return is_old or entry.resource.intent.transaction in self._left
+            return float("inf")
+        is_ours = entry.since <= self.began or entry.resource.intent.transaction in self._left
+        return entry.since + (0.0 if is_ours else LEFT_TO_OTHERS)
 
     async def resolve(self, name: Identity) -> None:
         """The transaction of this intent is taken back, or was in force, and the intent is gone. Raises Unavailable."""

@@ -245,7 +245,7 @@ class Reconcile:
                 self._start(name, intents.resolve(name))
             for name in list(self._catalog.doubtful):
                 self._start(name, self._make_sure(name))
-            moments = [next_round, self._keeper.next_deadline()]
+            moments = [next_round, self._keeper.next_deadline(), intents.next_due(clock.steady())]
             wait = min(moment for moment in moments if moment is not None) - clock.steady()
             if (end := self._ends.wait(self._now())) is not None:
                 wait = min(wait, end)
