@@ -418,35 +418,48 @@ class Resources:
         if after is not None and after.deleting and before is not None:
             _log.error("a deletion is not taken back: finalizers hold the object", name=str(name))
             return
-        try:
-            if after is None:
-                assert before is not None
-                self.catalog.learn(await self._store.create(before))
-            elif before is None:
-                self._deleted(name, after, await self._store.delete(name, if_version=self._now_at(after)))
-            else:
-                former = {node: before.nodes.get(node) for node in written.nodes}
-                self.catalog.learn(
-                    await self._store.merge(
-                        name,
-                        former,
-                        owner=before.owner,
-                        expires_at=before.expires_at,
-                        made=None if before.made == after.made else before.made or _NO_CHOICE,
-                        mark=before.mark,
-                        if_version=self._now_at(after),
-                    )
-                )
-        except (Occupied, Gone) as error:
-            _log.warning("a write is not taken back: the object has changed since", name=str(name), why=str(error))
-            await self.refresh(name)
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._undo(written, before, after)
+                return
+            except (Occupied, Gone) as error:
+                why = str(error)
+                entry = await self.refresh(name)
+            if entry is None or after is None or not _is_untouched(entry, after):
+                _log.warning("a write is not taken back: the object has changed since", name=str(name), why=why)
+                return
+        raise Unavailable(f"{name} is changed by others faster than it can be taken back", retry_after=1.0)
+
+    async def _undo(self, written: Written, before: EphemeralResource | None, after: EphemeralResource | None) -> None:
+        name = written.request.name
+        if after is None:
+            assert before is not None
+            self.catalog.learn(await self._store.create(before))
+        elif before is None:
+            self._deleted(name, after, await self._store.delete(name, if_version=self._now_at(after)))
+        else:
+            stored = await self._store.merge(
+                name,
+                {node: before.nodes.get(node) for node in written.nodes},
+                owner=before.owner,
+                expires_at=before.expires_at,
+                made=None if before.made == after.made else before.made or _NO_CHOICE,
+                mark=before.mark,
+                if_version=self._now_at(after),
+            )
+            self.catalog.learn(stored)
 
     def _now_at(self, after: EphemeralResource) -> str:
         """The version of the object where it is as we left it: writes of its status have moved it on since, and later
         writes of ours that were taken back."""
         entry = self.catalog.get(after.name)
-        is_same = entry is not None and entry.resource.uid == after.uid and is_same_state(entry.resource, after)
+        is_same = entry is not None and _is_untouched(entry, after)
         return entry.resource.resource_version if entry is not None and is_same else after.resource_version
+
+
+def _is_untouched(entry: Entry, after: EphemeralResource) -> bool:
+    """Whether the object is as that write left it, but for its status."""
+    return entry.resource.uid == after.uid and is_same_state(entry.resource, after)
 
 
 def refused_creation(name: EphemeralName, error: Refused) -> ManagementError:

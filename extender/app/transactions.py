@@ -82,8 +82,13 @@ class _Course:
     can_wait: float = _WAIT_LOCKED
     left: dict[Identity, list[_Undoing]] = field(default_factory=dict)
     """What is to be taken back when the names are free again, in this order."""
+    is_taking_back: bool = False
     cannot: bool = False
     """Whether something could not be taken back, for now or for good."""
+
+    def leaves_nothing(self) -> bool:
+        """Whether all that had to be taken back was, and not even a defect was in the way."""
+        return not (self.unsure or self.is_taking_back or self.cannot)
 
     def refuse(self, index: int, error: ManagementError) -> None:
         self.refused[index] = Refusal(index=index, field=error.field, detail=error.detail)
@@ -154,8 +159,9 @@ class Transactions:
         if all_or_nothing and course.refused:
             return course.outcome((), self._resources)
         await self._write(course, all_or_nothing)
-        for attempt in [] if request.dry_run else course.unsure:
-            await self._insist(course, attempt, self._undo_unsure)
+        while course.unsure and not request.dry_run:
+            await self._insist(course, course.unsure[0], self._undo_unsure)
+            del course.unsure[0]
         if course.defect is not None:
             raise course.defect
         if course.unavailable is not None and (all_or_nothing or not course.written):
@@ -358,8 +364,10 @@ class Transactions:
         names: dict[Identity, list[Written]] = {}
         for _, written in sorted(course.written.items()):
             names.setdefault(identity(written.request.name), []).append(written)
+        course.is_taking_back = True
         for writes in reversed(names.values()):
             await self._insist(course, _as_one(writes), self._resources.undo)
+        course.is_taking_back = False
 
     async def _undo_unsure(self, attempt: Written) -> None:
         written = await self._resources.find_out(attempt)
@@ -381,7 +389,7 @@ class Transactions:
     async def _take_back_the_rest(self, course: _Course) -> None:
         """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
         await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
-        if course.announced is not None and not course.is_over and not course.cannot:
+        if course.announced is not None and not course.is_over and course.leaves_nothing():
             course.is_over = await self._resources.intents.close(course.announced)
 
     def _leave(self, course: _Course) -> None:
