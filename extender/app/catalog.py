@@ -232,6 +232,15 @@ class Catalog:
         self._end(identity(name) if isinstance(name, EphemeralName) else name, uid)
         self._keeper.settle()
 
+    def deleted(
+        self, name: EphemeralName | Identity, resource: EphemeralResource, left: EphemeralResource | None
+    ) -> None:
+        """The store has deleted the object: it is gone, or what is `left` waits for finalizers, in force nowhere."""
+        if left is None:
+            self.end(name, resource.uid)
+        else:
+            self.learn(left)
+
     def _take(self, item: EphemeralResource, *, told: bool) -> bool:
         """Whether it could be: False where it is older than what is known."""
         name = identity(item.name)

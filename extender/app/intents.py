@@ -30,12 +30,11 @@ from extender.app.catalog import Catalog, Entry, Identity
 from extender.app.locks import NameLocks
 from extender.app.marks import Marks, is_as_marked, is_same_state, transaction_of
 from extender.app.ports import (
+    NO_CHOICE,
     EphemeralResource,
     Former,
     Gone,
     Intent,
-    MadeChoice,
-    NodeChoice,
     Occupied,
     Refused,
     ResourceStore,
@@ -49,7 +48,6 @@ LEFT_TO_OTHERS = 60.0
 """Seconds for which the intent of another service is left to it."""
 _ATTEMPTS = 8
 _REMEMBERED = 4096
-_NO_CHOICE = MadeChoice(0, NodeChoice())
 _PREFIX = "transaction-"
 
 Known = Mapping[Identity, EphemeralResource | None]
@@ -168,10 +166,7 @@ class Intents:
             left = await self._store.delete(bearer.name, if_version=bearer.resource_version, there=True)
         except (Occupied, Gone):
             return False
-        if left is None:
-            self._catalog.end(bearer.name, bearer.uid)
-        else:
-            self._catalog.learn(left)
+        self._catalog.deleted(bearer.name, bearer, left)
         return True
 
     async def close(self, announced: Announced) -> bool:
@@ -294,11 +289,7 @@ class Intents:
                 _log.warning("a write is not taken back: the object has changed since", name=str(now.name))
                 await self._spare(now)
             elif was is None:
-                left = await self._store.delete(now.name, if_version=version)
-                if left is None:
-                    self._catalog.end(now.name, now.uid)
-                else:
-                    self._catalog.learn(left)
+                self._catalog.deleted(now.name, now, await self._store.delete(now.name, if_version=version))
             else:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
@@ -310,7 +301,7 @@ class Intents:
             {node: was.nodes.get(node) for node in {**now.nodes, **was.nodes}},
             owner=was.owner,
             expires_at=was.expires_at,
-            made=None if was.made == now.made else was.made or _NO_CHOICE,
+            made=None if was.made == now.made else was.made or NO_CHOICE,
             mark=was.mark or self._marks.new(),
             if_version=now.resource_version,
         )

@@ -238,6 +238,10 @@ class MadeChoice:
     nodes: tuple[NodeName, ...] = ()
 
 
+NO_CHOICE = MadeChoice(0, NodeChoice())
+"""Given to `ResourceStore.merge` it removes the choice that is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class EphemeralResource:
     """The durable form of an ephemeral resource.

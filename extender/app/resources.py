@@ -11,7 +11,7 @@ What is decided (`steps.plan`) is apart from how it is written (here). Must not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -20,28 +20,12 @@ from extender.app.catalog import Catalog, Entry, Identity, identity
 from extender.app.intents import Announced, Intents
 from extender.app.keeper import Keeper
 from extender.app.locks import NameLocks
-from extender.app.management import (
-    BeingDeleted,
-    Invalid,
-    ManagementError,
-    NotFound,
-    ResourceState,
-    SetResource,
-    VersionConflict,
-)
+from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.marks import Marks, is_same_state
-from extender.app.ports import (
-    EphemeralResource,
-    Gone,
-    MadeChoice,
-    NodeChoice,
-    Occupied,
-    Refused,
-    ResourceStore,
-    Terminating,
-    Unavailable,
-)
+from extender.app.ports import EphemeralResource, Gone, Occupied, Refused, ResourceStore, Unavailable
 from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, held, outcome, plan
+from extender.app.undoing import Undoing
+from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
 from extender.core.names import EphemeralName, NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
@@ -49,48 +33,12 @@ _log = structlog.get_logger(__name__)
 ADVERTISE_WITHIN = 2.0
 """For how many seconds an answer waits until its nodes say what was set. It comes then in any case."""
 _ATTEMPTS = 8
-_NO_CHOICE = MadeChoice(0, NodeChoice())
 
 
 class Advertising(Protocol):
     """What of `write_back.WriteBack` is needed here."""
 
     async def settled(self, nodes: Iterable[NodeName], within: float) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A write that is done: the object before and after (None: not there), and the nodes that it was about."""
-
-    request: SetResource
-    before: EphemeralResource | None
-    after: EphemeralResource | None
-    nodes: Sequence[NodeName]
-    step: Step
-    mark: str
-
-
-class Unsure(Unavailable):
-    """A write was not answered: it may have been done or not. `attempt`: what it was, without what came of it."""
-
-    def __init__(self, attempt: Written, error: Unavailable) -> None:
-        super().__init__(str(error), error.retry_after)
-        self.attempt = attempt
-
-
-class Broken(Exception):
-    """A write met an unexpected error, its cause: it may have been done or not. `attempt`: what it was."""
-
-    def __init__(self, attempt: Written) -> None:
-        super().__init__(f"a defect while {attempt.request.name} was written")
-        self.attempt = attempt
-
-
-class Overtaken(Exception):
-    """Others have changed an object since the transaction that is to write it was announced."""
-
-    def __init__(self, name: EphemeralName) -> None:
-        super().__init__(f"{name} is changed by others faster than it can be set together with the rest")
 
 
 class Resources:
@@ -107,6 +55,7 @@ class Resources:
         self.locks = NameLocks()
         self.marks = marks or Marks()
         self.intents = Intents(self.catalog, store, self.marks, self.locks, self.refresh)
+        self.undoing = Undoing(self.catalog, store, self.marks, self.refresh)
         self._keeper = keeper
         self._store = store
         self._write_back = write_back
@@ -214,7 +163,7 @@ class Resources:
             if announced is not None:
                 announced.known[identity(request.name)] = after
             if not request.dry_run:
-                self._settled(request.name)
+                self.undoing.settled(request.name)
             return replace(attempt, after=after)
         raise Unavailable(f"{request.name} is changed by others faster than it can be set", retry_after=1.0)
 
@@ -231,11 +180,6 @@ class Resources:
             self.marks.unanswered(identity(attempt.request.name), attempt.mark)
         return Unsure(attempt, error)
 
-    def _settled(self, name: EphemeralName) -> None:
-        """What is known of the object is what shall be there, and nothing that is still on its way."""
-        entry = self.catalog.get(name)
-        self.marks.settle(identity(name), "" if entry is None else entry.resource.mark)
-
     async def _carry_out(self, attempt: Written) -> EphemeralResource | None:
         name, dry, mark = attempt.request.name, attempt.request.dry_run, attempt.mark
         match attempt.step:
@@ -248,7 +192,7 @@ class Resources:
             case Delete(resource, version):
                 left = await self._store.delete(name, if_version=version, dry_run=dry)
                 if not dry:
-                    self._deleted(name, resource, left)
+                    self.catalog.deleted(name, resource, left)
                 return left
         if not dry:
             self.catalog.learn(stored)
@@ -281,15 +225,6 @@ class Resources:
         if request.if_version is not None and not is_ours and not _is_at(now, request.if_version):
             raise version_conflict(request.name, request.if_version, now) from error
         return None if now is None else now.resource
-
-    def _deleted(
-        self, name: EphemeralName | Identity, resource: EphemeralResource, left: EphemeralResource | None
-    ) -> None:
-        """The object is gone, or what is `left` is in force nowhere, and waits for finalizers."""
-        if left is None:
-            self.catalog.end(name, resource.uid)
-        else:
-            self.catalog.learn(left)
 
     async def look_whether_gone(self, name: EphemeralName) -> None:
         """If the object is known to be being deleted, it still is: the watch may tell of its end later than others."""
@@ -329,7 +264,7 @@ class Resources:
         for _ in range(_ATTEMPTS):
             if entry is None or entry.resource.name.shared != name.shared:
                 if entry is None and not dry_run:
-                    self._settled(name)
+                    self.undoing.settled(name)
                 return (), None
             # As it is known, and no other: should this arrive late, what was set since is spared.
             version = entry.resource.resource_version if if_version in (None, entry.version) else if_version
@@ -343,8 +278,8 @@ class Resources:
             except Refused as error:
                 raise Invalid("name", str(name), f"the API server refuses it: {error}") from error
             if not dry_run:
-                self._deleted(name, entry.resource, left)
-                self._settled(name)
+                self.catalog.deleted(name, entry.resource, left)
+                self.undoing.settled(name)
             return list(entry.resource.desired()), left
         raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
 
@@ -363,7 +298,7 @@ class Resources:
                 # Changed, perhaps renewed: looked at again with what it says now.
                 await self.refresh(name)
                 return
-            self._deleted(name, entry.resource, left)
+            self.catalog.deleted(name, entry.resource, left)
             _log.info("an ephemeral resource is collected", name="/".join(name), why=why)
 
     async def replace_departed(self, name: Identity) -> None:
@@ -384,93 +319,6 @@ class Resources:
                 return
             self.catalog.learn(stored)
             _log.info("nodes that have left are replaced", name="/".join(name), nodes=list(step.nodes))
-
-    # -- making up for what failed -------------------------------------------------------------------------------
-
-    async def find_out(self, attempt: Written) -> Written | None:
-        """The write that was not answered, as it was done; None if it was not, and it counts for nothing later either.
-
-        Raises Unavailable, Refused.
-        """
-        name = attempt.request.name
-        entry = await self.refresh(name)
-        self._settled(name)
-        if entry is None:
-            return attempt if isinstance(attempt.step, Delete) else None
-        there = entry.resource
-        if there.mark == attempt.mark or (isinstance(attempt.step, Delete) and there.deleting):
-            return replace(attempt, after=there)
-        if is_same_state(there, attempt.before):
-            # It may be on its way still: at another version it will be refused.
-            try:
-                self.catalog.learn(
-                    await self._store.annotate(name, mark=self.marks.new(), if_version=there.resource_version)
-                )
-            except (Occupied, Gone):
-                await self.refresh(name)
-        return None
-
-    async def undo(self, written: Written) -> None:
-        """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
-        before, after, name = written.before, written.after, written.request.name
-        if isinstance(written.step, Nothing) or (before is None and after is None):
-            return
-        if after is not None and after.deleting and before is not None:
-            _log.error("a deletion is not taken back: finalizers hold the object", name=str(name))
-            return
-        for _ in range(_ATTEMPTS):
-            try:
-                await self._undo(written, before, after)
-                return
-            except (Occupied, Gone) as error:
-                why = str(error)
-                entry = await self.refresh(name)
-            if entry is None or after is None or not _is_untouched(entry, after):
-                _log.warning("a write is not taken back: the object has changed since", name=str(name), why=why)
-                return
-        raise Unavailable(f"{name} is changed by others faster than it can be taken back", retry_after=1.0)
-
-    async def _undo(self, written: Written, before: EphemeralResource | None, after: EphemeralResource | None) -> None:
-        name = written.request.name
-        if after is None:
-            assert before is not None
-            self.catalog.learn(await self._store.create(before))
-        elif before is None:
-            self._deleted(name, after, await self._store.delete(name, if_version=self._now_at(after)))
-        else:
-            stored = await self._store.merge(
-                name,
-                {node: before.nodes.get(node) for node in written.nodes},
-                owner=before.owner,
-                expires_at=before.expires_at,
-                made=None if before.made == after.made else before.made or _NO_CHOICE,
-                mark=before.mark,
-                if_version=self._now_at(after),
-            )
-            self.catalog.learn(stored)
-
-    def _now_at(self, after: EphemeralResource) -> str:
-        """The version of the object where it is as we left it: writes of its status have moved it on since, and later
-        writes of ours that were taken back."""
-        entry = self.catalog.get(after.name)
-        is_same = entry is not None and _is_untouched(entry, after)
-        return entry.resource.resource_version if entry is not None and is_same else after.resource_version
-
-
-def _is_untouched(entry: Entry, after: EphemeralResource) -> bool:
-    """Whether the object is as that write left it, but for its status."""
-    return entry.resource.uid == after.uid and is_same_state(entry.resource, after)
-
-
-def refused_creation(name: EphemeralName, error: Refused) -> ManagementError:
-    """What the API server's refusal of this object, or of something beside it, means."""
-    namespace = name.namespace
-    if isinstance(error, Gone):
-        return NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}")
-    if isinstance(error, Terminating):
-        said = f"namespace {namespace} is being deleted, and nothing new can be set in it: {error}"
-        return BeingDeleted("namespace", namespace, said)
-    return Invalid("name", str(name), f"the API server refuses it: {error}")
 
 
 def _is_at(entry: Entry | None, version: str) -> bool:

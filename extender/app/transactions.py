@@ -16,19 +16,21 @@ from __future__ import annotations
 import asyncio
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import structlog
 
 from extender.app.catalog import Identity, identity
 from extender.app.claims import holder_of, to_holding
+from extender.app.course import Course, Owed, Undecided
 from extender.app.intents import Announced, NotAnnounced
 from extender.app.keeper import Keeper
 from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
-from extender.app.resources import Broken, Overtaken, Resources, Unsure, Written, refused_creation
+from extender.app.resources import Resources
 from extender.app.steps import Change, Create, Delete, Nothing, Step, plan
-from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
+from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
+from extender.core.ledger import Cause, Commit, Holder, Mode, Row, Stale
 from extender.core.names import NodeName, ResourceKey
 from extender.core.transaction import decide
 from extender.core.units import Short
@@ -38,67 +40,6 @@ _log = structlog.get_logger(__name__)
 _ATTEMPTS = 8
 _UNDO_ATTEMPTS = 6
 _UNDO_PAUSE = 0.2
-_WAIT_LOCKED = 2.0
-"""So many seconds a transaction waits, in all, while it holds its names."""
-
-
-class _Undecided(Unavailable):
-    """Everything is written, and the API server does not say whether it is in force."""
-
-
-@dataclass(slots=True)
-class _Undoing:
-    """A write that is to be taken back, and how often that was tried."""
-
-    written: Written
-    undo: Callable[[Written], Awaitable[None]]
-    tries: int = 0
-    wait: float = 0.0
-    """Seconds until it may be tried again."""
-
-
-@dataclass(slots=True)
-class _Course:
-    """How far a transaction has come. Keys are indices of its operations."""
-
-    sets: Mapping[int, SetResource]
-    claims: Mapping[int, Holding]
-    releases: Mapping[int, Holder]
-    refused: dict[int, Refusal] = field(default_factory=dict)
-    steps: dict[int, Step] = field(default_factory=dict)
-    """What each would be, if it were the only one."""
-    announced: Announced | None = None
-    is_over: bool = False
-    """Whether what was announced is in force."""
-    written: dict[int, Written] = field(default_factory=dict)
-    unsure: list[Written] = field(default_factory=list)
-    """Attempts that were not answered: refused as they are, none of them may stay."""
-    unavailable: Unavailable | None = None
-    defect: BaseException | None = None
-    """What is no answer to anything: it ends the transaction."""
-    claimed: bool = False
-    former_claims: list[Holding] = field(default_factory=list)
-    """What was replaced or released."""
-    can_wait: float = _WAIT_LOCKED
-    left: dict[Identity, list[_Undoing]] = field(default_factory=dict)
-    """What is to be taken back when the names are free again, in this order."""
-    is_taking_back: bool = False
-    cannot: bool = False
-    """Whether something could not be taken back, for now or for good."""
-
-    def leaves_nothing(self) -> bool:
-        """Whether all that had to be taken back was, and not even a defect was in the way."""
-        return not (self.unsure or self.is_taking_back or self.cannot)
-
-    def refuse(self, index: int, error: ManagementError) -> None:
-        self.refused[index] = Refusal(index=index, field=error.field, detail=error.detail)
-
-    def outcome(self, committed: Sequence[int], resources: Resources) -> Outcome:
-        return Outcome(
-            committed=sorted(committed),
-            refused=[self.refused[index] for index in sorted(self.refused)],
-            resources={i: resources.outcome(done) for i, done in sorted(self.written.items()) if i in committed},
-        )
 
 
 class Transactions:
@@ -124,7 +65,7 @@ class Transactions:
     async def _try(self, request: Transact) -> Outcome:
         now = self._keeper.clock.steady()
         numbered = list(enumerate(request.operations))
-        course = _Course(
+        course = Course(
             {i: replace(each, dry_run=request.dry_run) for i, each in numbered if isinstance(each, SetResource)},
             {i: to_holding(each, now) for i, each in numbered if isinstance(each, Claim)},
             {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
@@ -133,7 +74,7 @@ class Transactions:
             async with self._resources.locks.hold(identity(each.name) for each in course.sets.values()):
                 try:
                     outcome = await self._transact(request, course)
-                except _Undecided:
+                except Undecided:
                     raise
                 except Exception:
                     await self._take_back(request, course)
@@ -149,7 +90,7 @@ class Transactions:
             await self._resources.advertised(node for done in course.written.values() for node in done.nodes)
         return outcome
 
-    async def _transact(self, request: Transact, course: _Course) -> Outcome:
+    async def _transact(self, request: Transact, course: Course) -> Outcome:
         all_or_nothing = request.mode is Mode.ALL_OR_NOTHING
         for wish in course.sets.values():
             await self._resources.look_whether_gone(wish.name)
@@ -178,7 +119,7 @@ class Transactions:
 
     # -- before anything is written ------------------------------------------------------------------------------
 
-    def _check(self, request: Transact, course: _Course) -> None:
+    def _check(self, request: Transact, course: Course) -> None:
         """Every operation that would be refused now is; the others are judged as if those before them were done."""
         rows = self._keeper.ledger.rows
         changed: dict[NodeName, Row] = {}
@@ -216,7 +157,7 @@ class Transactions:
         if request.mode is Mode.ALL_OR_NOTHING or request.dry_run:
             self._note(course, self._decide(request, course, ChainMap(changed, rows)))
 
-    def _decide(self, request: Transact, course: _Course, rows: Mapping[NodeName, Row]) -> Commit:
+    def _decide(self, request: Transact, course: Course, rows: Mapping[NodeName, Row]) -> Commit:
         """What would become of the claims on these rows."""
         ledger = self._keeper.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
@@ -231,12 +172,12 @@ class Transactions:
             request.read,
         ).outcome
 
-    def _note(self, course: _Course, outcome: Commit) -> None:
+    def _note(self, course: Course, outcome: Commit) -> None:
         index_of = {claim.holder: index for index, claim in course.claims.items() if index not in course.refused}
         for claim, cause in outcome.conflicts:
             course.refused[index_of[claim.holder]] = _refusal(index_of[claim.holder], cause)
 
-    async def _announce(self, course: _Course) -> None:
+    async def _announce(self, course: Course) -> None:
         """What is about to be written is durable, where a crash could leave half of it."""
         names: dict[Identity, list[int]] = {}
         for index, wish in course.sets.items():
@@ -256,7 +197,7 @@ class Transactions:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    async def _write(self, course: _Course, all_or_nothing: bool) -> None:
+    async def _write(self, course: Course, all_or_nothing: bool) -> None:
         """Objects of different names at the same time, those of one name in the order of the operations."""
         names: dict[Identity, list[int]] = {}
         for index, wish in course.sets.items():
@@ -267,7 +208,7 @@ class Transactions:
         for failure in await asyncio.gather(*writing, return_exceptions=True):
             course.defect = course.defect or failure
 
-    async def _write_one_name(self, course: _Course, indices: Sequence[int], all_or_nothing: bool) -> None:
+    async def _write_one_name(self, course: Course, indices: Sequence[int], all_or_nothing: bool) -> None:
         for index in indices:
             if course.defect is not None or (all_or_nothing and (course.refused or course.unavailable)):
                 return
@@ -285,7 +226,7 @@ class Transactions:
             except Exception as error:
                 course.defect = error
 
-    def _claim(self, request: Transact, course: _Course) -> None:
+    def _claim(self, request: Transact, course: Course) -> None:
         """The claims and releases are committed, or refused with their numbers."""
         if request.dry_run:
             return
@@ -310,7 +251,7 @@ class Transactions:
         if claims:
             self._nudge()
 
-    def _unclaim(self, course: _Course) -> None:
+    def _unclaim(self, course: Course) -> None:
         """Nothing is held for this transaction; what was held before it is again, as far as there is room for it."""
         if not course.claimed:
             return
@@ -323,8 +264,8 @@ class Transactions:
         ledger.commit(missing, mode=Mode.INCREMENTAL)
         self._keeper.settle()
 
-    async def _put_in_force(self, course: _Course, announced: Announced) -> None:
-        """It is in force. Raises Unavailable: it is not; _Undecided: it may be, and will be taken back if it is not."""
+    async def _put_in_force(self, course: Course, announced: Announced) -> None:
+        """It is in force. Raises Unavailable: it is not; Undecided: it may be, and will be taken back if it is not."""
         for attempt in range(_UNDO_ATTEMPTS):
             try:
                 decided = await self._resources.intents.withdraw(announced)
@@ -336,13 +277,13 @@ class Transactions:
                     self._unclaim(course)
                     course.cannot = True
                     said = f"{error}; what was to be set is in force, or will be taken back"
-                    raise _Undecided(said, error.retry_after) from error
+                    raise Undecided(said, error.retry_after) from error
             course.can_wait -= wait
             await asyncio.sleep(wait)
         if not course.is_over:
             raise Unavailable("another instance of the service has taken the transaction back", retry_after=1.0)
 
-    async def _stands(self, course: _Course) -> bool:
+    async def _stands(self, course: Course) -> bool:
         """Whether what was written is still there, though its intent is gone: then it was we who deleted that.
 
         Whoever gives a transaction up takes back what it wrote before the intent is deleted.
@@ -356,7 +297,7 @@ class Transactions:
 
     # -- taking back ---------------------------------------------------------------------------------------------
 
-    async def _take_back(self, request: Transact, course: _Course) -> None:
+    async def _take_back(self, request: Transact, course: Course) -> None:
         """The objects are as before, as far as the API server can be reached and nobody has changed them since."""
         if request.dry_run:
             return
@@ -366,17 +307,17 @@ class Transactions:
             names.setdefault(identity(written.request.name), []).append(written)
         course.is_taking_back = True
         for writes in reversed(names.values()):
-            await self._insist(course, _as_one(writes), self._resources.undo)
+            await self._insist(course, _as_one(writes), self._resources.undoing.undo)
         course.is_taking_back = False
 
     async def _undo_unsure(self, attempt: Written) -> None:
-        written = await self._resources.find_out(attempt)
+        written = await self._resources.undoing.find_out(attempt)
         if written is not None:
-            await self._resources.undo(written)
+            await self._resources.undoing.undo(written)
 
-    async def _insist(self, course: _Course, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
+    async def _insist(self, course: Course, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
         """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
-        undoing, name = _Undoing(written, undo), identity(written.request.name)
+        undoing, name = Owed(written, undo), identity(written.request.name)
         while name not in course.left:
             if await self._is_over(course, undoing):
                 return
@@ -386,19 +327,19 @@ class Transactions:
             await asyncio.sleep(undoing.wait)
         course.left.setdefault(name, []).append(undoing)
 
-    async def _take_back_the_rest(self, course: _Course) -> None:
+    async def _take_back_the_rest(self, course: Course) -> None:
         """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
         await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
         if course.announced is not None and not course.is_over and course.leaves_nothing():
             course.is_over = await self._resources.intents.close(course.announced)
 
-    def _leave(self, course: _Course) -> None:
+    def _leave(self, course: Course) -> None:
         """What is left, if anything, is taken back by whoever finds the intent."""
         if course.announced is not None:
             self._resources.intents.end(course.announced, over=course.is_over)
             self._nudge()
 
-    async def _take_back_name(self, course: _Course, name: Identity, left: Sequence[_Undoing]) -> None:
+    async def _take_back_name(self, course: Course, name: Identity, left: Sequence[Owed]) -> None:
         for undoing in left:
             over = False
             while not over:
@@ -406,7 +347,7 @@ class Transactions:
                 async with self._resources.locks.hold([name]):
                     over = await self._is_over(course, undoing)
 
-    async def _is_over(self, course: _Course, undoing: _Undoing) -> bool:
+    async def _is_over(self, course: Course, undoing: Owed) -> bool:
         """Tries once. Whether nothing more is to be tried."""
         try:
             await undoing.undo(undoing.written)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -112,8 +112,9 @@ class Life:
     def __init__(self, api: ApiServer) -> None:
         self.line = Line(api.store)
         self.world = World(api=api)
-        for part in (self.world.resources, self.world.resources.intents, self.world.conditions):
-            part._store = self.line  # type: ignore[assignment]
+        resources, way = self.world.resources, cast(Any, self.line)
+        for part in (resources, resources.intents, resources.undoing, self.world.conditions):
+            part._store = way
         self.world.list()
         self.calls: list[asyncio.Task[Outcome]] = []
         self._running = asyncio.ensure_future(self._run())

@@ -129,16 +129,16 @@ async def test_a_defect_after_the_claims_were_made_gives_them_up_and_restores_th
 async def test_a_defect_while_it_is_taken_back_leaves_that_to_the_intent(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undo = world.resources.undo
+    undo = world.resources.undoing.undo
 
     async def broken(*_: Any) -> None:
         raise KeyError("another defect")
 
-    monkeypatch.setattr(world.resources, "undo", broken)
+    monkeypatch.setattr(world.resources.undoing, "undo", broken)
     world.api.faults.append(Fault(Refused(422, "no such luck"), of="create team/s"))
     with pytest.raises(KeyError, match="another defect"):
         await run(world, setting("r", 1), setting("s", 1))
-    monkeypatch.setattr(world.resources, "undo", undo)
+    monkeypatch.setattr(world.resources.undoing, "undo", undo)
     await world.quiet(1)
     assert there(world) == {}
     world.agree()
