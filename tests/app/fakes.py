@@ -192,6 +192,8 @@ class ApiServer:
             chosen=known.chosen if known else None,
             chosen_for=known.chosen_for if known else None,
             made=resource.made or (known.made if known else None),
+            finalizers=resource.finalizers or (known.finalizers if known else ()),
+            deleting=resource.deleting or (known.deleting if known else False),
             resource_version=self.next_version(),
         )
         self.objects[where] = resource

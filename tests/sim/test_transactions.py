@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
+from extender.adapters.http.api import create_api
+from extender.adapters.kube.resources import to_json
+from extender.app import resources
 from extender.app.management import SetResource, Transact
-from extender.app.ports import NodeChoice
-from extender.core.names import EphemeralName
+from extender.app.marks import Marks
+from extender.app.ports import EphemeralResource, Former, Intent, NodeChoice
+from extender.app.steps import plan
+from extender.core.names import EphemeralName, NodeName
 from extender.sim.kinds import NODE
 from extender.simulation import Simulation
 
@@ -80,3 +88,55 @@ async def test_undisturbed_it_is_in_force_when_it_is_answered() -> None:
         assert outcome.committed == [0, 1, 2, 3]
         assert await objects(simulation) == AFTER
         assert stated(simulation) == [AFTER, AFTER]
+
+
+async def test_a_defect_in_the_midst_of_it_is_told_as_one_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Simulation(nodes=2, latency=0.02) as simulation:
+        service = simulation.application
+        api = create_api(service.management, service.ready, CollectorRegistry())
+        transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://escher.invalid") as client:
+            await service.management.set_resource(wish("default", "changed", 1))
+
+            def broken(request: SetResource, *more: Any) -> Any:
+                if request.name.name == "made":
+                    raise KeyError("a defect")
+                return plan(request, *more)
+
+            monkeypatch.setattr(resources, "plan", broken)
+            body = {
+                "operations": [
+                    {"op": "set", "namespace": each.name.namespace, "name": each.name.name, "capacity": each.capacity}
+                    | {"node_spec": {}}
+                    for each in reversed(WISHES[:2])
+                ]
+            }
+            answer = await client.post("/v1/transactions", json=body)
+        said = answer.json()
+        assert (answer.status_code, said["type"], said["field"]) == (500, "urn:escher:problem:internal", None)
+        assert answer.headers["content-type"] == "application/problem+json"
+        await asyncio.sleep(10)
+        assert await objects(simulation) == {"default/changed": 1}
+        assert stated(simulation) == [{"default/changed": 1}] * 2
+
+
+async def test_what_another_service_has_left_is_counted_and_taken_back_after_a_minute() -> None:
+    async with Simulation(nodes=2) as simulation:
+        registry = simulation.application.registry
+        made = EphemeralResource(EphemeralName("default", "made"), {NodeName("node-1"): 3})
+        was = EphemeralResource(EphemeralName("default", "changed"), {NodeName("node-0"): 1, NodeName("node-1"): 1})
+        left = Intent("theirs", (Former("made", None), Former("changed", was)))
+        marks, path = Marks(), "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
+        changed = replace(was, nodes={NodeName("node-0"): 5})
+        for each in (
+            EphemeralResource(EphemeralName("default", "transaction-theirs"), {}, intent=left),
+            *(replace(each, mark=marks.of("theirs", each)) for each in (made, changed)),
+        ):
+            await simulation.ask("POST", path, to_json(each))
+        await asyncio.sleep(50)
+        assert registry.get_sample_value("escher_transactions_unfinished") == 1
+        assert (await objects(simulation))["default/changed"] == 5
+        await asyncio.sleep(15)
+        assert registry.get_sample_value("escher_transactions_unfinished") == 0
+        assert await objects(simulation) == {"default/changed": 1}
+        assert stated(simulation) == [{"default/changed": 1}] * 2
