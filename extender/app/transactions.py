@@ -337,6 +337,7 @@ class Transactions:
         """What is left, if anything, is taken back by whoever finds the intent."""
         if course.announced is not None:
             self._resources.intents.end(course.announced, over=course.is_over)
+        if self._resources.intents.unfinished():
             self._nudge()
 
     async def _take_back_name(self, course: Course, name: Identity, left: Sequence[Owed]) -> None:
