@@ -33,6 +33,7 @@ FAULTS_ARGS ?= --runs 1000
 # Which mutants: "extender.core.turns.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
 LIFE_ARGS ?= --seeds 1000 --weeks 2
+MONTH_ARGS ?= --seeds 1 --days 30
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
@@ -57,6 +58,10 @@ slow: setup ## Run the tests that try many times as much as the default ones (an
 .PHONY: life
 life: setup ## Live two weeks of 1,000 clusters in virtual time; look for harm, hoards, crashes and neglect (hours; no Go)
 	$(BIN)/python -m loadtests.life $(LIFE_ARGS)
+
+.PHONY: month
+month: setup ## Live a month of ephemeral resources in virtual time; look whether all agree, and count API writes (minutes; no Go)
+	$(BIN)/python -m loadtests.month $(MONTH_ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)

@@ -41,6 +41,7 @@ class Line:
     def __init__(self, inner: Cluster) -> None:
         self._inner = inner
         self._dead = False
+        self._turned_away = False
         self._flows = asyncio.Event()
         self._flows.set()
         self._breaks = 0
@@ -62,6 +63,14 @@ class Line:
         """All of them have failed; what they had still to tell is lost."""
         self._breaks += 1
         self._flows.set()
+
+    def turn_away(self) -> None:
+        """What it shows is not accepted any more, and its watches have failed, until `let_in`."""
+        self._turned_away = True
+        self.break_watches()
+
+    def let_in(self) -> None:
+        self._turned_away = False
 
     async def keep_warm(self, connections: int) -> None:
         await self._inner.keep_warm(connections)
@@ -95,6 +104,8 @@ class Line:
     def _check(self) -> None:
         if self._dead:
             raise Unavailable(_DEAD)
+        if self._turned_away:
+            raise Unavailable("401 Unauthorized")
 
 
 class ServiceLife:
@@ -103,7 +114,10 @@ class ServiceLife:
     def __init__(self, connection: Cluster, settings: Settings, world: World) -> None:
         self.line = Line(connection)
         self.application = Application(self.line, settings, world)
-        calls = self.application.asgi(settings).calls
+        service = self.application.asgi(settings)
+        self.http = service
+        """What a server would serve."""
+        calls = service.calls
         self._calls: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = calls.by_name
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

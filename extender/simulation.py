@@ -31,6 +31,7 @@ from extender.sim.clock import Clock
 from extender.sim.cluster import Cluster
 from extender.sim.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, Json, Kind
 from extender.sim.scheduler.extender_client import CallableExtender, ExtenderFailed
+from extender.sim.store import Backup
 from extender.simulated_service import ServiceLife, SteppedClock
 
 NOWHERE = "http://escher.invalid"
@@ -159,6 +160,10 @@ class Simulation:
         self.cluster.api.store.compact(self.cluster.api.store.version)
         if self.service is not None:
             self.service.line.break_watches()
+
+    def restore(self, backup: Backup) -> None:
+        """etcd is restored from `cluster.api.store.back_up()` of an earlier time."""
+        self.cluster.api.restore(backup)
 
     # -- what a user does ----------------------------------------------------------------------------------------
 

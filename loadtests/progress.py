@@ -6,6 +6,7 @@ import sys
 
 
 def say(text: str) -> None:
-    """On standard error: over the last line on a terminal, else on a line of its own."""
-    sys.stderr.write(f"\r\x1b[K{text[:160]}" if sys.stderr.isatty() else f"{text}\n")
+    """On standard error: over the last line on a terminal, else on a line of its own; whole if it has more lines."""
+    shown = text if "\n" in text else text[:160]
+    sys.stderr.write(f"\r\x1b[K{shown}" if sys.stderr.isatty() else f"{text}\n")
     sys.stderr.flush()

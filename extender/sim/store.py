@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -61,6 +61,14 @@ class Change:
         return key_of(self.object)
 
 
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """All objects as they were at a version."""
+
+    version: int
+    objects: Mapping[Kind, Mapping[str, Json]]
+
+
 def key_of(obj: Json) -> str:
     """As etcd orders objects: namespace, a slash, name."""
     metadata = obj["metadata"]
@@ -80,9 +88,12 @@ class _Table:
         self.keys: list[str] = []
         self.log: list[Change] = []
         self.floor = 0
+        self.kind: Kind | None = None
+        """Of its last change; None while there was none."""
         self._remembered = remembered
 
     def note(self, change: Change) -> None:
+        self.kind = change.kind
         self.log.append(change)
         if len(self.log) > self._remembered * 5 // 4:
             self.forget(len(self.log) - self._remembered)
@@ -199,6 +210,36 @@ class Store:
         for table in self._tables.values():
             table.forget(bisect_right(table.log, before, key=lambda change: change.version))
             table.floor = max(table.floor, min(before, self.version))
+
+    def back_up(self) -> Backup:
+        """What there is now, for `restore`."""
+        held = {table.kind: dict(table.objects) for table in self._tables.values() if table.kind is not None}
+        return Backup(self.version, held)
+
+    def restore(self, backup: Backup) -> None:
+        """All is as it was then, and versions go on from there; what was written since can no longer be asked for.
+
+        Listeners hear what differs, in the order in which it would be listed. Watches have to be ended before.
+        """
+        told: list[Change] = []
+        for table in self._tables.values():
+            if table.kind is None:
+                continue
+            there, then = table.objects, backup.objects.get(table.kind, {})
+            for key in sorted(there.keys() | then.keys()):
+                now, former = there.get(key), then.get(key)
+                if now is not former:
+                    kind = DELETED if former is None else ADDED if now is None else MODIFIED
+                    last = former if former is not None else now
+                    assert last is not None
+                    told.append(Change(kind, table.kind, last, backup.version, now))
+            table.objects, table.keys = dict(then), sorted(then)
+            table.log.clear()
+            table.floor = backup.version
+        self.version = backup.version
+        for change in told:
+            for listener in self._listeners:
+                listener(change)
 
     def begin(self, kind: Kind) -> None:
         """The kind is served from now on: nothing can be asked for from before."""

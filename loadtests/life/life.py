@@ -11,19 +11,16 @@ import hashlib
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
-
-import structlog
 
 from extender.controlplane.nodes import NodeShape
 from extender.sim.apiserver.in_process import InProcess
 from extender.sim.kinds import NAMESPACE, POD, PRIORITY_CLASS
 from extender.sim.store import ADDED, Change
 from extender.simulation import Simulation
+from loadtests.defects import defects, leaves, told
 from loadtests.harm.embedded import attach
 from loadtests.life.crews import Crews
 from loadtests.life.foreign import ForeignScheduler
@@ -291,47 +288,18 @@ async def _live(plan: Plan, result: Result) -> None:
     simulation = Simulation(seed=plan.seed, nodes=plan.nodes, node_shape=NodeShape())
     life: Life | None = None
     errors: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(_told(about)))
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(told(about)))
     try:
         async with simulation:
             life = Life(plan, simulation, errors, result)
-            with _defects(errors):
+            with defects(errors):
                 await life.go()
     except BaseExceptionGroup as group:
-        errors += [repr(each) for each in _leaves(group)]
+        errors += [repr(each) for each in leaves(group)]
     assert life is not None, errors
     for error in errors:
         life.find(CRASH, error)
     result.virtual_days = asyncio.get_running_loop().time() / (24 * _HOUR)
-
-
-def _told(about: dict[str, Any]) -> str:
-    return f"{about.get('message', '')}: {about.get('exception', '')!r}"
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for each in group.exceptions:
-        if isinstance(each, BaseExceptionGroup):
-            yield from _leaves(each)
-        else:
-            yield each
-
-
-@contextmanager
-def _defects(errors: list[str]) -> Iterator[None]:
-    """What the service logs as an error is taken down; nothing is printed."""
-
-    def take(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if method in ("error", "exception", "critical") or event.get("exc_info"):
-            errors.append(str(dict(event)))
-        raise structlog.DropEvent
-
-    before = structlog.get_config()
-    structlog.configure(processors=[structlog.processors.format_exc_info, take])
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
 
 
 def live(plan: Plan) -> Result:

@@ -54,6 +54,10 @@ earlier or later."""
 _REPORTED_AT_MOST = 1024
 
 
+class _WentBack(Exception):
+    """A watch tells of a version before the one reached: what was known since may never have been."""
+
+
 class Reflector(Generic[T]):
     """Follows one kind. `synced` is set once the sink has had its first list."""
 
@@ -123,6 +127,8 @@ class Reflector(Generic[T]):
                 # The first is part of life; one after another means that lists are too slow or the server confused.
                 if self._failures > 1:
                     await self._pause(None)
+            except _WentBack:
+                self._list_because = REWOUND
             except Silent as error:
                 self._fell_silent = True
                 _log.info("watch fell silent", kind=self._kind.name, why=str(error))
@@ -200,6 +206,8 @@ class Reflector(Generic[T]):
             raise Unavailable(f"a line of the watch is no event: {error}") from error
         if event.type == "ERROR":
             self._fail(event)
+        if older(event.version, self._version):
+            raise _WentBack
         if event.unreadable is not None:
             self._report(event.unreadable)
         elif event.item is not None:

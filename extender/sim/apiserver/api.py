@@ -34,7 +34,7 @@ from extender.sim.apiserver.wire import JSON, Answer, Request
 from extender.sim.apiserver.writes import Writes
 from extender.sim.clock import Clock
 from extender.sim.kinds import BUILT_IN, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
-from extender.sim.store import Store
+from extender.sim.store import Backup, Store
 
 __all__ = ["Answer", "ApiServer", "Request", "Watch"]
 
@@ -97,6 +97,11 @@ class ApiServer:
     @property
     def open_watches(self) -> int:
         return self._watches.count()
+
+    def restore(self, backup: Backup) -> None:
+        """It was started anew on an etcd restored from that backup: all watches have ended, and time has gone back."""
+        self._watches.end_all()
+        self.store.restore(backup)
 
     def _user(self, request: Request) -> str:
         """Who asks. Raises Failure (401)."""

@@ -192,6 +192,10 @@ class Watches:
         for reader in list(self._readers.get((group, plural), ())):
             reader.watch.close()
 
+    def end_all(self) -> None:
+        for where in self._readers:
+            self.end(*where)
+
     def _beginning(
         self, target: Target, reader: _Reader, form: Form, after: int, initial: bool | None, bookmarks: bool
     ) -> Iterator[bytes]:

@@ -189,6 +189,19 @@ async def test_lists_again_when_a_watch_fell_silent_for_the_api_server_has_gone_
     assert following.watched_from() == ["99", "50"]
 
 
+@pytest.mark.parametrize("told", [bookmark(51), event("ADDED", pod("c", 51))])
+async def test_lists_again_when_a_watch_tells_of_what_was_before(following: Following, told: bytes) -> None:
+    """It is no news, and where it stands alone it would hide all that the list says."""
+    following.api.answers += [page([pod("a")], 99), page([pod("b")], 50)]
+    following.api.watches.append([told])
+    await following.play()
+    assert following.sink.log == ["replace a", "replace b"]
+    assert following.rewound == [["replace a"]]
+    assert following.reasons() == ["started", "rewound"]
+    assert following.watched_from() == ["99", "50"]
+    assert following.api.slept == []
+
+
 async def test_looks_again_how_far_the_api_server_is_until_it_says(following: Following) -> None:
     following.api.answers += [page([], 99), Unavailable("down"), b"<html>", page([], 50), page([pod("b")], 50)]
     following.api.watches.append([90.0, Silent("nothing for 90 s")])

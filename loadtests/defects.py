@@ -1,0 +1,38 @@
+"""Defects: what the service says of itself while it is simulated: errors that it logs, and what it dies of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+
+def told(about: dict[str, Any]) -> str:
+    return f"{about.get('message', '')}: {about.get('exception', '')!r}"
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from leaves(each)
+        else:
+            yield each
+
+
+@contextmanager
+def defects(errors: list[str]) -> Iterator[None]:
+    """What the service logs as an error is taken down; nothing is printed."""
+
+    def take(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if method in ("error", "exception", "critical") or event.get("exc_info"):
+            errors.append(str(dict(event)))
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[structlog.processors.format_exc_info, take])
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
