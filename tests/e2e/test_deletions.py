@@ -68,6 +68,16 @@ def test_what_a_finalizer_holds_is_on_no_node_and_can_be_set_once_it_is_gone(hel
     arena.until_bound(waiting)
 
 
+def test_a_dry_run_deletes_nothing(held: Held) -> None:
+    path = held.arena.resource_path("r")
+    assert held.arena.service.raw("DELETE", f"{path}?dryRun=All").status_code == 202
+    held.keep()
+    assert held.arena.service.raw("DELETE", f"{path}?dryRun=All").status_code == 204
+    found = held.arena.api.get(held.path)
+    assert "deletionTimestamp" not in found["metadata"]
+    assert held.arena.service.call("GET", path)["nodes"] == {held.node: 4}
+
+
 def test_a_restart_meanwhile_changes_nothing(held: Held) -> None:
     held.delete()
     with away(held.arena, killed=True):

@@ -84,6 +84,16 @@ async def test_what_a_finalizer_holds_is_on_no_node_and_can_be_set_once_it_is_go
     assert (await cluster.client.get(R)).status_code == 404
 
 
+async def test_a_dry_run_of_a_deletion_deletes_nothing(cluster: Cluster) -> None:
+    would = await cluster.client.delete(R + "?dryRun=All")
+    assert (would.status_code, would.json()["finalizers"]) == (202, ["x.io/keep"])
+    await cluster.keep()
+    assert (await cluster.client.delete(R + "?dryRun=All")).status_code == 204
+    await asyncio.sleep(10)
+    assert cluster.stated() == ["4", "4"]
+    assert (await cluster.client.get(R)).json()["problem"] == ""
+
+
 async def test_a_namespace_that_ends_refuses_what_is_new_and_leaves_nothing(cluster: Cluster) -> None:
     await cluster.simulation.ask("DELETE", NAMESPACE.path("", "team"))
     await asyncio.sleep(5)

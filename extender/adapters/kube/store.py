@@ -96,10 +96,13 @@ class ApiResourceStore:
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
     ) -> EphemeralResource | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if dry_run:
+            # Where there is a body the API server does not look into the query.
+            options["dryRun"] = ["All"]
         if if_version is not None:
             options["preconditions"] = {"resourceVersion": if_version}
         try:
-            answer = await self._requests.request("DELETE", _path(name) + _query(dry_run), _encode(options))
+            answer = await self._requests.request("DELETE", _path(name), _encode(options))
         except Gone:
             if there:
                 raise
