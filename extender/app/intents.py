@@ -279,7 +279,7 @@ class Intents:
         was = former.resource
         if now is None:
             if was is not None and former.deletes:
-                self._catalog.learn(await self._store.create(was))
+                await self._create_again(was, transaction)
             return
         if now.deleting:
             return
@@ -294,6 +294,16 @@ class Intents:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
             await self._spare(now)
+
+    async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
+        if not was.nodes or was.choice is None:
+            self._catalog.learn(await self._store.create(was))
+            return
+        # The definition lets nobody create both. Until it has both it is a write of the transaction's, to be restored.
+        bare = replace(was, nodes={})
+        made = await self._store.create(replace(bare, mark=self._marks.of(transaction, bare)))
+        self._catalog.learn(made)
+        await self._merge_back(made, was)
 
     async def _merge_back(self, now: EphemeralResource, was: EphemeralResource) -> None:
         stored = await self._store.merge(

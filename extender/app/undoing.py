@@ -5,7 +5,7 @@ Must not know why.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -15,7 +15,7 @@ from extender.app.marks import Marks, is_same_state
 from extender.app.ports import NO_CHOICE, EphemeralResource, Gone, Occupied, ResourceStore, Unavailable
 from extender.app.steps import Delete, Nothing
 from extender.app.written import Written
-from extender.core.names import EphemeralName
+from extender.core.names import EphemeralName, NodeName
 
 _log = structlog.get_logger(__name__)
 
@@ -89,20 +89,34 @@ class Undoing:
         name = written.request.name
         if after is None:
             assert before is not None
-            self._catalog.learn(await self._store.create(before))
+            # The definition lets nobody create both nodes and a choice.
+            made = await self._store.create(before if before.choice is None else replace(before, nodes={}))
+            self._catalog.learn(made)
+            if made.nodes != before.nodes:
+                await self._merge(before, made, before.nodes, made.resource_version)
         elif before is None:
             self._catalog.deleted(name, after, await self._store.delete(name, if_version=self._now_at(after)))
         else:
-            stored = await self._store.merge(
-                name,
-                {node: before.nodes.get(node) for node in written.nodes},
-                owner=before.owner,
-                expires_at=before.expires_at,
-                made=None if before.made == after.made else before.made or NO_CHOICE,
-                mark=before.mark,
-                if_version=self._now_at(after),
-            )
-            self._catalog.learn(stored)
+            former = {node: before.nodes.get(node) for node in written.nodes}
+            await self._merge(before, after, former, self._now_at(after))
+
+    async def _merge(
+        self,
+        before: EphemeralResource,
+        now: EphemeralResource,
+        nodes: Mapping[NodeName, int | None],
+        version: str,
+    ) -> None:
+        stored = await self._store.merge(
+            before.name,
+            nodes,
+            owner=before.owner,
+            expires_at=before.expires_at,
+            made=None if before.made == now.made else before.made or NO_CHOICE,
+            mark=before.mark,
+            if_version=version,
+        )
+        self._catalog.learn(stored)
 
     def _now_at(self, after: EphemeralResource) -> str:
         """The version of the object where it is as we left it: writes of its status have moved it on since, and later

@@ -15,13 +15,14 @@ from extender.adapters.kube.resources import to_json
 from extender.app import resources
 from extender.app.management import SetResource, Transact
 from extender.app.marks import Marks
-from extender.app.ports import EphemeralResource, Former, Intent, NodeChoice
+from extender.app.ports import EphemeralResource, Former, Intent, NodeChoice, Refused
 from extender.app.steps import plan
 from extender.core.names import EphemeralName, NodeName
-from extender.sim.kinds import NODE
+from extender.sim.kinds import NODE, Kind
 from extender.simulation import Simulation
 
 pytestmark = pytest.mark.anyio
+HEAD = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource"}
 OBJECTS = "/apis/escher.dev/v1alpha1/ephemeralresources"
 BEFORE = {"default/changed": 1, "default/gone": 2}
 AFTER = {"default/changed": 5, "default/made": 3, "kube-public/made": 4}
@@ -140,3 +141,45 @@ async def test_what_another_service_has_left_is_counted_and_taken_back_after_a_m
         assert registry.get_sample_value("escher_transactions_unfinished") == 0
         assert await objects(simulation) == {"default/changed": 1}
         assert stated(simulation) == [{"default/changed": 1}] * 2
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_an_object_of_kubectl_of_which_single_nodes_were_set_is_made_again_as_it_was(killed: bool) -> None:
+    """Nobody can create one with both nodes and a nodeSpec."""
+    async with Simulation(nodes=2, latency=0.02) as simulation:
+        spec = {"capacity": 3, "nodeSpec": {}}
+        await simulation.create({**HEAD, "metadata": {"name": "mixed"}, "spec": spec}, _kind(simulation))
+        await asyncio.sleep(10)
+        management, node = simulation.application.management, NodeChoice(node=NodeName("node-0"))
+        await management.set_resource(replace(wish("default", "mixed", 7), choice=node))
+        await asyncio.sleep(10)
+        before = [{"default/mixed": 7}, {"default/mixed": 3}]
+        assert stated(simulation) == before
+        store = simulation.application.resources._store
+        create = store.create
+
+        async def refused(resource: EphemeralResource, **options: Any) -> EphemeralResource:
+            if resource.name.name == "bad":
+                await asyncio.sleep(1)
+                raise Refused(422, "no such luck")
+            return await create(resource, **options)
+
+        store.create = refused  # type: ignore[method-assign]
+        wishes = [wish("default", "mixed", 0), wish("default", "bad", 1)]
+        call = asyncio.ensure_future(management.transact(Transact(operations=wishes)))
+        await asyncio.sleep(0.5)
+        assert "default/mixed" not in await objects(simulation)
+        if killed:
+            call.cancel()
+            await simulation.restart()
+        else:
+            assert (await call).committed == []
+        await asyncio.sleep(10)
+        assert stated(simulation) == before
+        assert simulation.application.resources.intents.unfinished() == 0
+        found = (await simulation.ask("GET", OBJECTS))["items"][0]["spec"]
+        assert (found["nodes"], found["capacity"], found["nodeSpec"]) == ({"node-0": 7}, 3, {})
+
+
+def _kind(simulation: Simulation) -> Kind:
+    return next(each for each in simulation.cluster.api.served.all() if each.plural == "ephemeralresources")
