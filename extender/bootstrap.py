@@ -140,7 +140,7 @@ class Application:
             undone=lambda: self.metrics.node_undone(),
             chance=chance,
         )
-        self.metrics = Metrics(self.registry, self.keeper, self.write_back)
+        self.metrics = Metrics(self.registry, self.keeper, self.write_back, lambda: self.resources.intents.unfinished())
         self.auditor = Auditor(self.keeper, self.journal, self.metrics.violated)
         self.scheduling = Scheduling(
             self.keeper,

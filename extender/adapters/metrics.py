@@ -5,7 +5,7 @@ No label has values that a user can multiply: resources are counted by class, ga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -53,9 +53,16 @@ class CredentialMetrics(Collector):
 class Metrics(Collector):
     """Counts what happens, and reads the rest from the keeper at each scrape: O(nodes x resources)."""
 
-    def __init__(self, registry: CollectorRegistry, keeper: Keeper, write_back: WriteBack) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        keeper: Keeper,
+        write_back: WriteBack,
+        transactions_unfinished: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._keeper = keeper
         self._write_back = write_back
+        self._transactions_unfinished = transactions_unfinished
         self._gang_wait = Histogram(
             "escher_gang_wait_seconds",
             "From the first member seen to the quorum bound",
@@ -129,6 +136,11 @@ class Metrics(Collector):
         )
         unfinished.add_metric([], len(self._keeper.preempting.unfinished))
         yield unfinished
+        half = GaugeMetricFamily(
+            "escher_transactions_unfinished", "Intents of transactions that nobody is at here: to be taken back"
+        )
+        half.add_metric([], self._transactions_unfinished())
+        yield half
         yield self._units()
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
         drift.add_metric([], sum(self._drift()))

@@ -73,6 +73,8 @@ class Catalog:
         self.doubtful: dict[Identity, None] = {}
         """Objects of which a list says less than we know: it may be older than a write of ours, or the store has gone
         back. To be asked about."""
+        self.intents: dict[Identity, None] = {}
+        """Objects that are no resources, and keep what a transaction is about to do."""
         self.rewound: list[Callable[[Identity], None]] = []
         """Hear the identity of each object whose versions count for nothing any more."""
         self._keeper = keeper
@@ -230,6 +232,15 @@ class Catalog:
         self._end(identity(name) if isinstance(name, EphemeralName) else name, uid)
         self._keeper.settle()
 
+    def deleted(
+        self, name: EphemeralName | Identity, resource: EphemeralResource, left: EphemeralResource | None
+    ) -> None:
+        """The store has deleted the object: it is gone, or what is `left` waits for finalizers, in force nowhere."""
+        if left is None:
+            self.end(name, resource.uid)
+        else:
+            self.learn(left)
+
     def _take(self, item: EphemeralResource, *, told: bool) -> bool:
         """Whether it could be: False where it is older than what is known."""
         name = identity(item.name)
@@ -282,8 +293,11 @@ class Catalog:
             self._unlink(self._by_key, self._key(before.resource.name), name)
             if before.resource.owner is not None:
                 self._unlink(self._by_owner, before.resource.owner.uid, name)
+        self.intents.pop(name, None)
         if entry is not None:
             self._entries[name] = entry
+            if entry.resource.intent is not None and not entry.resource.deleting:
+                self.intents[name] = None
             keys[self._key(entry.resource.name)] = None
             self._by_key.setdefault(self._key(entry.resource.name), {})[name] = None
             if entry.resource.owner is not None:

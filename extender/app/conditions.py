@@ -174,7 +174,7 @@ class Conditions:
     def _news(self, name: Identity, entry: Entry) -> Status | None:
         """What the status should say, if it does not."""
         resource = entry.resource
-        if resource.deleting:
+        if resource.deleting or resource.intent is not None:
             return None
         status = judge(resource, self._catalog, self._keeper)
         said = self._said.get(name)

@@ -50,8 +50,8 @@ class Desk:
 
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
-    ) -> None:
-        await self._resources.delete_resource(name, if_version=if_version, dry_run=dry_run)
+    ) -> ResourceState | None:
+        return await self._resources.delete_resource(name, if_version=if_version, dry_run=dry_run)
 
     async def transact(self, request: Transact) -> Outcome:
         return await self._transactions.transact(request)

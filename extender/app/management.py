@@ -38,6 +38,10 @@ class Invalid(ManagementError):
     """Understood, and cannot be done: an unknown node, a caller whose node is unknown."""
 
 
+class BeingDeleted(ManagementError):
+    """It, or its namespace, is on its way out: nothing can be set until it is gone."""
+
+
 class VersionConflict(ManagementError):
     """The object is not at the version that the caller expected (`value`)."""
 
@@ -76,7 +80,9 @@ class ResourceState:
     expires_at: float | None = None
     """Seconds since the epoch; None where it has no time to live."""
     problem: str = ""
-    """Why its custom resource cannot be understood; empty if it can."""
+    """Why it is not in force: it cannot be understood, its key is taken, it is being deleted. Empty if it is."""
+    finalizers: Sequence[str] = ()
+    """Who has to let go of it, where it is being deleted; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +237,10 @@ class Management(Protocol):
     """What adapters/http calls for `/v1`."""
 
     async def set_resource(self, request: SetResource) -> ResourceState:
-        """Durable, in the ledger, on its way to the nodes. Raises Invalid, VersionConflict, NotFound, Unavailable."""
+        """Durable, in the ledger, on its way to the nodes.
+
+        Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        """
         ...
 
     async def get_resource(self, name: EphemeralName) -> ResourceState:
@@ -244,8 +253,11 @@ class Management(Protocol):
 
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
-    ) -> None:
-        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable."""
+    ) -> ResourceState | None:
+        """It is gone from every node. None; or, where finalizers hold the object, what is left of it.
+
+        Nothing if it was not there. Raises VersionConflict, Unavailable.
+        """
         ...
 
     def cluster_state(

@@ -91,6 +91,10 @@ class Occupied(Refused):
     """It exists already, or changed meanwhile (409)."""
 
 
+class Terminating(Refused):
+    """The namespace is being deleted: nothing new can be made in it (403)."""
+
+
 class Binder(Protocol):
     async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
         """The Binding is written, and the pod has these annotations besides. Does not retry.
@@ -234,6 +238,10 @@ class MadeChoice:
     nodes: tuple[NodeName, ...] = ()
 
 
+NO_CHOICE = MadeChoice(0, NodeChoice())
+"""Given to `ResourceStore.merge` it removes the choice that is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class EphemeralResource:
     """The durable form of an ephemeral resource.
@@ -263,8 +271,12 @@ class EphemeralResource:
     said_unready: bool = False
     """Whether its status says that it is not ready."""
     deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    """Who has to let go of it before it is gone, once it is being deleted."""
     mark: str = ""
     """That of the last write of ours (`app.marks`); empty if there was none."""
+    intent: Intent | None = None
+    """For an object that is no resource, and keeps what a transaction is about to do."""
     problem: str = ""
     """Why the object cannot be understood, in words for its author; empty if it can.
 
@@ -276,6 +288,30 @@ class EphemeralResource:
         if self.deleting or self.problem:
             return {}
         return {node: units for node, units in {**(self.chosen or {}), **self.nodes}.items() if units}
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """An object before a transaction; `resource` is None if it was not there. `deletes`: it may be deleted by it."""
+
+    name: str
+    resource: EphemeralResource | None
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a transaction is about to write in one namespace, from before the first write until it is in force.
+
+    See `app.intents`. `deciding`: the namespace whose intent decides; empty if this one does, and then `others` are the
+    namespaces that have one too. `given_up`: the transaction is being taken back, and cannot come into force.
+    """
+
+    transaction: str
+    formers: tuple[Former, ...]
+    deciding: str = ""
+    others: tuple[str, ...] = ()
+    given_up: bool = False
 
 
 class ResourceStore(Protocol):
@@ -307,8 +343,19 @@ class ResourceStore(Protocol):
         """
         ...
 
-    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
-        """It is gone. Nothing if it was not there."""
+    async def annotate(
+        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        """The object has this mark, and this intent, where they are given; its spec stays."""
+        ...
+
+    async def delete(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
+    ) -> EphemeralResource | None:
+        """It is gone: None; or it is being deleted, and finalizers hold what is answered.
+
+        Nothing if it was not there; if `there`, that is Gone.
+        """
         ...
 
     async def set_status(

@@ -4,8 +4,9 @@ An ephemeral resource ends with its time to live, or with its owner: at once whe
 period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). What we
 know of pods may be late, or from a list that is older than the pod: before an object ends for want of an owner, the API
 server is asked about the pod. Claims and
-other reservations end with their deadlines. Beside what events tell, a slow full round compares everything: nodes with
-the ledger, the ledger with the objects, and objects that only we know of with the API server.
+other reservations end with their deadlines. What is left of a transaction that
+nobody is at any more is taken back (`app.intents`). Beside what events tell, a slow full round compares everything:
+nodes with the ledger, the ledger with the objects, and objects that only we know of with the API server.
 
 `Ends` decides, with time as an argument; `Reconcile` waits for the next deadline or a nudge, and does.
 """
@@ -136,6 +137,8 @@ class Ends:
     def why(self, entry: Entry, now: Moment) -> str:
         """Why the object is due, in words; empty if it is not."""
         resource = entry.resource
+        if resource.deleting:
+            return ""
         if self._is_void(resource.mark):
             return "it came of a call that had been given up"
         if resource.expires_at is not None and resource.expires_at <= now.time_of_day:
@@ -204,7 +207,7 @@ class Reconcile:
             now = self._now()
             before = self._ends.wait(now)
             self._ends.consider(entry, now)
-            if name in self._catalog.doubtful or self._ends.wait(now) != before:
+            if name in self._catalog.doubtful or name in self._catalog.intents or self._ends.wait(now) != before:
                 self.nudge()
 
     def _now(self) -> Moment:
@@ -226,8 +229,8 @@ class Reconcile:
                 self._busy.clear()
 
     async def _loop(self) -> None:
-        clock = self._keeper.clock
-        next_round = clock.steady()
+        clock, intents = self._keeper.clock, self._resources.intents
+        next_round = intents.began = clock.steady()
         while True:
             self._nudged.clear()
             if next_round <= clock.steady():
@@ -238,9 +241,11 @@ class Reconcile:
                 self._keeper.tick()
             for name in self._ends.take(self._now()):
                 self._start(name, self._collect(name))
+            for name in intents.due(clock.steady()):
+                self._start(name, intents.resolve(name))
             for name in list(self._catalog.doubtful):
                 self._start(name, self._make_sure(name))
-            moments = [next_round, self._keeper.next_deadline()]
+            moments = [next_round, self._keeper.next_deadline(), intents.next_due(clock.steady())]
             wait = min(moment for moment in moments if moment is not None) - clock.steady()
             if (end := self._ends.wait(self._now())) is not None:
                 wait = min(wait, end)

@@ -11,27 +11,21 @@ What is decided (`steps.plan`) is apart from how it is written (here). Must not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
 
 from extender.app.catalog import Catalog, Entry, Identity, identity
+from extender.app.intents import Announced, Intents
 from extender.app.keeper import Keeper
 from extender.app.locks import NameLocks
 from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
-from extender.app.marks import Marks
-from extender.app.ports import (
-    EphemeralResource,
-    Gone,
-    MadeChoice,
-    NodeChoice,
-    Occupied,
-    Refused,
-    ResourceStore,
-    Unavailable,
-)
-from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, plan
+from extender.app.marks import Marks, is_same_state
+from extender.app.ports import EphemeralResource, Gone, Occupied, Refused, ResourceStore, Unavailable
+from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, held, outcome, plan
+from extender.app.undoing import Undoing
+from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
 from extender.core.names import EphemeralName, NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
@@ -39,33 +33,12 @@ _log = structlog.get_logger(__name__)
 ADVERTISE_WITHIN = 2.0
 """For how many seconds an answer waits until its nodes say what was set. It comes then in any case."""
 _ATTEMPTS = 8
-_NO_CHOICE = MadeChoice(0, NodeChoice())
 
 
 class Advertising(Protocol):
     """What of `write_back.WriteBack` is needed here."""
 
     async def settled(self, nodes: Iterable[NodeName], within: float) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A write that is done: the object before and after (None: not there), and the nodes that it was about."""
-
-    request: SetResource
-    before: EphemeralResource | None
-    after: EphemeralResource | None
-    nodes: Sequence[NodeName]
-    step: Step
-    mark: str
-
-
-class Unsure(Unavailable):
-    """A write was not answered: it may have been done or not. `attempt`: what it was, without what came of it."""
-
-    def __init__(self, attempt: Written, error: Unavailable) -> None:
-        super().__init__(str(error), error.retry_after)
-        self.attempt = attempt
 
 
 class Resources:
@@ -81,6 +54,8 @@ class Resources:
         self.catalog = Catalog(keeper)
         self.locks = NameLocks()
         self.marks = marks or Marks()
+        self.intents = Intents(self.catalog, store, self.marks, self.locks, self.refresh)
+        self.undoing = Undoing(self.catalog, store, self.marks, self.refresh)
         self._keeper = keeper
         self._store = store
         self._write_back = write_back
@@ -90,7 +65,7 @@ class Resources:
     async def get_resource(self, name: EphemeralName) -> ResourceState:
         """Raises NotFound."""
         entry = self.catalog.get(name)
-        if entry is None or entry.resource.name != name:
+        if entry is None or entry.resource.name != name or entry.resource.intent is not None:
             raise NotFound("name", str(name), f"there is no {'shared ' if name.shared else ''}resource {name}")
         return self.state(entry.resource, entry.version)
 
@@ -98,13 +73,13 @@ class Resources:
         return [
             self.state(entry.resource, entry.version)
             for entry in self.catalog.entries()
-            if entry.resource.name.namespace == namespace
+            if entry.resource.name.namespace == namespace and entry.resource.intent is None
         ]
 
     def state(self, resource: EphemeralResource, version: str) -> ResourceState:
         """The object as callers see it. One that waits for its key has no nodes, and says so."""
         holder = self.catalog.holder_of(self._key(resource.name))
-        problem = resource.problem
+        problem = held(resource) if resource.deleting else resource.problem
         if not problem and holder is not None and identity(holder) != identity(resource.name):
             problem = f"{self._key(resource.name)} belongs to namespace {holder.namespace}, which had it first"
         if not problem:
@@ -117,6 +92,7 @@ class Resources:
             owner=resource.owner,
             expires_at=resource.expires_at,
             problem=problem,
+            finalizers=resource.finalizers if resource.deleting else (),
         )
 
     def _key(self, name: EphemeralName) -> ResourceKey:
@@ -128,7 +104,7 @@ class Resources:
         """Durable, in the ledger, and on the nodes' status unless that takes long (see ADVERTISE_WITHIN).
 
         The answer does not say which of the two it was: `escher_write_back_pending` and node status do.
-        Raises Invalid, VersionConflict, NotFound, Unavailable.
+        Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
         """
         async with self.locks.hold([identity(request.name)]):
             written = await self.write(request)
@@ -140,7 +116,7 @@ class Resources:
     def outcome(self, written: Written) -> ResourceState:
         """What the caller of a write is told."""
         after = written.after
-        if after is None or not (after.desired() or after.problem):
+        if after is None or not (after.desired() or after.problem or after.deleting):
             return ResourceState(name=written.request.name, key=self._key(written.request.name), nodes={})
         entry = self.catalog.get(written.request.name)
         known = entry is not None and entry.resource.resource_version == after.resource_version
@@ -151,17 +127,22 @@ class Resources:
         if self._write_back is not None:
             await self._write_back.settled(nodes, ADVERTISE_WITHIN)
 
-    async def write(self, request: SetResource) -> Written:
+    async def write(self, request: SetResource, announced: Announced | None = None) -> Written:
         """The object says what the request asks for. The caller holds the name's lock.
 
-        Raises as `set_resource`; Unsure where the object may say so all the same.
+        Raises as `set_resource`; Unsure where the object may say so all the same. As part of what is `announced` also
+        Overtaken, and Broken.
         """
         if request.capacity == 0 and self.catalog.get(request.name) is None:
             await self.refresh(request.name)
-        mark = self.marks.new()
+        await self.look_whether_gone(request.name)
+        own_mark = self.marks.new()
         for _ in range(_ATTEMPTS):
             entry = self.catalog.get(request.name)
+            if announced is not None and not self._is_as_announced(request.name, announced):
+                raise Overtaken(request.name)
             step, nodes = plan(request, entry, self.catalog, self._keeper)
+            mark = own_mark if announced is None else self._mark(announced, step, entry)
             attempt = Written(request, None if entry is None else entry.resource, None, nodes, step, mark)
             try:
                 after = await self._carry_out(attempt)
@@ -174,23 +155,30 @@ class Resources:
                     continue
                 after = now
             except Refused as error:
-                raise Invalid("name", str(request.name), f"the API server refuses it: {error}") from error
+                raise refused_creation(request.name, error) from error
             except Unavailable as error:
                 raise self._unsure(attempt, error) from error
+            except Exception as error:
+                raise Broken(attempt) from error
+            if announced is not None:
+                announced.known[identity(request.name)] = after
             if not request.dry_run:
-                self._settled(request.name)
+                self.undoing.settled(request.name)
             return replace(attempt, after=after)
         raise Unavailable(f"{request.name} is changed by others faster than it can be set", retry_after=1.0)
+
+    def _is_as_announced(self, name: EphemeralName, announced: Announced) -> bool:
+        entry = self.catalog.get(name)
+        return is_same_state(None if entry is None else entry.resource, announced.known[identity(name)])
+
+    def _mark(self, announced: Announced, step: Step, entry: Entry | None) -> str:
+        after = outcome(step, None if entry is None else entry.resource)
+        return self.marks.new() if after is None else self.marks.of(announced.transaction, after)
 
     def _unsure(self, attempt: Written, error: Unavailable) -> Unsure:
         if isinstance(attempt.step, Create) and not attempt.request.dry_run:
             self.marks.unanswered(identity(attempt.request.name), attempt.mark)
         return Unsure(attempt, error)
-
-    def _settled(self, name: EphemeralName) -> None:
-        """What is known of the object is what shall be there, and nothing that is still on its way."""
-        entry = self.catalog.get(name)
-        self.marks.settle(identity(name), "" if entry is None else entry.resource.mark)
 
     async def _carry_out(self, attempt: Written) -> EphemeralResource | None:
         name, dry, mark = attempt.request.name, attempt.request.dry_run, attempt.mark
@@ -202,10 +190,10 @@ class Resources:
             case Change() as change:
                 stored = await self._merge(name, change, mark, dry_run=dry)
             case Delete(resource, version):
-                await self._store.delete(name, if_version=version, dry_run=dry)
+                left = await self._store.delete(name, if_version=version, dry_run=dry)
                 if not dry:
-                    self.catalog.end(name, resource.uid)
-                return None
+                    self.catalog.deleted(name, resource, left)
+                return left
         if not dry:
             self.catalog.learn(stored)
         return stored
@@ -231,13 +219,18 @@ class Resources:
         """
         request = attempt.request
         if isinstance(attempt.step, Create) and isinstance(error, Gone):
-            namespace = request.name.namespace
-            raise NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}") from error
+            raise refused_creation(request.name, error) from error
         now = await self.refresh(request.name)
         is_ours = now is not None and now.resource.mark == attempt.mark
         if request.if_version is not None and not is_ours and not _is_at(now, request.if_version):
             raise version_conflict(request.name, request.if_version, now) from error
         return None if now is None else now.resource
+
+    async def look_whether_gone(self, name: EphemeralName) -> None:
+        """If the object is known to be being deleted, it still is: the watch may tell of its end later than others."""
+        entry = self.catalog.get(name)
+        if entry is not None and entry.resource.deleting:
+            await self.refresh(name)
 
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
         """The catalog knows of the object what the store says now."""
@@ -253,24 +246,30 @@ class Resources:
 
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
-    ) -> None:
-        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable."""
+    ) -> ResourceState | None:
+        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Unavailable.
+
+        What is answered is held by finalizers, in force nowhere.
+        """
         async with self.locks.hold([identity(name)]):
-            nodes = await self._delete(name, if_version, dry_run)
+            nodes, left = await self._delete(name, if_version, dry_run)
         if not dry_run:
             await self.advertised(nodes)
+        return None if left is None else self.state(left, left.resource_version)
 
-    async def _delete(self, name: EphemeralName, if_version: str | None, dry_run: bool) -> Sequence[NodeName]:
+    async def _delete(
+        self, name: EphemeralName, if_version: str | None, dry_run: bool
+    ) -> tuple[Sequence[NodeName], EphemeralResource | None]:
         entry = self.catalog.get(name) or await self.refresh(name)
         for _ in range(_ATTEMPTS):
             if entry is None or entry.resource.name.shared != name.shared:
                 if entry is None and not dry_run:
-                    self._settled(name)
-                return ()
+                    self.undoing.settled(name)
+                return (), None
             # As it is known, and no other: should this arrive late, what was set since is spared.
             version = entry.resource.resource_version if if_version in (None, entry.version) else if_version
             try:
-                await self._store.delete(name, if_version=version, dry_run=dry_run)
+                left = await self._store.delete(name, if_version=version, dry_run=dry_run)
             except Occupied as error:
                 entry = await self.refresh(name)
                 if if_version is not None and not _is_at(entry, if_version):
@@ -279,9 +278,9 @@ class Resources:
             except Refused as error:
                 raise Invalid("name", str(name), f"the API server refuses it: {error}") from error
             if not dry_run:
-                self.catalog.end(name, entry.resource.uid)
-                self._settled(name)
-            return list(entry.resource.desired())
+                self.catalog.deleted(name, entry.resource, left)
+                self.undoing.settled(name)
+            return list(entry.resource.desired()), left
         raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
 
     async def collect(self, name: Identity, is_due: Callable[[Entry], bool], why: str) -> None:
@@ -294,12 +293,12 @@ class Resources:
             if entry is None or not is_due(entry):
                 return
             try:
-                await self._store.delete(entry.resource.name, if_version=entry.resource.resource_version)
+                left = await self._store.delete(entry.resource.name, if_version=entry.resource.resource_version)
             except Occupied:
                 # Changed, perhaps renewed: looked at again with what it says now.
                 await self.refresh(name)
                 return
-            self.catalog.end(name, entry.resource.uid)
+            self.catalog.deleted(name, entry.resource, left)
             _log.info("an ephemeral resource is collected", name="/".join(name), why=why)
 
     async def replace_departed(self, name: Identity) -> None:
@@ -320,61 +319,6 @@ class Resources:
                 return
             self.catalog.learn(stored)
             _log.info("nodes that have left are replaced", name="/".join(name), nodes=list(step.nodes))
-
-    # -- making up for what failed -------------------------------------------------------------------------------
-
-    async def find_out(self, attempt: Written) -> Written | None:
-        """The write that was not answered, as it was done; None if it was not, and it counts for nothing later either.
-
-        Raises Unavailable, Refused.
-        """
-        entry = await self.refresh(attempt.request.name)
-        self._settled(attempt.request.name)
-        if entry is None:
-            return attempt if isinstance(attempt.step, Delete) else None
-        return replace(attempt, after=entry.resource) if entry.resource.mark == attempt.mark else None
-
-    async def undo(self, written: Written) -> None:
-        """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
-        before, after, name = written.before, written.after, written.request.name
-        if isinstance(written.step, Nothing) or (before is None and after is None):
-            return
-        try:
-            if after is None:
-                assert before is not None
-                self.catalog.learn(await self._store.create(before))
-            elif before is None:
-                await self._store.delete(name, if_version=self._now_at(after))
-                self.catalog.end(name, after.uid)
-            else:
-                former = {node: before.nodes.get(node) for node in written.nodes}
-                self.catalog.learn(
-                    await self._store.merge(
-                        name,
-                        former,
-                        owner=before.owner,
-                        expires_at=before.expires_at,
-                        made=None if before.made == after.made else before.made or _NO_CHOICE,
-                        mark=before.mark,
-                        if_version=self._now_at(after),
-                    )
-                )
-        except (Occupied, Gone) as error:
-            _log.warning("a write is not taken back: the object has changed since", name=str(name), why=str(error))
-            await self.refresh(name)
-
-    def _now_at(self, after: EphemeralResource) -> str:
-        """The version of the object where it is as we left it: writes of its status have moved it on since, and later
-        writes of ours that were taken back."""
-        entry = self.catalog.get(after.name)
-        is_same = entry is not None and _wanted(entry.resource) == _wanted(after)
-        return entry.resource.resource_version if entry is not None and is_same else after.resource_version
-
-
-def _wanted(resource: EphemeralResource) -> tuple[object, ...]:
-    """What its spec asks for, and by which write."""
-    asked = (dict(resource.nodes), resource.capacity, resource.choice, resource.owner, resource.expires_at)
-    return (resource.uid, resource.mark, *asked)
 
 
 def _is_at(entry: Entry | None, version: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from extender.app.catalog import Catalog, Entry, identity
 from extender.app.keeper import Keeper
-from extender.app.management import Invalid, SetResource, VersionConflict
+from extender.app.management import BeingDeleted, Invalid, SetResource, VersionConflict
 from extender.app.node_choice import choose_again, choose_to_remove, why_none
 from extender.app.ports import LAST_MOMENT, EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.core.names import EphemeralName, NodeName
@@ -51,10 +51,23 @@ class Delete:
 Step = Nothing | Create | Change | Delete
 
 
+def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource | None:
+    """What the step makes of the object, as far as its spec goes; None: it is not there."""
+    match step:
+        case Nothing(stays):
+            return stays
+        case Create(resource):
+            return resource
+        case Change() if before is not None:
+            nodes = {node: units for node, units in {**before.nodes, **step.nodes}.items() if units is not None}
+            return replace(before, nodes=nodes, owner=step.owner, expires_at=step.expires_at)
+    return None
+
+
 def plan(
     request: SetResource, entry: Entry | None, catalog: Catalog, keeper: Keeper
 ) -> tuple[Step, Sequence[NodeName]]:
-    """What is to be written, and the nodes it is about. Raises Invalid, VersionConflict."""
+    """What is to be written, and the nodes it is about. Raises Invalid, BeingDeleted, VersionConflict."""
     if entry is not None:
         _require_same_kind(request.name, entry)
     choice = request.choice or NodeChoice(node=_own_node(request, keeper))
@@ -173,7 +186,14 @@ def _require_same_kind(name: EphemeralName, entry: Entry) -> None:
         is_what = "shared" if there.name.shared else "not shared"
         raise Invalid("shared", name.shared, f"{name} exists and is {is_what}; delete it first, or use another name")
     if there.deleting:
-        raise Invalid("name", str(name), f"{name} is being deleted, and something holds that up (its finalizers)")
+        raise BeingDeleted("name", str(name), f"{held(there)}; set it once it is gone")
+
+
+def held(resource: EphemeralResource) -> str:
+    """That the object is being deleted, and whose word that waits for."""
+    count = len(resource.finalizers)
+    named = f"its finalizer{'s' if count > 1 else ''} {', '.join(resource.finalizers)}" if count else "the API server"
+    return f"{resource.name} is being deleted, and {named} {'hold it' if count > 1 else 'holds it'}"
 
 
 def _require_key(name: EphemeralName, catalog: Catalog, keeper: Keeper) -> None:

@@ -2,11 +2,13 @@
 
 Claims and releases are one commit on the ledger: atomic. Objects are several in the API server, which knows no
 transaction over them: everything is checked first, then they are written, then the claims are committed; in
-all-or-nothing mode a failure on the way takes back what was written. A write that was not answered is found out
-about, and taken back in either mode. The names are locked for as long as it takes to write, and a few seconds at most
-to wait until something can be taken back; what then is left is taken back name by name, unless others have changed
-it. Others may see it for that moment; nobody is answered before the end. Modes and detections are those of
-`core.transaction`.
+all-or-nothing mode a failure on the way, be it a defect, takes back what was written. Where there is more than one
+write, an intent is stored before them and deleted when all is done (`app.intents`), so that a crash leaves no half of
+it; incremental transactions promise nothing of the kind, and claims end with their process in any case. A write
+that was not answered is found out about, and taken back in either mode. The names are locked for as long as it takes
+to write, and a few seconds at most to wait until something can be taken back; what then is left is taken back name by
+name, unless others have changed it, and after that by its intent. Others may see it for that moment; nobody is
+answered before the end. Modes and detections are those of `core.transaction`.
 """
 
 from __future__ import annotations
@@ -14,66 +16,30 @@ from __future__ import annotations
 import asyncio
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import structlog
 
 from extender.app.catalog import Identity, identity
 from extender.app.claims import holder_of, to_holding
+from extender.app.course import Course, Owed, Undecided
+from extender.app.intents import Announced, NotAnnounced
 from extender.app.keeper import Keeper
 from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
-from extender.app.resources import Resources, Unsure, Written
-from extender.app.steps import Change, Create, Nothing, Step, plan
-from extender.core.ledger import Cause, Commit, Holder, Holding, Mode, Row, Stale
+from extender.app.resources import Resources
+from extender.app.steps import Change, Create, Delete, Nothing, Step, plan
+from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
+from extender.core.ledger import Cause, Commit, Holder, Mode, Row, Stale
 from extender.core.names import NodeName, ResourceKey
 from extender.core.transaction import decide
 from extender.core.units import Short
 
 _log = structlog.get_logger(__name__)
 
+_ATTEMPTS = 8
 _UNDO_ATTEMPTS = 6
 _UNDO_PAUSE = 0.2
-_WAIT_LOCKED = 2.0
-"""So many seconds a transaction waits, in all, while it holds its names."""
-
-
-@dataclass(slots=True)
-class _Undoing:
-    """A write that is to be taken back, and how often that was tried."""
-
-    written: Written
-    undo: Callable[[Written], Awaitable[None]]
-    tries: int = 0
-    wait: float = 0.0
-    """Seconds until it may be tried again."""
-
-
-@dataclass(slots=True)
-class _Course:
-    """How far a transaction has come. Keys are indices of its operations."""
-
-    sets: Mapping[int, SetResource]
-    claims: Mapping[int, Holding]
-    releases: Mapping[int, Holder]
-    refused: dict[int, Refusal] = field(default_factory=dict)
-    written: dict[int, Written] = field(default_factory=dict)
-    unsure: list[Written] = field(default_factory=list)
-    """Attempts that were not answered: refused as they are, none of them may stay."""
-    unavailable: Unavailable | None = None
-    can_wait: float = _WAIT_LOCKED
-    left: dict[Identity, list[_Undoing]] = field(default_factory=dict)
-    """What is to be taken back when the names are free again, in this order."""
-
-    def refuse(self, index: int, error: ManagementError) -> None:
-        self.refused[index] = Refusal(index=index, field=error.field, detail=error.detail)
-
-    def outcome(self, committed: Sequence[int], resources: Resources) -> Outcome:
-        return Outcome(
-            committed=sorted(committed),
-            refused=[self.refused[index] for index in sorted(self.refused)],
-            resources={i: resources.outcome(done) for i, done in sorted(self.written.items()) if i in committed},
-        )
 
 
 class Transactions:
@@ -86,46 +52,74 @@ class Transactions:
 
     async def transact(self, request: Transact) -> Outcome:
         """Conflicts are an answer, not an error. Raises Unavailable, if then nothing is committed."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._try(request)
+            except Overtaken:
+                continue
+        try:
+            return await self._try(request)
+        except Overtaken as error:
+            raise Unavailable(str(error), retry_after=1.0) from error
+
+    async def _try(self, request: Transact) -> Outcome:
         now = self._keeper.clock.steady()
         numbered = list(enumerate(request.operations))
-        course = _Course(
+        course = Course(
             {i: replace(each, dry_run=request.dry_run) for i, each in numbered if isinstance(each, SetResource)},
             {i: to_holding(each, now) for i, each in numbered if isinstance(each, Claim)},
             {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
         )
         try:
             async with self._resources.locks.hold(identity(each.name) for each in course.sets.values()):
-                outcome = await self._transact(request, course)
-        except Unavailable:
+                try:
+                    outcome = await self._transact(request, course)
+                except Undecided:
+                    raise
+                except Exception:
+                    await self._take_back(request, course)
+                    raise
+        except Exception:
             await self._take_back_the_rest(course)
             raise
-        await self._take_back_the_rest(course)
+        else:
+            await self._take_back_the_rest(course)
+        finally:
+            self._leave(course)
         if not request.dry_run:
             await self._resources.advertised(node for done in course.written.values() for node in done.nodes)
         return outcome
 
-    async def _transact(self, request: Transact, course: _Course) -> Outcome:
+    async def _transact(self, request: Transact, course: Course) -> Outcome:
         all_or_nothing = request.mode is Mode.ALL_OR_NOTHING
+        for wish in course.sets.values():
+            await self._resources.look_whether_gone(wish.name)
         self._check(request, course)
+        if all_or_nothing and not course.refused and not request.dry_run:
+            await self._announce(course)
         if all_or_nothing and course.refused:
             return course.outcome((), self._resources)
         await self._write(course, all_or_nothing)
-        for attempt in [] if request.dry_run else course.unsure:
-            await self._insist(course, attempt, self._undo_unsure)
+        while course.unsure and not request.dry_run:
+            await self._insist(course, course.unsure[0], self._undo_unsure)
+            del course.unsure[0]
+        if course.defect is not None:
+            raise course.defect
         if course.unavailable is not None and (all_or_nothing or not course.written):
-            await self._take_back(request, course)
             raise course.unavailable
         if not (all_or_nothing and course.refused):
             self._claim(request, course)
         if all_or_nothing and course.refused:
             await self._take_back(request, course)
             return course.outcome((), self._resources)
+        if course.announced is not None:
+            await self._put_in_force(course, course.announced)
         done = [index for index, _ in enumerate(request.operations) if index not in course.refused]
         return course.outcome(done, self._resources)
 
     # -- before anything is written ------------------------------------------------------------------------------
 
-    def _check(self, request: Transact, course: _Course) -> None:
+    def _check(self, request: Transact, course: Course) -> None:
         """Every operation that would be refused now is; the others are judged as if those before them were done."""
         rows = self._keeper.ledger.rows
         changed: dict[NodeName, Row] = {}
@@ -136,6 +130,10 @@ class Transactions:
             except ManagementError as error:
                 course.refuse(index, error)
                 continue
+            if isinstance(step, Delete) and step.resource.finalizers and _can_fail(request):
+                course.refuse(index, _for_good(step))
+                continue
+            course.steps[index] = step
             key = wish.name.key(self._keeper.ledger.domain)
             full = self._resources.catalog.first_full(key, nodes if wish.capacity else (), coming)
             if full is not None:
@@ -159,7 +157,7 @@ class Transactions:
         if request.mode is Mode.ALL_OR_NOTHING or request.dry_run:
             self._note(course, self._decide(request, course, ChainMap(changed, rows)))
 
-    def _decide(self, request: Transact, course: _Course, rows: Mapping[NodeName, Row]) -> Commit:
+    def _decide(self, request: Transact, course: Course, rows: Mapping[NodeName, Row]) -> Commit:
         """What would become of the claims on these rows."""
         ledger = self._keeper.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
@@ -174,41 +172,70 @@ class Transactions:
             request.read,
         ).outcome
 
-    def _note(self, course: _Course, outcome: Commit) -> None:
+    def _note(self, course: Course, outcome: Commit) -> None:
         index_of = {claim.holder: index for index, claim in course.claims.items() if index not in course.refused}
         for claim, cause in outcome.conflicts:
             course.refused[index_of[claim.holder]] = _refusal(index_of[claim.holder], cause)
 
+    async def _announce(self, course: Course) -> None:
+        """What is about to be written is durable, where a crash could leave half of it."""
+        names: dict[Identity, list[int]] = {}
+        for index, wish in course.sets.items():
+            names.setdefault(identity(wish.name), []).append(index)
+        alone = [not isinstance(course.steps[each[0]], Nothing) for each in names.values() if len(each) == 1]
+        if sum(alone) + sum(len(each) for each in names.values() if len(each) > 1) < 2:
+            return
+        known = {name: self._resources.catalog.get(name) for name in names}
+        deletes = [name for name, each in names.items() if any(course.sets[i].capacity == 0 for i in each)]
+        try:
+            course.announced = await self._resources.intents.announce(
+                {name: None if entry is None else entry.resource for name, entry in known.items()}, deletes
+            )
+        except NotAnnounced as error:
+            first = next(i for i, wish in course.sets.items() if wish.name.namespace == error.namespace)
+            course.refuse(first, refused_creation(course.sets[first].name, error.error))
+
     # -- writing -------------------------------------------------------------------------------------------------
 
-    async def _write(self, course: _Course, all_or_nothing: bool) -> None:
+    async def _write(self, course: Course, all_or_nothing: bool) -> None:
         """Objects of different names at the same time, those of one name in the order of the operations."""
         names: dict[Identity, list[int]] = {}
         for index, wish in course.sets.items():
             if index not in course.refused:
                 names.setdefault(identity(wish.name), []).append(index)
-        await asyncio.gather(*(self._write_one_name(course, indices, all_or_nothing) for indices in names.values()))
+        writing = (self._write_one_name(course, indices, all_or_nothing) for indices in names.values())
+        # None is left to itself because another failed: what it wrote could not be taken back.
+        for failure in await asyncio.gather(*writing, return_exceptions=True):
+            course.defect = course.defect or failure
 
-    async def _write_one_name(self, course: _Course, indices: Sequence[int], all_or_nothing: bool) -> None:
+    async def _write_one_name(self, course: Course, indices: Sequence[int], all_or_nothing: bool) -> None:
         for index in indices:
-            if all_or_nothing and (course.refused or course.unavailable):
+            if course.defect is not None or (all_or_nothing and (course.refused or course.unavailable)):
                 return
             try:
-                course.written[index] = await self._resources.write(course.sets[index])
+                course.written[index] = await self._resources.write(course.sets[index], course.announced)
             except ManagementError as error:
                 course.refuse(index, error)
             except Unavailable as error:
                 course.unavailable = error
                 course.unsure += [error.attempt] if isinstance(error, Unsure) else []
                 course.refused[index] = Refusal(index=index, detail=f"the API server cannot be reached: {error}")
+            except Broken as error:
+                course.unsure.append(error.attempt)
+                course.defect = error.__cause__
+            except Exception as error:
+                course.defect = error
 
-    def _claim(self, request: Transact, course: _Course) -> None:
+    def _claim(self, request: Transact, course: Course) -> None:
         """The claims and releases are committed, or refused with their numbers."""
         if request.dry_run:
             return
         ledger = self._keeper.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
         releasing = list(course.releases.values())
+        concerned = dict.fromkeys([*(claim.holder for claim in claims), *releasing])
+        course.former_claims = [held for holder in concerned if (held := ledger.holding(holder)) is not None]
+        course.claimed = True
         if claims:
             self._note(
                 course,
@@ -224,28 +251,75 @@ class Transactions:
         if claims:
             self._nudge()
 
+    def _unclaim(self, course: Course) -> None:
+        """Nothing is held for this transaction; what was held before it is again, as far as there is room for it."""
+        if not course.claimed:
+            return
+        course.claimed = False
+        ledger = self._keeper.ledger
+        for claim in course.claims.values():
+            if ledger.holding(claim.holder) == claim:
+                ledger.release(claim.holder)
+        missing = [each for each in course.former_claims if ledger.holding(each.holder) is None]
+        ledger.commit(missing, mode=Mode.INCREMENTAL)
+        self._keeper.settle()
+
+    async def _put_in_force(self, course: Course, announced: Announced) -> None:
+        """It is in force. Raises Unavailable: it is not; Undecided: it may be, and will be taken back if it is not."""
+        for attempt in range(_UNDO_ATTEMPTS):
+            try:
+                decided = await self._resources.intents.withdraw(announced)
+                course.is_over = await self._stands(course) if decided is None else decided
+                break
+            except Unavailable as error:
+                wait = max(_UNDO_PAUSE * 2**attempt, error.retry_after or 0.0)
+                if wait > course.can_wait:
+                    self._unclaim(course)
+                    course.cannot = True
+                    said = f"{error}; what was to be set is in force, or will be taken back"
+                    raise Undecided(said, error.retry_after) from error
+            course.can_wait -= wait
+            await asyncio.sleep(wait)
+        if not course.is_over:
+            raise Unavailable("another instance of the service has taken the transaction back", retry_after=1.0)
+
+    async def _stands(self, course: Course) -> bool:
+        """Whether what was written is still there, though its intent is gone: then it was we who deleted that.
+
+        Whoever gives a transaction up takes back what it wrote before the intent is deleted.
+        """
+        for written in course.written.values():
+            if not isinstance(written.step, Nothing):
+                entry = await self._resources.refresh(written.request.name)
+                known = None if entry is None else entry.resource.mark
+                return known == (None if written.after is None else written.after.mark)
+        return True
+
     # -- taking back ---------------------------------------------------------------------------------------------
 
-    async def _take_back(self, request: Transact, course: _Course) -> None:
+    async def _take_back(self, request: Transact, course: Course) -> None:
         """The objects are as before, as far as the API server can be reached and nobody has changed them since."""
         if request.dry_run:
             return
+        self._unclaim(course)
         names: dict[Identity, list[Written]] = {}
         for _, written in sorted(course.written.items()):
             names.setdefault(identity(written.request.name), []).append(written)
+        course.is_taking_back = True
         for writes in reversed(names.values()):
-            await self._insist(course, _as_one(writes), self._resources.undo)
+            await self._insist(course, _as_one(writes), self._resources.undoing.undo)
+        course.is_taking_back = False
 
     async def _undo_unsure(self, attempt: Written) -> None:
-        written = await self._resources.find_out(attempt)
+        written = await self._resources.undoing.find_out(attempt)
         if written is not None:
-            await self._resources.undo(written)
+            await self._resources.undoing.undo(written)
 
-    async def _insist(self, course: _Course, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
+    async def _insist(self, course: Course, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
         """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
-        undoing, name = _Undoing(written, undo), identity(written.request.name)
+        undoing, name = Owed(written, undo), identity(written.request.name)
         while name not in course.left:
-            if await self._is_over(undoing):
+            if await self._is_over(course, undoing):
                 return
             if undoing.wait > course.can_wait:
                 break
@@ -253,19 +327,28 @@ class Transactions:
             await asyncio.sleep(undoing.wait)
         course.left.setdefault(name, []).append(undoing)
 
-    async def _take_back_the_rest(self, course: _Course) -> None:
+    async def _take_back_the_rest(self, course: Course) -> None:
         """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
-        await asyncio.gather(*(self._take_back_name(name, each) for name, each in course.left.items()))
+        await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
+        if course.announced is not None and not course.is_over and course.leaves_nothing():
+            course.is_over = await self._resources.intents.close(course.announced)
 
-    async def _take_back_name(self, name: Identity, left: Sequence[_Undoing]) -> None:
+    def _leave(self, course: Course) -> None:
+        """What is left, if anything, is taken back by whoever finds the intent."""
+        if course.announced is not None:
+            self._resources.intents.end(course.announced, over=course.is_over)
+        if self._resources.intents.unfinished():
+            self._nudge()
+
+    async def _take_back_name(self, course: Course, name: Identity, left: Sequence[Owed]) -> None:
         for undoing in left:
             over = False
             while not over:
                 await asyncio.sleep(undoing.wait)
                 async with self._resources.locks.hold([name]):
-                    over = await self._is_over(undoing)
+                    over = await self._is_over(course, undoing)
 
-    async def _is_over(self, undoing: _Undoing) -> bool:
+    async def _is_over(self, course: Course, undoing: Owed) -> bool:
         """Tries once. Whether nothing more is to be tried."""
         try:
             await undoing.undo(undoing.written)
@@ -278,8 +361,20 @@ class Transactions:
             why = str(error)
         except Refused as error:
             why = str(error)
+        course.cannot = True
         _log.error("a transaction is not wholly taken back", name=str(undoing.written.request.name), why=why)
         return True
+
+
+def _can_fail(request: Transact) -> bool:
+    """Whether one operation that is done may have to be taken back for another."""
+    return request.mode is Mode.ALL_OR_NOTHING and len(request.operations) > 1
+
+
+def _for_good(step: Delete) -> Invalid:
+    name, by = step.resource.name, ", ".join(step.resource.finalizers)
+    said = f"{name} has finalizers ({by}), so that its deletion could not be taken back: delete it by itself"
+    return Invalid("name", str(name), said)
 
 
 def _as_one(writes: Sequence[Written]) -> Written:

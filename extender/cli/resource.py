@@ -112,7 +112,7 @@ def delete(
     service: Api,
 ) -> None:
     """Remove a resource from every node; whoever holds units keeps them. Nothing to delete is no failure."""
-    service.call(
+    left = service.call(
         "DELETE",
         "namespaces",
         namespace,
@@ -121,6 +121,10 @@ def delete(
         params={**_dry(dry_run), "shared": "true" if shared else None},
         headers={"If-Match": if_version},
     )
+    if left is not None:
+        by = ", ".join(left["finalizers"])
+        out.print(f"{name} {'would be' if dry_run else 'is'} on no node, and held by finalizers: {by}", markup=False)
+        return
     out.print(f"{name} {'would be' if dry_run else 'is'} gone", markup=False)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from extender.app.ports import (
     EphemeralResource,
     Gone,
+    Intent,
     MadeChoice,
     NodeChoice,
     Notice,
@@ -24,6 +25,7 @@ from extender.app.ports import (
     PodRef,
     Refused,
     Sink,
+    Terminating,
     Unavailable,
 )
 from extender.core.budgets import Budget
@@ -105,10 +107,14 @@ class ApiServer:
         self.clock = clock
         self.latency = latency
         self.faults: deque[Fault | None] = deque()
+        self.forever: list[Fault] = []
+        """What every call of their kind meets."""
         self.calls: list[str] = []
         self.revision = 100
         self.namespaces: set[str] | None = None
         """Those that exist; None: all do."""
+        self.terminating: set[str] = set()
+        """Those of them that are being deleted."""
         self.objects: dict[tuple[str, str], EphemeralResource] = {}
         self.nodes: dict[NodeName, Node] = {}
         self.resources_watch = Watch()
@@ -129,6 +135,7 @@ class ApiServer:
         fault = None
         if self.faults and ((head := self.faults[0]) is None or what.startswith(head.of)):
             fault = self.faults.popleft()
+        fault = fault or next((each for each in self.forever if what.startswith(each.of)), None)
         await asyncio.sleep(self.latency)
         if fault is not None and fault.twice and once_more is not None:
             with suppress(Refused):
@@ -185,6 +192,8 @@ class ApiServer:
             chosen=known.chosen if known else None,
             chosen_for=known.chosen_for if known else None,
             made=resource.made or (known.made if known else None),
+            finalizers=resource.finalizers or (known.finalizers if known else ()),
+            deleting=resource.deleting or (known.deleting if known else False),
             resource_version=self.next_version(),
         )
         self.objects[where] = resource
@@ -200,6 +209,26 @@ class ApiServer:
         self.objects[where] = resource
         self.resources_watch.add("MODIFIED", resource)
         return resource
+
+    def delete(self, namespace: str, name: str) -> EphemeralResource | None:
+        """Somebody deletes it; what is left is held by its finalizers."""
+        known = self.objects[namespace, name]
+        if known.finalizers:
+            return self.keep(replace(known, deleting=True), spec=not known.deleting)
+        self.drop(namespace, name)
+        return None
+
+    def let_go(self, namespace: str, name: str) -> None:
+        """Nothing holds it any more."""
+        known = self.keep(replace(self.objects[namespace, name], finalizers=()), spec=False)
+        if known.deleting:
+            self.drop(namespace, name)
+
+    def terminate(self, namespace: str) -> None:
+        """The namespace is being deleted, and everything in it."""
+        self.terminating.add(namespace)
+        for where in [where for where in self.objects if where[0] == namespace]:
+            self.delete(*where)
 
     def drop(self, namespace: str, name: str) -> None:
         known = self.objects.pop((namespace, name))
@@ -233,6 +262,8 @@ class Store:
         fault = await self._server.call(f"create {name}", lambda: self.create(resource))
         if self._server.namespaces is not None and name.namespace not in self._server.namespaces:
             raise Gone(404, f"namespaces {name.namespace!r} not found")
+        if name.namespace in self._server.terminating:
+            raise Terminating(403, f"unable to create new content in namespace {name.namespace}")
         if (name.namespace, name.name) in self._server.objects:
             raise Occupied(409, f"{name} exists already")
         stored = resource if dry_run else self._server.put(replace(resource, chosen=None))
@@ -264,13 +295,29 @@ class Store:
         await self._server.answer(fault)
         return stored
 
-    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
-        fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
-        if (name.namespace, name.name) in self._server.objects:
-            self._known(name, if_version)
-            if not dry_run:
-                self._server.drop(name.namespace, name.name)
+    async def annotate(
+        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        fault = await self._server.call(f"annotate {name}")
+        known = self._known(name, if_version)
+        stored = self._server.keep(replace(known, mark=mark or known.mark, intent=intent or known.intent), spec=False)
         await self._server.answer(fault)
+        return stored
+
+    async def delete(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
+    ) -> EphemeralResource | None:
+        fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
+        left = None
+        if there:
+            self._known(name)
+        if (name.namespace, name.name) in self._server.objects:
+            known = self._known(name, if_version)
+            left = replace(known, deleting=True) if known.finalizers else None
+            if not dry_run:
+                left = self._server.delete(name.namespace, name.name)
+        await self._server.answer(fault)
+        return left
 
     async def set_status(
         self,

@@ -55,6 +55,8 @@ actions = st.one_of(
     st.tuples(st.just("transact"), operations, st.sampled_from(Mode)),
     st.tuples(st.just("apply"), names, capacities, choices),
     st.tuples(st.just("kubectl-delete"), st.integers(0, 3)),
+    st.tuples(st.just("finalizer"), st.integers(0, 3), st.booleans()),
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
     st.tuples(st.just("edit-node"), st.sampled_from(NODES), st.sampled_from([0, 7, None])),
     st.tuples(st.just("lose-node"), st.sampled_from(NODES)),
     st.tuples(st.just("return-node"), st.sampled_from(NODES)),
@@ -98,7 +100,15 @@ class Story:
                 if known is None or known.name == name:
                     api.put(EphemeralResource(name, {}, capacity=capacity, choice=choice))
             case ("kubectl-delete", number) if number < len(api.objects):
-                api.drop(*list(api.objects)[number])
+                api.delete(*list(api.objects)[number])
+            case ("finalizer", number, held) if number < len(api.objects):
+                where = list(api.objects)[number]
+                if held and not api.objects[where].deleting:
+                    api.keep(replace(api.objects[where], finalizers=("x.io/keep",)), spec=False)
+                else:
+                    api.let_go(*where)
+            case ("cancel", number) if number < len(self.tasks):
+                self.tasks[number].cancel()
             case ("edit-node", name, number) if name in api.nodes:
                 api.edit_node(name, {ResourceKey("escher.dev/team.r"): number, ResourceKey("escher.dev/junk"): number})
             case ("lose-node", name) if name in api.nodes:
@@ -151,11 +161,14 @@ class Story:
             if name not in api.nodes:
                 api.put_node(node(name))
         for answer in await asyncio.gather(*self.tasks, return_exceptions=True):
-            if isinstance(answer, BaseException):
+            if isinstance(answer, BaseException) and not isinstance(answer, asyncio.CancelledError):
                 assert isinstance(answer, ManagementError | Unavailable), repr(answer)
                 note(f"refused: {answer}")
         api.resources_watch.deliver()
         api.nodes_watch.deliver()
+        await asyncio.sleep(100)
+        for where in list(api.objects):
+            api.let_go(*where)
         await asyncio.sleep(400)
 
 
@@ -181,6 +194,7 @@ async def live(latency: float, course: list[tuple[Any, ...]]) -> None:
             await story.happen(action)
         await story.end()
         assert not story.world.resources.catalog.doubtful
+        assert not story.world.resources.catalog.intents
         assert list(story.world.keeper.ledger.holdings()) == []
         story.world.agree()
 

@@ -516,18 +516,6 @@ async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(wo
     assert refused.value.retry_after == 1
 
 
-async def test_an_object_that_finalizers_hold_up_cannot_be_set(world: World) -> None:
-    await world.set("r", 4, "n1")
-    world.api.keep(replace(world.api.objects["team", "r"], deleting=True), spec=False)
-    await world.quiet(1)
-    assert world.capacity("r") == {}
-    with pytest.raises(Invalid, match="team/r is being deleted") as refused:
-        await world.set("r", 5, "n1")
-    assert (refused.value.field, refused.value.value) == ("name", "team/r")
-    world.api.drop("team", "r")
-    await world.quiet(1)
-
-
 async def test_the_answer_comes_when_nodes_are_slow() -> None:
     world = World()
     world.add_nodes("n1")

@@ -194,7 +194,7 @@ async def test_an_object_that_cannot_be_written_has_the_others_taken_back(world:
         setting("gone", 0, "n2"),
         setting("bad", 1),
     ]
-    world.api.faults += [None, None, None, Fault(Refused(422, "no such luck"))]
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="create team/bad"))
     outcome = await run(world, *operations, claim("a", cpu=1000))
     assert outcome.committed == []
     assert [(each.index, "no such luck" in each.detail) for each in outcome.refused] == [(5, True)]
@@ -300,7 +300,7 @@ async def test_a_write_whose_answer_is_lost_is_taken_back_as_well(
 
 async def test_several_writes_whose_answers_are_lost_are_all_taken_back(world: World) -> None:
     world.api.latency = 0.01
-    world.api.faults += [unavailable(after=True), unavailable(after=True)]
+    world.api.faults += [None, unavailable(after=True), unavailable(after=True)]
     with pytest.raises(Unavailable):
         await run(world, setting("r", 1), setting("s", 1))
     assert world.api.objects == {}
@@ -322,8 +322,9 @@ async def test_what_arrived_twice_is_taken_back(world: World, of: str) -> None:
     world.agree()
 
 
-async def test_a_creation_of_a_transaction_that_failed_is_collected_when_it_arrives_late(world: World) -> None:
-    world.api.faults.append(unavailable(of="create", late=5.0))
+@pytest.mark.parametrize("of", ["create team/r", "create team/transaction"])
+async def test_a_creation_of_a_transaction_that_failed_is_collected_when_it_arrives_late(world: World, of: str) -> None:
+    world.api.faults.append(unavailable(of=of, late=5.0))
     with pytest.raises(Unavailable):
         await run(world, setting("r", 1), setting("s", 1))
     await world.quiet(10)
@@ -346,10 +347,10 @@ async def test_what_others_deleted_while_a_change_was_not_answered_is_not_made_a
 
 
 async def test_once_a_write_of_a_name_is_refused_no_other_of_it_is_made(world: World) -> None:
-    world.api.faults.append(Fault(Refused(422, "no such luck"), of="create"))
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="create team/r"))
     outcome = await run(world, setting("r", 1), setting("r", 2))
     assert [each.index for each in outcome.refused] == [0]
-    assert [call for call in world.api.calls if call.startswith("create")] == ["create team/r"]
+    assert [call for call in world.api.calls if call.endswith(" team/r")] == ["create team/r"]
 
 
 async def test_a_dry_run_that_is_not_answered_settles_nothing(world: World) -> None:
@@ -449,24 +450,45 @@ async def test_all_that_a_transaction_wrote_of_a_name_is_taken_back_in_its_order
     world.agree()
 
 
-async def test_what_cannot_be_taken_back_stays_and_is_logged(world: World) -> None:
+async def test_what_cannot_be_taken_back_for_now_is_taken_back_by_its_intent(world: World) -> None:
     with capture_logs() as logs:
-        world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(6))]
+        world.api.faults += [unavailable(of="create team/s"), *(unavailable(of="delete team/r") for _ in range(6))]
         with pytest.raises(Unavailable):
             await run(world, setting("r", 1), setting("s", 1))
         assert world.capacity("r") == {"n1": 1}
-        world.api.faults += [None, unavailable(), Fault(Refused(403, "forbidden"), of="delete")]
-        with pytest.raises(Unavailable):
-            await run(world, setting("t", 1), setting("u", 1))
-        assert world.capacity("t") == {"n1": 1}
+        await world.quiet(1)
     assert [(each["name"], each["why"]) for each in logs if "not wholly taken back" in each["event"]] == [
-        ("team/r", "connection refused"),
-        ("team/t", "forbidden"),
+        ("team/r", "connection refused")
     ]
-    world.api.faults += [None, unavailable(), Fault(Occupied(409, "changed by another"), of="delete")]
+    assert world.api.objects == {}
+    world.agree()
+
+
+async def test_what_the_api_server_will_not_have_taken_back_stays_and_is_logged(world: World) -> None:
+    world.api.forever.append(Fault(Refused(403, "forbidden"), of="delete team/stays"))
+    with capture_logs() as logs:
+        world.api.faults.append(unavailable(of="create team/u"))
+        with pytest.raises(Unavailable):
+            await run(world, setting("stays", 1), setting("u", 1))
+        assert world.capacity("stays") == {"n1": 1}
+        await world.quiet()
+    said = [(each["event"], each["name"], each["why"]) for each in logs if each["log_level"] == "error"]
+    assert said == [
+        ("a transaction is not wholly taken back", "team/stays", "forbidden"),
+        ("what a transaction wrote cannot be taken back", "team/stays", "forbidden"),
+    ]
+    assert world.api.objects.keys() == {("team", "stays")}
+    calls = len(world.api.calls)
+    await world.quiet(3600)
+    assert not [call for call in world.api.calls[calls:] if call.startswith("delete")], "it is not tried for ever"
+    world.agree()
+
+
+async def test_status_that_is_written_meanwhile_does_not_keep_it_from_being_taken_back(world: World) -> None:
+    world.api.faults += [unavailable(of="create team/w"), Fault(Occupied(409, "another version"), of="delete team/v")]
     with pytest.raises(Unavailable):
         await run(world, setting("v", 1), setting("w", 1))
-    assert world.capacity("v") == {"n1": 1}
+    assert world.api.objects == {}
     await world.quiet()
     world.agree()
 

@@ -26,11 +26,20 @@ from tests.builders import Amounts, node, pod
 
 class World:
     def __init__(
-        self, *, latency: float = 0.0, chance: float = 1.0, rules: Rules | None = None, **write_back: Any
+        self,
+        *,
+        latency: float = 0.0,
+        chance: float = 1.0,
+        rules: Rules | None = None,
+        api: ApiServer | None = None,
+        **write_back: Any,
     ) -> None:
-        """`chance`: how long pauses are, between half (0) and the whole (1) of what they may be."""
-        self.clock = LoopClock()
-        self.api = ApiServer(self.clock, latency)
+        """`chance`: how long pauses are, between half (0) and the whole (1) of what they may be.
+
+        `api`: one that is there already, whose news come here from now on.
+        """
+        self.api = api or ApiServer(LoopClock(), latency)
+        self.clock = self.api.clock
         self.keeper = Keeper(self.clock, self._take, rules or Rules())
         self.write_back = WriteBack(self.keeper, self.api.writer, chance=lambda: chance, **write_back)
         self.resources = Resources(self.keeper, self.api.store, self.write_back)
@@ -68,6 +77,12 @@ class World:
             yield self
             for task in tasks:
                 task.cancel()
+
+    def list(self) -> None:
+        """It knows what the API server has now, as after its start."""
+        assert self.api.nodes_watch.sink is not None
+        self.api.nodes_watch.sink.replace([*self.api.nodes.values()])
+        self.resources.catalog.replace([*self.api.objects.values()])
 
     # -- what happens in it --------------------------------------------------------------------------------------
 

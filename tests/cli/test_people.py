@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ async def test_a_resource_is_set_shown_and_deleted(escher: Escher, world: World)
     assert (await escher("resource", "delete", "data1", "-n", "team")).exit_code == 0
     assert "no ephemeral resources" in (await escher("resource", "list", "-n", "team")).stdout
     assert "no node has anything" in (await escher("state", "--resource", "escher.dev/team.data1")).stdout
+
+
+async def test_a_deleted_resource_that_finalizers_hold_is_told(escher: Escher, world: World) -> None:
+    await escher("resource", "set", "data1", "4", "--node", "n2", "--namespace", "team")
+    world.api.keep(replace(world.api.objects["team", "data1"], finalizers=("x.io/keep",)), spec=False)
+    await asyncio.sleep(0)
+    done = await escher("resource", "delete", "data1", "-n", "team")
+    assert (done.exit_code, done.stdout) == (0, "data1 is on no node, and held by finalizers: x.io/keep\n")
+    again = await escher("resource", "set", "data1", "4", "--node", "n2", "--namespace", "team")
+    assert again.exit_code == 1
+    assert "its finalizer x.io/keep holds it; set it once it is gone" in again.stderr
 
 
 @pytest.mark.parametrize(

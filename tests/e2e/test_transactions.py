@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.workload import Arena, stays, together
+from tests.e2e.workload import Arena, away, stays, together
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -132,6 +135,41 @@ def test_a_dry_run_answers_and_changes_nothing(row: Row) -> None:
     body = {"operations": [row.claim("one")]}
     assert row.arena.service.call("POST", "/v1/transactions?dryRun=All", body)["committed"] == [0]
     assert row.state() == before
+
+
+def test_killed_in_the_midst_of_a_transaction_the_service_leaves_all_of_it_or_nothing(row: Row) -> None:
+    arena, units = row.arena, 0
+    path = f"/apis/escher.dev/v1alpha1/namespaces/{arena.namespace}/ephemeralresources"
+
+    def there() -> dict[str, int]:
+        found = arena.api.list_all(path)
+        return {each["metadata"]["name"]: each["spec"]["nodes"].get(row.node, 0) for each in found}
+
+    def transact() -> bool:
+        wishes = [
+            {"op": "set", "namespace": arena.namespace, "name": f"r{index}", "capacity": units, "node_spec": row.node}
+            for index in range(8)
+        ]
+        try:
+            return arena.service.raw("POST", "/v1/transactions", {"operations": wishes}).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    row.transact({"op": "set", "namespace": arena.namespace, "name": "r0", "capacity": 1, "node_spec": row.node})
+    before = there()
+    for units in range(2, 7):
+        with ThreadPoolExecutor(1) as worker:
+            call = worker.submit(transact)
+            time.sleep(0.004 * (units - 1))
+            with away(arena, killed=True):
+                told = call.result()
+        done = {f"r{index}": units for index in range(8)}
+        eventually(lambda: not any(name.startswith("transaction-") for name in there()), what="the end of the intent")
+        now = there()
+        assert now in ((done,) if told else (done, before))
+        before = now
+        says = {name: arena.says(row.node, arena.key(name))[0] for name in done}
+        assert says == {name: str(now[name]) if name in now else None for name in done}
 
 
 def test_pods_wait_for_what_is_claimed_and_are_woken_by_its_release(row: Row) -> None:

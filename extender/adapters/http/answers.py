@@ -55,7 +55,10 @@ class ResourceView(Answer):
     version: Annotated[str, Field(description="For If-Match; empty once it is gone")]
     owner: OwnerView | None
     expires_at: datetime | None
-    problem: Annotated[str, Field(description="Why its custom resource cannot be understood; empty if it can")]
+    problem: Annotated[str, Field(description="Why it is not in force on its nodes; empty if it is")]
+    finalizers: Annotated[
+        list[str], Field(description="Who holds it while it is being deleted; empty where it is not", examples=[[]])
+    ]
 
 
 class SwitchesView(Answer):
@@ -207,6 +210,7 @@ def resource_view(state: ResourceState) -> ResourceView:
         owner=OwnerView(name=owner.name, uid=owner.uid) if owner else None,
         expires_at=timestamp(state.expires_at),
         problem=state.problem,
+        finalizers=list(state.finalizers),
     )
 
 

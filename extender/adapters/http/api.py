@@ -20,13 +20,18 @@ from extender import __version__
 from extender.adapters.http import health, management
 from extender.adapters.http.models import InOperation
 from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem, details, dotted, quoted
-from extender.app.management import Invalid, Management, ManagementError, NotFound, VersionConflict
+from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
 from extender.app.ports import Unavailable
 from extender.core.names import InvalidName
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
-_KINDS = {NotFound: Kind.NOT_FOUND, Invalid: Kind.INVALID, VersionConflict: Kind.VERSION_CONFLICT}
+_KINDS = {
+    NotFound: Kind.NOT_FOUND,
+    Invalid: Kind.INVALID,
+    BeingDeleted: Kind.BEING_DELETED,
+    VersionConflict: Kind.VERSION_CONFLICT,
+}
 _OF_STATUS = {kind.status: kind for kind in (Kind.NOT_FOUND, Kind.WRONG_METHOD, Kind.TOO_LARGE)}
 _DESCRIPTION = """\
 Ephemeral resources, cluster state, transactions and gangs. kube-scheduler's own verbs (`POST /scheduler/...`) are not

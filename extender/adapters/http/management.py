@@ -123,7 +123,11 @@ async def list_resources(
     return answers.page(found, lambda state: state.key, answers.resource_view, limit, token)
 
 
-@router.put("/namespaces/{ns}/resources/{name:path}", tags=["resources"])
+@router.put(
+    "/namespaces/{ns}/resources/{name:path}",
+    tags=["resources"],
+    responses={409: {"model": ProblemDetails, "description": "It, or its namespace, is being deleted"}},
+)
 async def set_resource(
     application: Application,
     namespace: Namespace,
@@ -152,7 +156,12 @@ async def get_resource(
     return _show(response, answers.resource_view(state))
 
 
-@router.delete("/namespaces/{ns}/resources/{name:path}", tags=["resources"], status_code=204)
+@router.delete(
+    "/namespaces/{ns}/resources/{name:path}",
+    tags=["resources"],
+    status_code=204,
+    responses={202: {"model": ResourceView, "description": "It is on no node, and `finalizers` hold the object"}},
+)
 async def delete_resource(
     application: Application,
     namespace: Namespace,
@@ -160,10 +169,16 @@ async def delete_resource(
     if_match: IfMatch,
     dry_run: IsDryRun,
     shared: Shared = False,
-) -> None:
-    """It is removed from every node. Whoever holds it keeps it; deleting what is not there does nothing."""
+) -> Response:
+    """It is removed from every node. Whoever holds it keeps it; deleting what is not there does nothing.
+
+    202 where finalizers hold the object: it cannot be set again before they have let go of it.
+    """
     resource = _resource_name(namespace, name, shared)
-    await application.delete_resource(resource, if_version=if_match, dry_run=dry_run)
+    left = await application.delete_resource(resource, if_version=if_match, dry_run=dry_run)
+    if left is None:
+        return Response(status_code=204)
+    return Response(answers.resource_view(left).model_dump_json(), 202, media_type="application/json")
 
 
 # -- cluster state and transactions

@@ -23,6 +23,7 @@ class Kind(Enum):
     NOT_FOUND = ("not-found", 404, "Not there")
     WRONG_METHOD = ("wrong-method", 405, "Wrong method")
     CONFLICT = ("conflict", 409, "The transaction conflicts")
+    BEING_DELETED = ("being-deleted", 409, "It is being deleted")
     VERSION_CONFLICT = ("version-conflict", 412, "Not at the expected version")
     TOO_LARGE = ("too-large", 413, "The body is too large")
     INVALID = ("invalid", 422, "A value cannot be accepted")

@@ -20,7 +20,7 @@ from yarl import URL
 
 from extender import __version__
 from extender.adapters.kube.sockets import kept_alive
-from extender.app.ports import Gone, Occupied, Refused, Unavailable
+from extender.app.ports import Gone, Occupied, Refused, Terminating, Unavailable
 
 if TYPE_CHECKING:
     # It brings the `kubernetes` client, half a second of imports that the embedded cluster has no use for.
@@ -40,6 +40,8 @@ _MOST_CONNECTIONS = 512
 _KEEP_ALIVE = 60.0
 # Said about a Binding, and about a patch that would change the UID.
 _ANOTHER_UID = re.compile(r"UID in precondition|metadata\.uid: Invalid value")
+
+_NAMESPACE_ENDS = "NamespaceTerminating"
 
 
 _SAID_BY_PROXIES = (502, 503, 504)
@@ -84,13 +86,21 @@ class Requests(Protocol):
 class Status(msgspec.Struct):
     """Kubernetes' Status: how the API server words a failure."""
 
+    class Cause(msgspec.Struct):
+        reason: str = ""
+
     class Details(msgspec.Struct, rename="camel"):
         retry_after_seconds: float | None = None
+        causes: list[Status.Cause] | None = None
 
     message: str = ""
     reason: str = ""
     code: int = 0
     details: Details | None = None
+
+    def reasons(self) -> list[str]:
+        """Why it failed, in detail: one word each."""
+        return [] if self.details is None else [each.reason for each in self.details.causes or ()]
 
 
 _statuses = msgspec.json.Decoder(Status)
@@ -245,6 +255,8 @@ def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unav
         return Gone(status, message)
     if status == 409:
         return Occupied(status, message)
+    if status == 403 and _NAMESPACE_ENDS in said.reasons():
+        return Terminating(status, message)
     return Expired(status, message) if status == 410 else Refused(status, message)
 
 

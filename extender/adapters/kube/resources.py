@@ -6,7 +6,10 @@ the object's `problem`, worded for its author, and never an exception. Must not 
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +18,16 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from extender.adapters.pod_requests import Quantity
-from extender.app.ports import FIRST_MOMENT, LAST_MOMENT, EphemeralResource, MadeChoice, NodeChoice, PodOwner
+from extender.app.ports import (
+    FIRST_MOMENT,
+    LAST_MOMENT,
+    EphemeralResource,
+    Former,
+    Intent,
+    MadeChoice,
+    NodeChoice,
+    PodOwner,
+)
 from extender.core.names import DOMAIN, EphemeralName, InvalidName, NodeName, PodUid, ResourceKey, ephemeral_name
 from extender.core.units import InvalidQuantity, count
 
@@ -29,8 +41,12 @@ MARK = f"{DOMAIN}/mark"
 """The annotation with the mark of our last write."""
 MADE = f"{DOMAIN}/chosen"
 """The annotation with the last choice by rule of the management API, and the nodes that it took."""
+INTENT = f"{DOMAIN}/transaction"
+"""The annotation with what a transaction is about to write: see `app.intents`."""
 CHOSEN = "Chosen"
 """The condition that says what status.nodes was chosen for, so that a change of something else moves nothing."""
+_LONG = 50_000
+"""Characters of an intent. One that is longer is compressed, for all annotations of an object have 256 KiB."""
 _LONGEST = 100_000
 """Characters of a choice. One that is longer is not kept: it is made anew each time, from nodes that have it first."""
 
@@ -47,6 +63,7 @@ class ResourceMetadata(_Json):
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -88,6 +105,20 @@ class _Made(_Json):
     nodes: list[str] = []
 
 
+class _Former(_Json):
+    name: str
+    was: ResourceJson | None = None
+    deletes: bool = False
+
+
+class _Intent(_Json):
+    transaction: str
+    objects: list[_Former]
+    deciding: str = ""
+    others: list[str] = []
+    given_up: bool = False
+
+
 class Condition(_Json):
     type: str
     status: str = ""
@@ -105,12 +136,15 @@ class _NotUnderstood(ValueError):
     """`str()` is the problem, in words for the author."""
 
 
+_LARGEST = 2**26
+"""Bytes of an intent: more than 256 KiB of it can become, but for what was made to do harm."""
 _TOO_LONG = 10**12
 """Seconds: beyond any time there is, and no trouble to a float."""
 
 _specs = msgspec.json.Decoder(_Spec | None)
 _choices = msgspec.json.Decoder(_Made)
 _statuses = msgspec.json.Decoder(_Status | None)
+_intents = msgspec.json.Decoder(_Intent)
 
 
 def resources_path(namespace: str | None = None) -> str:
@@ -131,7 +165,9 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
         "observed_generation": status.observed_generation,
         "resource_version": metadata.resource_version,
         "deleting": metadata.deletion_timestamp is not None,
+        "finalizers": tuple(metadata.finalizers or ()),
         "mark": (metadata.annotations or {}).get(MARK, ""),
+        "intent": _read_intent((metadata.annotations or {}).get(INTENT, ""), metadata.namespace),
         "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
         "chosen_for": _chosen_for(status),
         "said_unready": any(each.type == READY and each.status == "False" for each in status.conditions or ()),
@@ -181,8 +217,10 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
         spec["expiresAt"] = timestamp(resource.expires_at)
     metadata: dict[str, Any] = {"name": resource.name.name, "namespace": resource.name.namespace}
     made = None if resource.made is None else choice_text(resource.made)
-    if resource.mark or made:
-        metadata["annotations"] = ({MARK: resource.mark} if resource.mark else {}) | ({MADE: made} if made else {})
+    intent = "" if resource.intent is None else intent_text(resource.intent)
+    said = {key: text for key, text in ((MARK, resource.mark), (MADE, made), (INTENT, intent)) if text}
+    if said:
+        metadata["annotations"] = said
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
@@ -226,6 +264,45 @@ def _read_choice(text: str) -> MadeChoice | None:
     except (msgspec.DecodeError, _NotUnderstood):
         return None
     return None if choice is None else MadeChoice(said.capacity, choice, tuple(NodeName(node) for node in said.nodes))
+
+
+def intent_text(intent: Intent) -> str:
+    """The intent as `_read_intent` reads it: JSON with the former objects as manifests, compressed where it is long."""
+    formers = [
+        {"name": each.name, "deletes": each.deletes, "was": None if each.resource is None else to_json(each.resource)}
+        for each in intent.formers
+    ]
+    content = {"transaction": intent.transaction, "objects": formers, "deciding": intent.deciding}
+    text = msgspec.json.encode({**content, "others": list(intent.others), "givenUp": intent.given_up})
+    return text.decode() if len(text) <= _LONG else b64encode(zlib.compress(text)).decode()
+
+
+def _read_intent(text: str, namespace: str) -> Intent | None:
+    """None for what we have not written. Whoever wrote it may write in that namespace: it can speak of no other."""
+    if not text:
+        return None
+    try:
+        said = _intents.decode(text if text.startswith("{") else _inflated(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, zlib.error):
+        return None
+    formers = tuple(Former(each.name, _former(each, namespace), each.deletes) for each in said.objects)
+    return Intent(said.transaction, formers, said.deciding, tuple(said.others), said.given_up)
+
+
+def _inflated(text: str) -> bytes:
+    """Raises ValueError, zlib.error."""
+    inflate = zlib.decompressobj()
+    found = inflate.decompress(b64decode(text, validate=True), _LARGEST)
+    if inflate.unconsumed_tail:
+        raise ValueError("it is too large to be ours")
+    return found
+
+
+def _former(said: _Former, namespace: str) -> EphemeralResource | None:
+    if said.was is None:
+        return None
+    was = to_resource(said.was)
+    return replace(was, name=EphemeralName(namespace, said.name, was.name.shared))
 
 
 def _status(resource: ResourceJson) -> _Status:

@@ -15,12 +15,14 @@ import msgspec
 from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 from extender.adapters.kube.resources import (
     CHOSEN,
+    INTENT,
     MADE,
     MARK,
     READY,
     ResourceJson,
     choice_text,
     chosen_for_text,
+    intent_text,
     owner_json,
     ready_since,
     resources_path,
@@ -28,7 +30,7 @@ from extender.adapters.kube.resources import (
     to_json,
     to_resource,
 )
-from extender.app.ports import EphemeralResource, Gone, MadeChoice, PodOwner, Refused, Unavailable
+from extender.app.ports import EphemeralResource, Gone, Intent, MadeChoice, PodOwner, Refused, Unavailable
 from extender.core.names import EphemeralName, NodeName
 
 _REMEMBERED = 16384
@@ -81,14 +83,31 @@ class ApiResourceStore:
             patch["metadata"] = metadata
         return await self._ask("PATCH", _path(name) + _query(dry_run), patch, MERGE_PATCH)
 
-    async def delete(self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False) -> None:
+    async def annotate(
+        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        said = ({MARK: mark} if mark else {}) | ({} if intent is None else {INTENT: intent_text(intent)})
+        metadata: dict[str, Any] = {"annotations": said}
+        if if_version is not None:
+            metadata["resourceVersion"] = if_version
+        return await self._ask("PATCH", _path(name), {"metadata": metadata}, MERGE_PATCH)
+
+    async def delete(
+        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
+    ) -> EphemeralResource | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if dry_run:
+            # Where there is a body the API server does not look into the query.
+            options["dryRun"] = ["All"]
         if if_version is not None:
             options["preconditions"] = {"resourceVersion": if_version}
         try:
-            await self._requests.request("DELETE", _path(name) + _query(dry_run), _encode(options))
+            answer = await self._requests.request("DELETE", _path(name), _encode(options))
         except Gone:
-            return
+            if there:
+                raise
+            return None
+        return _left(answer)
 
     async def set_status(
         self,
@@ -161,6 +180,15 @@ class ApiResourceStore:
         if len(self._ready) >= _REMEMBERED:
             self._ready.clear()
         self._ready[stored.metadata.uid] = ready_since(stored)
+
+
+def _left(answer: bytes) -> EphemeralResource | None:
+    """What a deletion leaves: a Status says that it is gone, the object itself that finalizers may hold it."""
+    try:
+        said = to_resource(_resources.decode(answer))
+    except msgspec.DecodeError:
+        return None
+    return said if said.deleting and said.finalizers else None
 
 
 def _path(name: EphemeralName, *more: str) -> str:

@@ -35,7 +35,7 @@ class Options:
 
 
 def options(request: Request, body: Any) -> Options:
-    """What the request asks for. Raises Failure (400, 422)."""
+    """What the request asks for: where there is a body, it alone. Raises Failure (400, 422)."""
     given: Mapping[str, Any] = body if isinstance(body, dict) else {}
     preconditions = given.get("preconditions") or {}
     grace: Any = given.get("gracePeriodSeconds")
@@ -51,7 +51,7 @@ def options(request: Request, body: Any) -> Options:
     if policy is not None and policy not in _POLICIES:
         problem = unsupported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         raise invalid(_DELETE_OPTIONS, "", [problem])
-    dry = "All" in (given.get("dryRun") or ()) or request.dry_run
+    dry = "All" in (given.get("dryRun") or ()) if given else request.dry_run
     return Options(grace, preconditions.get("uid"), preconditions.get("resourceVersion"), policy, dry)
 
 

@@ -76,6 +76,8 @@ class NotedManagement:
         self.asked: list[Any] = []
         self.fail: Exception | None = None
         self.resources: dict[EphemeralName, ResourceState] = {}
+        self.left: dict[EphemeralName, ResourceState] = {}
+        """What deletions leave behind."""
         self.nodes: list[NodeState] = []
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
@@ -102,8 +104,9 @@ class NotedManagement:
 
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
-    ) -> None:
+    ) -> ResourceState | None:
         self._note((name, if_version, dry_run))
+        return self.left.get(name)
 
     def cluster_state(
         self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from extender.adapters.http.answers import timestamp
-from extender.app.management import Invalid, ResourceState, SetResource, VersionConflict
+from extender.app.management import BeingDeleted, Invalid, ResourceState, SetResource, VersionConflict
 from extender.app.ports import NodeChoice, PodOwner, Unavailable
 from extender.core.names import EphemeralName, NodeName, PodUid
 from tests.adapters.http.fakes import NotedManagement, Ready
@@ -40,6 +40,7 @@ async def test_a_resource_is_set_on_a_node(client: httpx.AsyncClient, management
         "owner": {"name": "p", "uid": "u"},
         "expires_at": None,
         "problem": "",
+        "finalizers": [],
     }
     assert answer.headers["etag"] == '"7"'
     assert management.asked == [
@@ -133,6 +134,23 @@ async def test_if_match_and_dry_run_reach_the_application(
 async def test_delete_answers_nothing(client: httpx.AsyncClient) -> None:
     answer = await client.delete(DATA1)
     assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_delete_tells_what_finalizers_hold(client: httpx.AsyncClient, management: NotedManagement) -> None:
+    management.left = dict([stored("data1", problem="it is held", finalizers=["x.io/keep"])])
+    answer = await client.delete(DATA1)
+    assert answer.status_code == 202
+    assert answer.headers["content-type"] == "application/json"
+    assert (answer.json()["finalizers"], answer.json()["problem"]) == (["x.io/keep"], "it is held")
+
+
+@pytest.mark.parametrize("field", ["name", "namespace"])
+async def test_what_is_being_deleted_is_a_conflict_that_names_the_field(
+    client: httpx.AsyncClient, management: NotedManagement, field: str
+) -> None:
+    management.fail = BeingDeleted(field, "team-a", "it is held by x.io/keep")
+    told = problem(await client.put(DATA1, json={"capacity": 1, "node_spec": "n1"}), 409, field)
+    assert (told["type"], told["detail"]) == ("urn:escher:problem:being-deleted", "it is held by x.io/keep")
 
 
 async def test_a_resource_is_shown_with_its_version_and_end(

@@ -17,7 +17,7 @@ from extender.adapters.kube import kinds
 from extender.adapters.kube.connection import MERGE_PATCH, Connection, Expired, Silent, address, refusal
 from extender.adapters.kube.credentials import Credentials, Sources
 from extender.adapters.kube.reflector import Reflector
-from extender.app.ports import Gone, Occupied, Refused, Unavailable
+from extender.app.ports import Gone, Occupied, Refused, Terminating, Unavailable
 from extender.core.cluster import Node
 from tests.adapters.kube.loopback_api import connected, loader, serving
 from tests.adapters.kube.manifests import bookmark, encode, event, node, page, status
@@ -87,6 +87,13 @@ async def test_how_long_to_wait_comes_from_the_header_or_the_status() -> None:
     body = encode(status(429, "wait", details={"retryAfterSeconds": 3}))
     assert getattr(refusal(429, body, "Fri, 31 Dec 1999 23:59:59 GMT"), "retry_after", None) == 3.0
     assert getattr(refusal(500, encode(status(500, "x", details={}))), "retry_after", 0) is None
+
+
+def test_a_namespace_that_ends_is_told_from_other_refusals() -> None:
+    causes = [{"reason": "NamespaceTerminating", "message": "namespace a is being terminated"}]
+    assert type(refusal(403, encode(status(403, "forbidden", details={"causes": causes})))) is Terminating
+    assert type(refusal(403, encode(status(403, "forbidden", details={"causes": [{}]})))) is Refused
+    assert type(refusal(403, encode(status(403, "forbidden")))) is Refused
 
 
 @pytest.mark.parametrize(("asked", "waits"), [("86400", 30.0), ("9" * 400, 30.0), ("0", 0.0), ("-5", None)])

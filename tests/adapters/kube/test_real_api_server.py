@@ -23,13 +23,16 @@ from extender.adapters.objects import WAKE
 from extender.app.ports import (
     EphemeralResource,
     EventType,
+    Former,
     Gone,
+    Intent,
     NodeChoice,
     Notice,
     Occupied,
     PodOwner,
     PodRef,
     Refused,
+    Terminating,
     Unavailable,
 )
 from extender.controlplane.cluster import RealCluster
@@ -194,6 +197,62 @@ async def test_ephemeral_resources_are_stored(cluster: RealCluster, connection: 
         await store.delete(NAME, if_version=first.resource_version)
     await store.delete(NAME, if_version=second.resource_version)
     await store.delete(NAME)
+
+
+async def test_what_finalizers_hold_is_told_by_the_deletion(cluster: RealCluster, connection: Connection) -> None:
+    store, name = ApiResourceStore(connection), EphemeralName("default", "held")
+    await store.create(EphemeralResource(name, {NodeName("node-0"): 3}))
+    cluster.admin.patch(f"{RESOURCES}/held", {"metadata": {"finalizers": ["example.com/keep"]}})
+    tried = await store.delete(name, dry_run=True)
+    assert tried is not None
+    assert tried.finalizers == ("example.com/keep",)
+    assert not (await store.get(name)).deleting
+    for _ in range(2):
+        left = await store.delete(name)
+        assert left is not None
+        assert (left.deleting, left.finalizers, left.desired()) == (True, ("example.com/keep",), {})
+    cluster.admin.patch(f"{RESOURCES}/held", {"metadata": {"finalizers": []}})
+    with pytest.raises(Gone):
+        await store.delete(name, there=True)
+
+
+async def test_an_intent_is_stored_and_given_up(connection: Connection) -> None:
+    store, name = ApiResourceStore(connection), EphemeralName("default", "transaction-1")
+    was = EphemeralResource(NAME, {NodeName("node-0"): 3}, expires_at=float(int(time.time())) + 0.5, mark="abc")
+    intent = Intent("1", (Former("data1", was, True), Former("new", None)))
+    made = await store.create(EphemeralResource(name, {}, intent=intent, mark="m1"))
+    assert (made.intent, made.mark, made.problem) == (intent, "m1", "")
+    given_up = dataclasses.replace(intent, given_up=True)
+    after = await store.annotate(name, intent=given_up, if_version=made.resource_version)
+    assert (after.intent, after.mark, after.generation) == (given_up, "m1", made.generation)
+    with pytest.raises(Occupied):
+        await store.annotate(name, mark="m2", if_version=made.resource_version)
+    with pytest.raises(Occupied):
+        await store.delete(name, if_version=made.resource_version)
+    assert await store.delete(name, if_version=after.resource_version, there=True) is None
+
+
+async def test_an_intent_about_thousands_of_nodes_is_stored(connection: Connection) -> None:
+    store, name = ApiResourceStore(connection), EphemeralName("default", "transaction-2")
+    nodes = {NodeName(f"node-{number:05}.zone-a.example.com"): number for number in range(5000)}
+    formers = [
+        Former(f"r{index}", EphemeralResource(EphemeralName("default", f"r{index}"), nodes)) for index in range(4)
+    ]
+    intent = Intent("2", tuple(formers))
+    assert (await store.create(EphemeralResource(name, {}, intent=intent))).intent == intent
+    await store.delete(name)
+
+
+async def test_a_namespace_that_ends_takes_nothing_new(cluster: RealCluster, connection: Connection) -> None:
+    cluster.admin.post("/api/v1/namespaces", {"metadata": {"name": "ending"}})
+    store, kept = ApiResourceStore(connection), EphemeralName("ending", "kept")
+    path = "/apis/escher.dev/v1alpha1/namespaces/ending/ephemeralresources/kept"
+    await store.create(EphemeralResource(kept, {}))
+    cluster.admin.patch(path, {"metadata": {"finalizers": ["example.com/keep"]}})
+    cluster.admin.delete("/api/v1/namespaces/ending")
+    with pytest.raises(Terminating, match="being terminated"):
+        await store.create(EphemeralResource(EphemeralName("ending", "new"), {}))
+    cluster.admin.patch(path, {"metadata": {"finalizers": []}})
 
 
 async def test_a_choice_of_nodes_is_stored_and_nodes_can_be_merged_into_it(connection: Connection) -> None:

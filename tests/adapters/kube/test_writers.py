@@ -21,7 +21,9 @@ from extender.adapters.kube.writers import (
 from extender.app.ports import (
     EphemeralResource,
     EventType,
+    Former,
     Gone,
+    Intent,
     MadeChoice,
     NodeChoice,
     Notice,
@@ -218,13 +220,43 @@ class TestStore:
         assert api.bodies[2][1]["preconditions"] == {"resourceVersion": "5"}
         assert "preconditions" not in api.bodies[3][1]
 
+    async def test_tells_what_finalizers_hold_of_a_deleted_object(self, api: ScriptedApi) -> None:
+        held = resource()
+        held["metadata"] |= {"finalizers": ["x.io/keep"], "deletionTimestamp": "2026-11-21T06:00:00Z"}
+        api.answers += [encode(held), encode({"kind": "Status", "status": "Success", "details": {"name": "data1"}})]
+        store = ApiResourceStore(api)
+        left = await store.delete(NAME)
+        assert left is not None
+        assert (left.deleting, left.finalizers, left.desired()) == (True, ("x.io/keep",), {})
+        assert await store.delete(NAME) is None
+
+    async def test_says_that_nothing_was_there_to_delete_if_it_is_asked_to(self, api: ScriptedApi) -> None:
+        api.answers += [Gone(404, "not found")]
+        with pytest.raises(Gone):
+            await ApiResourceStore(api).delete(NAME, there=True)
+
+    async def test_annotates_and_leaves_the_spec_alone(self, api: ScriptedApi) -> None:
+        api.answers += [encode(resource())] * 2
+        store = ApiResourceStore(api)
+        await store.annotate(NAME, mark="abc", if_version="9")
+        await store.annotate(NAME, intent=Intent("t1", (Former("a", None),), given_up=True))
+        said = (
+            '{"transaction":"t1","objects":[{"name":"a","deletes":false,"was":null}],'
+            '"deciding":"","others":[],"givenUp":true}'
+        )
+        assert api.bodies == [
+            (MERGE_PATCH, {"metadata": {"resourceVersion": "9", "annotations": {"escher.dev/mark": "abc"}}}),
+            (MERGE_PATCH, {"metadata": {"annotations": {"escher.dev/transaction": said}}}),
+        ]
+
     async def test_tries_out_without_changing(self, api: ScriptedApi) -> None:
         api.answers += [encode(resource()), encode(resource()), b"{}"]
         store = ApiResourceStore(api)
         await store.create(EphemeralResource(NAME, {}), dry_run=True)
         await store.merge(NAME, {}, dry_run=True)
         await store.delete(NAME, dry_run=True)
-        assert [call.rpartition("?")[2] for call in api.requested] == ["dryRun=All"] * 3
+        assert [call.rpartition("?")[2] for call in api.requested[:2]] == ["dryRun=All"] * 2
+        assert api.bodies[2][1]["dryRun"] == ["All"], "of a deletion with a body nobody reads the query"
 
     async def test_merges_nodes_and_leaves_the_others(self, api: ScriptedApi) -> None:
         api.answers += [encode(resource())] * 3

@@ -1,0 +1,77 @@
+"""Course: how far a transaction has come, and what of it may have to be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.app.catalog import Identity
+from extender.app.intents import Announced
+from extender.app.management import ManagementError, Outcome, Refusal, SetResource
+from extender.app.ports import Unavailable
+from extender.app.resources import Resources
+from extender.app.steps import Step
+from extender.app.written import Written
+from extender.core.ledger import Holder, Holding
+
+_WAIT_LOCKED = 2.0
+"""So many seconds a transaction waits, in all, while it holds its names."""
+
+
+class Undecided(Unavailable):
+    """Everything is written, and the API server does not say whether it is in force."""
+
+
+@dataclass(slots=True)
+class Owed:
+    """A write that is to be taken back, and how often that was tried."""
+
+    written: Written
+    undo: Callable[[Written], Awaitable[None]]
+    tries: int = 0
+    wait: float = 0.0
+    """Seconds until it may be tried again."""
+
+
+@dataclass(slots=True)
+class Course:
+    """How far a transaction has come. Keys are indices of its operations."""
+
+    sets: Mapping[int, SetResource]
+    claims: Mapping[int, Holding]
+    releases: Mapping[int, Holder]
+    refused: dict[int, Refusal] = field(default_factory=dict)
+    steps: dict[int, Step] = field(default_factory=dict)
+    """What each would be, if it were the only one."""
+    announced: Announced | None = None
+    is_over: bool = False
+    """Whether what was announced is in force."""
+    written: dict[int, Written] = field(default_factory=dict)
+    unsure: list[Written] = field(default_factory=list)
+    """Attempts that were not answered: refused as they are, none of them may stay."""
+    unavailable: Unavailable | None = None
+    defect: BaseException | None = None
+    """What is no answer to anything: it ends the transaction."""
+    claimed: bool = False
+    former_claims: list[Holding] = field(default_factory=list)
+    """What was replaced or released."""
+    can_wait: float = _WAIT_LOCKED
+    left: dict[Identity, list[Owed]] = field(default_factory=dict)
+    """What is to be taken back when the names are free again, in this order."""
+    is_taking_back: bool = False
+    cannot: bool = False
+    """Whether something could not be taken back, for now or for good."""
+
+    def leaves_nothing(self) -> bool:
+        """Whether all that had to be taken back was, and not even a defect was in the way."""
+        return not (self.unsure or self.is_taking_back or self.cannot)
+
+    def refuse(self, index: int, error: ManagementError) -> None:
+        self.refused[index] = Refusal(index=index, field=error.field, detail=error.detail)
+
+    def outcome(self, committed: Sequence[int], resources: Resources) -> Outcome:
+        return Outcome(
+            committed=sorted(committed),
+            refused=[self.refused[index] for index in sorted(self.refused)],
+            resources={i: resources.outcome(done) for i, done in sorted(self.written.items()) if i in committed},
+        )

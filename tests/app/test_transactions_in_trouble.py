@@ -1,0 +1,365 @@
+"""Transactions that meet defects, people and an API server that is slow: what they answer, and what is there then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.app import resources as resources_module
+from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
+from extender.app.ports import EphemeralResource, Refused, Unavailable
+from extender.app.steps import plan
+from extender.core.holdings import Mode
+from extender.core.names import EphemeralName, NodeName
+from tests.app.fakes import Fault, on_node, twice, unavailable
+from tests.app.world import World
+from tests.builders import units
+
+pytestmark = pytest.mark.anyio
+N1 = NodeName("n1")
+
+
+def setting(name: str, capacity: int, on: str = "n1", namespace: str = "team") -> SetResource:
+    return SetResource(name=EphemeralName(namespace, name), capacity=capacity, choice=on_node(on))
+
+
+def claim(holder: str, cpu: int = 1000) -> Claim:
+    return Claim(namespace="team", holder=holder, node=N1, units=units(cpu=cpu), ttl_seconds=600)
+
+
+async def run(world: World, *operations: Operation, mode: Mode = Mode.ALL_OR_NOTHING, dry_run: bool = False) -> Outcome:
+    return await world.desk.transact(Transact(operations=operations, mode=mode, dry_run=dry_run))
+
+
+def there(world: World) -> dict[str, dict[str, int]]:
+    found = world.api.objects.items()
+    return {name: {str(node): units for node, units in each.nodes.items()} for (_, name), each in found}
+
+
+def held(world: World) -> dict[str, int]:
+    return {each.holder: sum(each.units.values()) for each in world.keeper.ledger.holdings()}
+
+
+def fails(world: World, monkeypatch: pytest.MonkeyPatch, part: str, *, of: str, after: bool) -> None:
+    """The named method of the store raises what nobody expects, before or after the call for this object is done."""
+    done = getattr(world.api.store, part)
+
+    async def broken(what: Any, *more: Any, **options: Any) -> Any:
+        name = what.name if isinstance(what, EphemeralResource) else what
+        if name.name != of:
+            return await done(what, *more, **options)
+        if after:
+            await done(what, *more, **options)
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(world.api.store, part, broken)
+
+
+# -- defects
+
+
+def broken_plan(name: str) -> Callable[..., Any]:
+    def broken(request: SetResource, *more: Any) -> Any:
+        if request.name.name == name:
+            raise KeyError("a defect")
+        return plan(request, *more)
+
+    return broken
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("latency", [0.0, 0.1])
+async def test_a_defect_while_the_second_object_is_planned_takes_back_the_first(
+    world: World, monkeypatch: pytest.MonkeyPatch, mode: Mode, latency: float
+) -> None:
+    await world.set("there", 1, "n1")
+    await world.quiet(10)
+    world.api.latency = latency
+    monkeypatch.setattr(resources_module, "plan", broken_plan("s"))
+    with pytest.raises(KeyError, match="a defect"):
+        await run(world, setting("there", 5), setting("r", 1), setting("s", 1), claim("a"), mode=mode)
+    assert (there(world), held(world)) == ({"there": {"n1": 1}}, {})
+    await world.quiet()
+    world.agree()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it is written", "after it is written"])
+@pytest.mark.parametrize(
+    ("part", "wish"),
+    [("create", setting("new", 1)), ("merge", setting("there", 5)), ("delete", setting("gone", 0))],
+    ids=["create", "merge", "delete"],
+)
+async def test_a_defect_while_an_object_is_written_takes_back_what_was(
+    world: World, monkeypatch: pytest.MonkeyPatch, part: str, wish: SetResource, after: bool
+) -> None:
+    await world.set("there", 1, "n1")
+    await world.set("gone", 2, "n1")
+    await world.quiet(10)
+    fails(world, monkeypatch, part, of=wish.name.name, after=after)
+    with pytest.raises(KeyError, match="a defect"):
+        await run(world, setting("first", 1), setting("more", 1, "n2"), wish)
+    await world.quiet()
+    assert there(world) == {"there": {"n1": 1}, "gone": {"n1": 2}}
+    world.agree()
+
+
+async def test_a_defect_after_the_claims_were_made_gives_them_up_and_restores_those_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(world, claim("a", 2000), claim("b", 3000))
+    before = held(world)
+
+    async def broken(*_: Any) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(world.resources.intents, "withdraw", broken)
+    release = Release(namespace="team", holder="b")
+    with pytest.raises(KeyError, match="a defect"):
+        await run(world, setting("r", 1), setting("s", 1), claim("a", 4000), release, claim("c", 1000))
+    assert held(world) == before
+    assert there(world) == {}
+    await world.quiet()
+    world.agree()
+
+
+async def test_a_defect_while_it_is_taken_back_leaves_that_to_the_intent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undo = world.resources.undoing.undo
+
+    async def broken(*_: Any) -> None:
+        raise KeyError("another defect")
+
+    monkeypatch.setattr(world.resources.undoing, "undo", broken)
+    world.api.faults.append(Fault(Refused(422, "no such luck"), of="create team/s"))
+    with pytest.raises(KeyError, match="another defect"):
+        await run(world, setting("r", 1), setting("s", 1))
+    monkeypatch.setattr(world.resources.undoing, "undo", undo)
+    await world.quiet(1)
+    assert there(world) == {}
+    world.agree()
+
+
+# -- people, and other services
+
+
+async def test_an_edit_between_the_intent_and_the_write_is_respected_and_the_rest_is_done_on_top_of_it(
+    world: World,
+) -> None:
+    await world.set("r", 1, "n1")
+    await world.set("s", 1, "n1")
+    await world.quiet(10)
+    world.api.latency = 1.0
+    running = asyncio.create_task(run(world, setting("r", 5), setting("s", 5)))
+    await asyncio.sleep(2.5)
+    assert "merge team/r" in world.api.calls
+    world.api.put(replace(world.api.objects["team", "r"], nodes={N1: 1, NodeName("n2"): 7}))
+    assert (await running).committed == [0, 1]
+    assert there(world) == {"r": {"n1": 5, "n2": 7}, "s": {"n1": 5}}
+    await world.quiet()
+    world.agree()
+
+
+async def test_what_others_change_all_the_time_is_given_up_with_a_word_and_leaves_nothing(world: World) -> None:
+    await world.set("r", 1, "n1")
+    await world.set("s", 1, "n1")
+    await world.quiet(10)
+    merge = world.api.store.merge
+
+    async def edited(name: EphemeralName, *more: Any, **options: Any) -> EphemeralResource:
+        if name.name == "r":
+            world.api.put(replace(world.api.objects["team", "r"], nodes={N1: world.api.revision}))
+        return await merge(name, *more, **options)
+
+    world.api.store.merge = edited  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="team/r is changed by others faster than it can be set together") as told:
+        await run(world, setting("r", 5), setting("s", 5))
+    assert told.value.retry_after == 1
+    assert there(world)["s"] == {"n1": 1}
+    await world.quiet()
+    assert there(world).keys() == {"r", "s"}
+    world.agree()
+
+
+async def test_status_that_is_written_meanwhile_is_in_nobodys_way(world: World) -> None:
+    await world.set("r", 1, "n1")
+    await world.set("s", 1, "n1")
+    await world.quiet(10)
+    world.api.latency = 1.0
+    running = asyncio.create_task(run(world, setting("r", 5), setting("s", 5)))
+    await asyncio.sleep(2.5)
+    now = world.api.objects["team", "r"]
+    world.api.keep(replace(now, observed_generation=7), spec=False)
+    assert (await running).committed == [0, 1]
+    assert len([call for call in world.api.calls if call.startswith("create team/transaction")]) == 1
+    await world.quiet()
+    world.agree()
+
+
+async def test_objects_that_came_and_went_behind_our_back_are_noticed(world: World) -> None:
+    await world.set("gone", 1, "n1")
+    await world.quiet(10)
+    world.api.resources_watch.held = True
+    world.api.drop("team", "gone")
+    world.api.put(EphemeralResource(EphemeralName("team", "new"), {NodeName("n2"): 3}))
+    assert (await run(world, setting("gone", 5), setting("new", 5))).committed == [0, 1]
+    assert there(world) == {"gone": {"n1": 5}, "new": {"n1": 5, "n2": 3}}
+    world.api.resources_watch.deliver()
+    await world.quiet()
+    world.agree()
+
+
+async def test_who_deletes_the_intent_has_decided_that_what_is_written_stands(world: World) -> None:
+    world.api.latency = 1.0
+    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
+    await asyncio.sleep(4.5)
+    [intent] = [name for name in world.api.objects if name[1].startswith("transaction-")]
+    world.api.drop(*intent)
+    assert (await running).committed == [0, 1]
+    assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
+    await world.quiet()
+    world.agree()
+
+
+async def test_an_intent_is_no_resource_to_anybody(world: World) -> None:
+    world.api.latency = 1.0
+    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
+    await asyncio.sleep(2.5)
+    [intent] = [name for name in world.api.objects if name[1].startswith("transaction-")]
+    assert await world.desk.list_resources("team") == []
+    with pytest.raises(Exception, match="there is no resource"):
+        await world.desk.get_resource(EphemeralName(*intent))
+    await running
+    await world.quiet()
+    assert not [call for call in world.api.calls if call.startswith("status team/transaction")]
+    world.agree()
+
+
+# -- finalizers
+
+
+async def test_what_could_not_be_taken_back_is_refused_before_anything_is_written(world: World) -> None:
+    await world.set("r", 1, "n1")
+    world.api.keep(replace(world.api.objects["team", "r"], finalizers=("x.io/keep",)), spec=False)
+    await world.quiet(10)
+    calls = len(world.api.calls)
+    outcome = await run(world, setting("s", 1), setting("r", 0))
+    assert [(each.index, each.field) for each in outcome.refused] == [(1, "name")]
+    assert "team/r has finalizers (x.io/keep)" in outcome.refused[0].detail
+    assert len(world.api.calls) == calls
+    assert (await run(world, setting("s", 1), setting("r", 0), mode=Mode.INCREMENTAL)).committed == [0, 1]
+    world.api.let_go("team", "r")
+    await world.quiet()
+    world.agree()
+
+
+async def test_a_single_deletion_of_it_is_done(world: World) -> None:
+    await world.set("r", 1, "n1")
+    world.api.keep(replace(world.api.objects["team", "r"], finalizers=("x.io/keep",)), spec=False)
+    await world.quiet(10)
+    outcome = await run(world, setting("r", 0))
+    assert outcome.committed == [0]
+    assert outcome.resources[0].finalizers == ("x.io/keep",)
+
+
+# -- an API server that answers late, or not
+
+
+@pytest.mark.parametrize("late", [0.3, 5.0])
+@pytest.mark.parametrize("wish", [setting("there", 5), setting("gone", 0)], ids=["merge", "delete"])
+async def test_a_write_that_arrives_after_it_was_taken_back_is_refused(
+    world: World, wish: SetResource, late: float
+) -> None:
+    await world.set("there", 1, "n1")
+    await world.set("gone", 2, "n1")
+    await world.quiet(10)
+    call = "merge" if wish.capacity else "delete"
+    world.api.faults.append(unavailable(of=f"{call} {wish.name}", late=late))
+    with pytest.raises(Unavailable):
+        await run(world, setting("first", 1), wish)
+    await world.quiet(20)
+    assert there(world) == {"there": {"n1": 1}, "gone": {"n1": 2}}
+    world.agree()
+
+
+@pytest.mark.parametrize("of", ["create team/transaction", "delete team/transaction"])
+async def test_an_intent_that_arrives_twice_is_one(world: World, of: str) -> None:
+    world.api.faults.append(twice(of))
+    assert (await run(world, setting("r", 1), setting("s", 1))).committed == [0, 1]
+    assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
+    await world.quiet()
+    world.agree()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["lost on the way there", "lost on the way back"])
+async def test_an_answer_that_is_lost_at_the_end_is_found_out_about(world: World, after: bool) -> None:
+    world.api.faults.append(unavailable(after=after, of="delete team/transaction"))
+    assert (await run(world, setting("r", 1), setting("s", 1), claim("a"))).committed == [0, 1, 2]
+    assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
+    await world.quiet()
+    world.agree()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["lost on the way there", "lost on the way back"])
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_transaction_that_cannot_be_decided_is_once_the_api_server_answers(
+    world: World, after: bool, deletes: bool
+) -> None:
+    await world.set("old", 1, "n1")
+    await world.quiet(10)
+    wishes = [setting("old", 0), setting("r", 1)] if deletes else [setting("r", 1), setting("s", 1)]
+    world.api.faults.append(unavailable(30.0, after=after, of="delete team/transaction"))
+    with pytest.raises(Unavailable, match="is in force, or will be taken back"):
+        await run(world, *wishes, claim("a"))
+    assert held(world) == {}
+    await world.quiet(60)
+    before, done = (
+        {"old": {"n1": 1}},
+        {"r": {"n1": 1}} if deletes else {"old": {"n1": 1}, "r": {"n1": 1}, "s": {"n1": 1}},
+    )
+    assert there(world) == (done if after else before)
+    world.agree()
+
+
+async def test_the_api_server_that_is_away_at_the_worst_moment_leaves_no_half(world: World) -> None:
+    """From the first write on, for longer than anybody tries to take something back."""
+    world.api.latency = 0.1
+    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1), setting("r", 2, "n2")))
+    await asyncio.sleep(0.55)
+    world.api.forever.append(unavailable())
+    with pytest.raises(Unavailable):
+        await running
+    await world.quiet(600)
+    world.api.forever.clear()
+    await world.quiet(120)
+    assert there(world) == {}
+    world.agree()
+
+
+async def test_a_namespace_whose_intent_is_refused_leaves_none_elsewhere(world: World) -> None:
+    world.api.faults += [None, Fault(Refused(403, "exceeded quota"), of="create other/transaction")]
+    outcome = await run(world, setting("r", 1), setting("s", 1, namespace="other"), setting("t", 1, namespace="other"))
+    assert [(each.index, each.field) for each in outcome.refused] == [(1, "name")]
+    assert "exceeded quota" in outcome.refused[0].detail
+    assert there(world) == {}
+    await world.quiet()
+    world.agree()
+
+
+async def test_an_intent_speaks_only_of_a_transaction_whose_deciding_intent_is_there(world: World) -> None:
+    """One that is left in a second namespace says nothing any more once the first has decided."""
+    world.api.faults.append(unavailable(of="delete other/transaction"))
+    assert (await run(world, setting("r", 1), setting("s", 1, namespace="other"))).committed == [0, 1]
+    assert there(world).keys() > {"r", "s"}
+    await world.quiet()
+    assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
+    world.agree()
+
+
+async def test_a_dry_run_announces_nothing(world: World) -> None:
+    assert (await run(world, setting("r", 1), setting("s", 1), dry_run=True)).committed == [0, 1]
+    assert not [call for call in world.api.calls if "transaction" in call]
