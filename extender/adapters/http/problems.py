@@ -18,16 +18,20 @@ CONTENT_TYPE = "application/problem+json"
 class Kind(Enum):
     """The kinds of problem: slug of the type URI, status, title."""
 
+    NOT_HTTP = ("not-http", 400, "The request is not HTTP")
     NOT_JSON = ("not-json", 400, "The body is not JSON")
     WRONG_SHAPE = ("wrong-shape", 400, "The body is not what this call takes")
     NOT_FOUND = ("not-found", 404, "Not there")
     WRONG_METHOD = ("wrong-method", 405, "Wrong method")
+    TOO_SLOW = ("too-slow", 408, "The request did not arrive in time")
     CONFLICT = ("conflict", 409, "The transaction conflicts")
     VERSION_CONFLICT = ("version-conflict", 412, "Not at the expected version")
     TOO_LARGE = ("too-large", 413, "The body is too large")
     INVALID = ("invalid", 422, "A value cannot be accepted")
+    HEAD_TOO_LARGE = ("head-too-large", 431, "The request's head is too large")
     INTERNAL = ("internal", 500, "An error inside the service")
     NOT_READY = ("not-ready", 503, "The service is not ready")
+    BUSY = ("busy", 503, "The service has too much to do at once")
     UNAVAILABLE = ("unavailable", 503, "The Kubernetes API server cannot be reached")
 
     @property
