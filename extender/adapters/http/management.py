@@ -25,6 +25,7 @@ from extender.adapters.http.node_spec import node_name
 from extender.adapters.http.problems import Kind, Problem, quoted
 from extender.adapters.http.quantities import resource_key
 from extender.adapters.http.readiness import require_ready
+from extender.adapters.http.strict_json import StrictRoute
 from extender.app.management import Management
 from extender.core.names import DOMAIN, EphemeralName, GangKey, InvalidName, NodeName, ephemeral_name, require_label
 
@@ -49,7 +50,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
-router = APIRouter(prefix="/v1", dependencies=[Depends(require_ready)], responses=_ERRORS)
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_ready)], responses=_ERRORS, route_class=StrictRoute)
 
 
 async def _application(request: Request) -> Management:
