@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from extender import __version__
 from extender.adapters.http import health, management
 from extender.adapters.http.models import InOperation
-from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem, details, dotted, quoted
+from extender.adapters.http.problems import ANYWHERE, CONTENT_TYPE, Kind, Problem, details, dotted, quoted
 from extender.adapters.http.strict_json import Unreadable
 from extender.app.management import Invalid, Management, ManagementError, NotFound, VersionConflict
 from extender.app.ports import Unavailable
@@ -43,7 +43,13 @@ def create_api(
     ages: Callable[[], Mapping[str, float]] = dict,
 ) -> FastAPI:
     """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`."""
-    app = FastAPI(title="Escher for Kubernetes", version=__version__, description=_DESCRIPTION, lifespan=lifespan)
+    app = FastAPI(
+        title="Escher for Kubernetes",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        responses=ANYWHERE,
+    )
     app.state.management = application
     app.state.ready = ready
     app.state.ages = ages

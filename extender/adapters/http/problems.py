@@ -103,3 +103,37 @@ def quoted(value: object, limit: int = 80) -> str:
     """The value as a caller would recognise it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+_DETAILS = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "field"],
+    "properties": {
+        "type": {"type": "string", "examples": ["urn:escher:problem:invalid"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "field": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "The part of the request at fault"},
+    },
+}
+
+
+def documented(answers: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Problems as FastAPI's `responses` for OpenAPI: each status with what it means."""
+    return {
+        status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": _DETAILS}}}
+        for status, meaning in answers.items()
+    }
+
+
+ANYWHERE = documented(
+    {
+        400: "Not HTTP, not JSON, or of another shape",
+        408: "The request did not arrive in time",
+        413: "The body is too large",
+        431: "Request line and headers are too large",
+        500: "A defect of the service's own, of which its log tells",
+        503: "Not ready, too busy, or the Kubernetes API server cannot be reached",
+    }
+)
+"""Problems with which any call may be answered."""
