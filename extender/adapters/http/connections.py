@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import structlog
@@ -45,12 +44,6 @@ class Bounds:
     """An answer has been taken by its caller within so long."""
 
 
-class _Reading(Enum):
-    NOTHING = 0
-    HEAD = 1
-    BODY = 2
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """One connection, within `bounds`. A connection that is used for nothing is closed as an idle one is."""
 
@@ -59,7 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._reading = _Reading.NOTHING
+        self._in_body = False
         self._loose = 0
         """Bytes of this request that are not body."""
         self._body = 0
@@ -94,23 +87,22 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._loose > self.bounds.head_bytes:
             self._refuse_head()
-        elif self._late is None and (self._loose or self._reading is not _Reading.NOTHING):
+        elif self._late is None and (self._loose or self._in_body):
             self._wait_for_more()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._reading = _Reading.HEAD
 
     def on_headers_complete(self) -> None:
         if self._refused:
             return
-        length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if length > self.bounds.head_bytes:
-            self._refuse_head()
-            return
-        self._no_longer_late()
+        if self._loose > self.bounds.head_bytes:
+            # Much of it may be body.
+            length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if length > self.bounds.head_bytes:
+                self._refuse_head()
+                return
+        if self._late is not None:
+            self._no_longer_late()
         super().on_headers_complete()
-        self._reading, self._body = _Reading.BODY, 0
+        self._in_body, self._body = True, 0
 
     def on_body(self, body: bytes) -> None:
         if self._refused:
@@ -126,14 +118,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._refused:
             return
-        self._no_longer_late()
-        self._reading, self._loose = _Reading.NOTHING, 0
+        if self._late is not None:
+            self._no_longer_late()
+        # What follows in the same read is the next request's, and is not counted.
+        self._in_body, self._loose = False, 0
         super().on_message_complete()
 
     # -- time
 
     def _wait_for_more(self) -> None:
-        if self._reading is _Reading.BODY:
+        if self._in_body:
             self._look_at_body(until=self.loop.time() + self.bounds.body_seconds, had=-1)
         else:
             self._late = self.loop.call_later(
@@ -164,13 +158,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._unread is not None:
+        if self._unread is not None and not self._refused:
             self._unread.cancel()
             self._unread = None
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.transport.is_closing():
+        if not self.cycle.keep_alive and self.transport.is_closing():
             self._abort_unless_read(self.bounds.unread_seconds)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -179,8 +173,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._abort_unless_read(_LINGER_SECONDS)
 
     def _abort_unless_read(self, seconds: float) -> None:
-        if self._unread is None:
-            self._unread = self.loop.call_later(seconds, self.transport.abort)
+        if self._unread is not None:
+            self._unread.cancel()
+        self._unread = self.loop.call_later(seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._no_longer_late()
@@ -204,7 +199,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refused = True
         self._no_longer_late()
         self._unset_keepalive_if_required()
-        cycle, in_body = self.cycle, self._reading is _Reading.BODY
+        cycle, in_body = self.cycle, self._in_body
         unanswered = cycle is not None and not cycle.response_complete
         begun = in_body and (not unanswered or cycle.response_started or bool(self.pipeline))
         earlier = not in_body and unanswered

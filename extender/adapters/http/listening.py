@@ -44,8 +44,8 @@ class Server(uvicorn.Server):
 
 def http_server(service: ASGIApp, settings: Settings, connections: int | None = None) -> Server:
     """What listens, as kube-scheduler needs it. `connections`: how many may be open, where it is fewer than set."""
-    # kube-scheduler no longer waits for a call of which the body takes longer.
-    patience = settings.scheduler_http_timeout_seconds
+    # Afterwards kube-scheduler no longer waits; others may be behind slower lines than it.
+    patience = max(60.0, settings.scheduler_http_timeout_seconds)
     most = settings.connections_limit if connections is None else connections
     bounds = Bounds(most, body_seconds=patience, unread_seconds=patience)
     return Server(

@@ -37,12 +37,12 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 class Line(asyncio.Transport):
     """A connection's other side: what it was told, and whether it is still there. It takes `room` bytes unread."""
 
-    def __init__(self, protocol: BoundedProtocol, room: int = 2**62) -> None:
+    def __init__(self, protocol: BoundedProtocol, room: int = 2**62, half_closes: bool = True) -> None:
         super().__init__()
         self.told = b""
         self.ended = False
         self.closed_at: float | None = None
-        self._protocol, self._room, self._paused = protocol, room, False
+        self._protocol, self._room, self._paused, self._half_closes = protocol, room, False, half_closes
         protocol.connection_made(self)
 
     def send(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Line(asyncio.Transport):
             self._protocol.resume_writing()
 
     def can_write_eof(self) -> bool:
-        return True
+        return self._half_closes
 
     def write_eof(self) -> None:
         self.ended = True
@@ -400,6 +400,28 @@ async def test_what_is_no_http_is_refused_as_problem_details_and_the_connection_
     await asyncio.sleep(2)
     assert line.problem()["title"] == "The request is not HTTP"
     assert line.status() == 400
+    assert line.closed_at is not None
+
+
+async def test_over_tls_where_no_half_can_be_closed_the_whole_is() -> None:
+    line = Site().line(half_closes=False)
+    line.send(b"hello\r\n\r\n")
+    assert line.status() == 400
+    assert line.closed_at is not None
+    stuck = Site().line(half_closes=False, room=10)
+    stuck.send(b"hello\r\n\r\n")
+    assert stuck.closed_at is None
+    await asyncio.sleep(2)
+    assert stuck.closed_at is not None
+
+
+@pytest.mark.parametrize("half_closes", [True, False])
+async def test_a_refusal_that_is_read_slowly_keeps_nothing_open(half_closes: bool) -> None:
+    line = Site().line(half_closes=half_closes, room=10)
+    line.send(b"hello\r\n\r\n")
+    await asyncio.sleep(0.5)
+    line.read_all()
+    await asyncio.sleep(1)
     assert line.closed_at is not None
 
 
