@@ -67,12 +67,14 @@ def on_node(case: Any, node: str) -> Any:
     for each in (body, *body.get("operations", ())):
         if isinstance(each.get("node_spec"), str):
             each["node_spec"] = node
-        each |= {"node": node, "units": {"cpu": 0.001}} if "units" in each else {}
+        # Nobody is to be held for long: at the end the cluster must be sound.
+        each |= {"node": node, "units": {"cpu": 0.001}, "ttl_seconds": 1} if "units" in each else {}
         each |= {"namespace": "default"} if "namespace" in each else {}
     if "read" in body:
         body["read"] = {node: 1}
-    for header in ("If-Match", "if-match"):
-        case.headers.pop(header, None)
+    case.headers.pop("If-Match", None)
+    if body:
+        case.headers["Escher-Node"] = node
     return case
 
 

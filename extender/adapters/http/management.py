@@ -21,7 +21,7 @@ from extender.adapters.http.answers import (
     TransactionView,
 )
 from extender.adapters.http.models import LABEL_SCHEMA, ResourceBody, TransactionBody
-from extender.adapters.http.node_spec import node_name
+from extender.adapters.http.node_spec import NODE_NAME_SCHEMA, node_name
 from extender.adapters.http.problems import Kind, Problem, documented, quoted
 from extender.adapters.http.quantities import resource_key
 from extender.adapters.http.readiness import require_ready
@@ -60,7 +60,10 @@ async def _dry_run(dry_run: Annotated[Literal["All"] | None, Query(alias="dryRun
 
 
 async def _caller_node(
-    escher_node: Annotated[str | None, Header(description="The caller's own node, for a node_spec of null")] = None,
+    escher_node: Annotated[
+        str | None,
+        Header(description="The caller's own node, for a node_spec of null", json_schema_extra=NODE_NAME_SCHEMA),
+    ] = None,
 ) -> NodeName | None:
     try:
         return None if escher_node is None else node_name(escher_node)

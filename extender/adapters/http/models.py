@@ -28,8 +28,8 @@ from extender.app.management import Claim, Operation, Release, SetResource, Tran
 from extender.app.ports import NodeChoice, PodOwner
 from extender.core.ledger import Detection, Mode
 from extender.core.names import LABEL_LIMIT, EphemeralName, NodeName, PodUid, ResourceKey, ephemeral_name, require_label
+from extender.core.units import LARGEST_AMOUNT
 
-_LARGEST = 2**63 - 1
 _MOST_OPERATIONS = 1000
 _LONGEST_TTL = 10 * 365 * 86400
 
@@ -38,7 +38,7 @@ LABEL_SCHEMA: dict[str, JsonValue] = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?
 
 Capacity = Annotated[
     StrictInt,
-    Field(ge=0, le=_LARGEST, description="Units, absolute; a whole number. 0 removes it.", examples=[4]),
+    Field(ge=0, le=LARGEST_AMOUNT, description="Units, absolute; a whole number. 0 removes it.", examples=[4]),
 ]
 Ttl = Annotated[
     float,

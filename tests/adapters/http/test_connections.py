@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
+from extender.adapters.http.bodies import Room
 from extender.adapters.http.connections import BoundedProtocol, Bounds, bounded
 from extender.adapters.http.listening import http_server
 from extender.settings import Settings
@@ -285,6 +286,25 @@ async def test_while_we_take_nothing_nobody_else_is_slow() -> None:
     await asyncio.sleep(1)
     assert begun
     assert line.status() == 200
+
+
+async def test_a_stalled_body_holds_its_room_no_longer_than_its_time() -> None:
+    room = Room(100 * KIB, longest_wait=5)
+    site = Site(Bounds(stall_seconds=10), service(room=room))
+    stalled, early, late = (site.line() for _ in range(3))
+    stalled.send(HEAD + b"Content-Length: 80000\r\n\r\n" + BODY)
+    await asyncio.sleep(1)
+    large = HEAD + b"Content-Length: 60000\r\n\r\n" + BODY
+    early.send(large)
+    await asyncio.sleep(6)
+    late.send(large)
+    assert early.status() == 503
+    await asyncio.sleep(4)
+    assert stalled.status() == 408
+    late.send(b" " * (60_000 - len(BODY)))
+    await asyncio.sleep(1)
+    assert late.status() == 200
+    assert room.taken == 0
 
 
 async def test_the_rest_of_a_body_that_was_refused_is_not_taken_for_ever() -> None:
