@@ -21,11 +21,11 @@ from signal import Signals
 from typing import Any, Protocol
 
 import structlog
-import uvicorn
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
-from extender.adapters.http.listening import Server, bound, check_tls
+from extender.adapters.http.bodies import Room
+from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.connection import Connection, Requests
@@ -42,7 +42,7 @@ from extender.adapters.kube.writers import (
     ApiWaker,
 )
 from extender.adapters.metrics import CredentialMetrics, Metrics
-from extender.adapters.open_files import binds_that_can_wait, raise_limit
+from extender.adapters.open_files import open_at_once, raise_limit
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.conditions import Conditions
@@ -69,8 +69,6 @@ from extender.stopping import Asked
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
-_BACKLOG = 4096
-"""Connections that the kernel keeps until they are accepted, if net.core.somaxconn allows as many."""
 _DRAIN_SECONDS = 5.0
 _LOOK_FOR_GROUPS_SECONDS = 60.0
 _LOOK_FOR_JOBS_SECONDS = 60.0
@@ -114,13 +112,18 @@ class Application:
     ) -> None:
         """`open_files`: how many this process may have; None where no connection is a file."""
         self.registry = CollectorRegistry()
+        self.connections: int | None = None
+        """How many of its callers' may be open; None: as the settings have it."""
+        most_together: int | None = None
+        if open_files is not None:
+            most_together, self.connections = open_at_once(open_files, settings.connections_limit)
         clock, now, chance = world.clock, world.clock.now, world.chance
         self.journal = Journal(clock)
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
             switches=switches_in(settings),
             keys_per_node=settings.ephemeral_keys_per_node,
-            most_together=None if open_files is None else binds_that_can_wait(open_files),
+            most_together=most_together,
             patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
             schedulers=frozenset(settings.scheduler_names),
             thrift=Thrift(settings.saved_share, settings.saved_seconds),
@@ -301,36 +304,12 @@ class Application:
             ages=self.ages,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,
+            room=Room(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
         )
 
     async def close(self) -> None:
         await self.scheduling.close()
-
-
-def http_server(service: Service, settings: Settings) -> Server:
-    """What listens, as kube-scheduler needs it."""
-    return Server(
-        uvicorn.Config(
-            service,
-            host=settings.host,
-            port=settings.port,
-            loop="none",
-            http="httptools",
-            ws="none",
-            access_log=False,
-            log_config=None,
-            # Go's client keeps idle connections for 90 s: we must not close first.
-            timeout_keep_alive=120,
-            timeout_graceful_shutdown=5,
-            # A gang's binds come all at once, each on a connection of its own.
-            backlog=_BACKLOG,
-            ssl_certfile=settings.tls_certificate,
-            ssl_keyfile=settings.tls_key,
-            ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
-            ssl_cert_reqs=2 if settings.tls_client_ca else 0,
-        )
-    )
 
 
 async def serve(
@@ -356,7 +335,7 @@ async def serve(
         application = Application(connection, settings, open_files=raise_limit())
         application.registry.register(CredentialMetrics(credentials))
         service = application.asgi(settings)
-        server = http_server(service, settings)
+        server = http_server(service, settings, application.connections)
         beside = [application.settle_memory()]
         if file is not None and load is not None:
             beside.append(application.settings_file(file, load, settings).run())

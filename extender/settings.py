@@ -106,6 +106,17 @@ class Settings(BaseModel):
         description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
     )
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
+    bodies_limit_bytes: int | None = Field(
+        None,
+        ge=2**20,
+        description="all bodies that are read or worked on at the same time; default: twice body_limit_bytes",
+    )
+    connections_limit: int = Field(
+        10_000,
+        ge=100,
+        le=1_000_000,
+        description="connections that may be open; fewer, where this process may not open as many files",
+    )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 
 
@@ -136,7 +147,18 @@ def load_settings(file: Path | None, **given: Any) -> Settings:
         lines = [f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}" for e in error.errors()]
         raise BadSettings("; ".join(lines)) from error
     _check_tls(settings)
+    _check_bodies(settings)
     return settings
+
+
+def _check_bodies(settings: Settings) -> None:
+    """The largest body finds room among all. Raises BadSettings."""
+    all_bodies, one = settings.bodies_limit_bytes, settings.body_limit_bytes
+    if all_bodies is not None and all_bodies < one:
+        raise BadSettings(
+            f"bodies_limit_bytes = {all_bodies}: it is less than body_limit_bytes = {one}, "
+            "so that the largest body could never be read; give at least as much"
+        )
 
 
 def _check_tls(settings: Settings) -> None:

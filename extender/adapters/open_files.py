@@ -15,6 +15,8 @@ _log = structlog.get_logger(__name__)
 
 OTHERS_NEED = 640
 """Open files for all else: at most 512 connections to the API server (`kube.connection`), and what comes and goes."""
+CALLS_NEED = 64
+"""Connections that are left for filter calls, the management API and health beside the binds that wait."""
 
 
 def raise_limit() -> int:
@@ -34,3 +36,9 @@ def raise_limit() -> int:
 def binds_that_can_wait(limit: int) -> int:
     """How many connections may wait at barriers: what others leave, and half of a limit that leaves them little."""
     return max(limit - OTHERS_NEED, limit // 2)
+
+
+def open_at_once(limit: int, connections: int) -> tuple[int, int]:
+    """How many binds may wait, and how many connections may be open: at most `connections`, and with so many files."""
+    binds = min(binds_that_can_wait(limit), connections - CALLS_NEED)
+    return binds, binds + CALLS_NEED

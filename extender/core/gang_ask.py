@@ -55,9 +55,10 @@ def too_large(ask: GangAsk, most: int, field: str = MIN_MEMBER) -> MalformedAsk:
     return MalformedAsk(
         field,
         str(ask.quorum),
-        f"the gang needs more members together than can wait at a barrier: {most} at most, for each holds an open file "
-        "of Escher's, and their number is limited (RLIMIT_NOFILE)",
-        f"raise the limit of open files of `escher serve`, or ask for at most {most} members together",
+        f"the gang needs more members together than can wait at a barrier: {most} at most, for each holds a "
+        "connection of Escher's, and their number is limited (connections_limit, RLIMIT_NOFILE)",
+        "raise the limit of open files of `escher serve`, and its connections_limit, or ask for at most "
+        f"{most} members together",
     )
 
 

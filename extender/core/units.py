@@ -28,6 +28,8 @@ _SUFFIX = {
     "Ei": Fraction(2**60),
 }  # fmt: skip
 _LARGEST = 2**63 - 1
+LARGEST_AMOUNT = _LARGEST // 1000
+"""The most units that a Node's status can have: kube-apiserver looks at them in thousandths, as 64 bits."""
 _LONGEST = 64
 
 

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import __version__
+from extender.adapters.http.listening import http_server
 from extender.app.ports import EphemeralResource, Unavailable
-from extender.bootstrap import http_server
 from extender.cli import api
 from extender.cli.main import app
 from extender.core.names import EphemeralName

@@ -27,8 +27,7 @@ from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
 from extender.adapters.http.asgi import create_app
-from extender.adapters.http.listening import bound, check_tls
-from extender.bootstrap import http_server
+from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.cli.main import app
 from extender.settings import Settings
 from extender.sim.apiserver.api import ApiServer

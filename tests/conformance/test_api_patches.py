@@ -281,3 +281,10 @@ def test_what_identifies_an_object_cannot_be_patched(site: Site) -> None:
     )
     assert renamed.status_code in (400, 422), renamed.text
     assert site.raw("GET", site.maps_at("b")).status_code == 404
+
+
+def test_a_node_has_as_much_of_an_extended_resource_as_can_be_counted_in_thousandths(site: Site) -> None:
+    node = site.node()
+    assert site.patch_node(node, status={"capacity": {"example.com/a": "9223372036854775"}})
+    more = {"capacity": {"example.com/a": "9223372036854776"}}
+    assert "must be an integer" in site.refusal(lambda: site.patch_node(node, status=more), 422, "Invalid")

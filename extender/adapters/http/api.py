@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 from extender import __version__
 from extender.adapters.http import health, management
 from extender.adapters.http.models import InOperation
-from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem, details, dotted, quoted
+from extender.adapters.http.problems import ANYWHERE, CONTENT_TYPE, Kind, Problem, details, dotted, quoted
+from extender.adapters.http.strict_json import Unreadable
 from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
 from extender.app.ports import Unavailable
 from extender.core.names import InvalidName
@@ -47,7 +48,13 @@ def create_api(
     ages: Callable[[], Mapping[str, float]] = dict,
 ) -> FastAPI:
     """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`."""
-    app = FastAPI(title="Escher for Kubernetes", version=__version__, description=_DESCRIPTION, lifespan=lifespan)
+    app = FastAPI(
+        title="Escher for Kubernetes",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        responses=ANYWHERE,
+    )
     app.state.management = application
     app.state.ready = ready
     app.state.ages = ages
@@ -86,9 +93,6 @@ async def _unread(_: Request, error: Any) -> Response:
     """What pydantic complains of: the first complaint in `field` and `detail`, all of them in `errors`."""
     refused: RequestValidationError = error
     complaints: Sequence[Any] = refused.errors()
-    if complaints[0]["type"] == "json_invalid":
-        where = complaints[0]["loc"][-1]
-        return _answer(Problem(Kind.NOT_JSON, f"{complaints[0]['ctx']['error']} at character {where}"))
     said = [_complaint(each) for each in complaints[:20]]
     return _answer(Problem(Kind.INVALID, said[0]["detail"], field=said[0]["field"], extra={"errors": said}))
 
@@ -105,6 +109,10 @@ def _complaint(error: Any) -> dict[str, str]:
     if error["type"] == "value_error":
         return {"field": field, "detail": f"{field}: {what}"}
     return {"field": field, "detail": f"{field}: {what}, not {quoted(error.get('input'))}"}
+
+
+async def _unreadable(_: Request, error: Any) -> Response:
+    return _answer(error.problem)
 
 
 async def _http(request: Request, error: Any) -> Response:
@@ -135,6 +143,7 @@ _HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {
     InOperation: _invalid,
     Unavailable: _unavailable,
     RequestValidationError: _unread,
+    Unreadable: _unreadable,
     HTTPException: _http,
     Exception: _defect,
 }

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
-from extender.adapters.http.bodies import ClientLeft, answer, answer_problem, read_body, replaying
+from extender.adapters.http.bodies import ClientLeft, Room, Share, answer, answer_problem, read_body, replaying
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.problems import Kind, Problem
 from extender.adapters.http.readiness import not_ready
@@ -42,27 +42,33 @@ def create_app(
     registry: CollectorRegistry,
     ages: Callable[[], Mapping[str, float]] = dict,
     body_limit: int = BODY_LIMIT,
+    room: Room | None = None,
     longest_wait: float = LONGEST_WAIT,
     lifespan: Lifespan | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
     `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
-    ago each watch said anything. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as FastAPI
-    takes it, for what must start and stop with the server.
+    ago each watch said anything. `room`: for all bodies together; by default twice the largest. `longest_wait`: the
+    scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
-    return Service(calls, create_api(management, ready, registry, lifespan, ages), ready, body_limit)
+    return Service(
+        calls, create_api(management, ready, registry, lifespan, ages), ready, body_limit, room or Room(2 * body_limit)
+    )
 
 
 class Service:
     """Routes a connection to the verbs or to `behind`."""
 
-    def __init__(self, calls: VerbCalls, behind: ASGIApp, ready: Callable[[], bool], body_limit: int) -> None:
+    def __init__(
+        self, calls: VerbCalls, behind: ASGIApp, ready: Callable[[], bool], body_limit: int, room: Room
+    ) -> None:
         self.calls = calls
         self._behind = behind
         self._ready = ready
         self._body_limit = body_limit
+        self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,12 +96,20 @@ class Service:
             )
         if not self._ready():
             raise not_ready()
-        body = await read_body(scope, receive, self._body_limit)
-        answered = call(body)
-        await answer(send, answered if isinstance(answered, bytes) else await answered)
+        # A bind is four short texts, and may wait with them at its gang's barrier.
+        limit = self._body_limit if verb != "bind" else min(self._body_limit, MANAGEMENT_BODY_LIMIT)
+        with Share(self._room) as share:
+            body = await read_body(scope, receive, limit, share)
+            answered = call(body)
+            answered = answered if isinstance(answered, bytes) else await answered
+        await answer(send, answered)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT)
+        with Share(self._room) as share:
+            body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
+            await self._management(scope, body, receive, send)
+
+    async def _management(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         begun = False
 
         async def send_on(message: Message) -> None:

@@ -1,17 +1,24 @@
 """Bodies: a request's body taken in whole, within a limit, and an answer given whole, with its length.
 
-Knows ASGI's messages. Must not know what a body means.
+All bodies that are being read or worked on share one `Room`, in bytes. Knows ASGI's messages. Must not know what a body
+means.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
 from starlette.types import Message, Receive, Scope, Send
 
 from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem
 
 JSON = b"application/json"
+
+LONGEST_WAIT = 5.0
+"""Seconds for which a body waits for room: a call that takes longer is better begun anew."""
 
 
 class ClientLeft(Exception):
@@ -26,10 +33,88 @@ def declared_length(scope: Scope) -> int | None:
     return None
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises Problem where it exceeds `limit` bytes or its announced length, ClientLeft.
+class Room:
+    """Bytes for bodies, of which `size` may be taken at the same time. Who comes first is served first."""
 
-    An announced length is believed only to refuse: what is streamed is counted as well.
+    def __init__(self, size: int, longest_wait: float = LONGEST_WAIT) -> None:
+        self.size = size
+        self.taken = 0
+        self._longest_wait = longest_wait
+        self._waiting: dict[asyncio.Future[None], int] = {}
+
+    async def take(self, count: int) -> None:
+        """So many bytes are the caller's, who gives them back. Raises Problem (503) where none came free in time."""
+        if not self._waiting and self.taken + count <= self.size:
+            self.taken += count
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = count
+        try:
+            async with asyncio.timeout(self._longest_wait):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.give_back(count)
+            else:
+                self._waiting.pop(turn, None)
+                self._serve()
+            if isinstance(error, TimeoutError):
+                raise self._busy(count) from None
+            raise
+
+    def give_back(self, count: int) -> None:
+        """They are free for others."""
+        self.taken -= count
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting:
+            turn, count = next(iter(self._waiting.items()))
+            if not turn.cancelled():
+                if self.taken + count > self.size:
+                    return
+                self.taken += count
+                turn.set_result(None)
+            del self._waiting[turn]
+
+    def _busy(self, count: int) -> Problem:
+        return Problem(
+            Kind.BUSY,
+            f"{count} bytes of body found no room beside the {self.taken} of other calls; all together may have "
+            f"{self.size} (setting bodies_limit_bytes)",
+            headers={"Retry-After": "1"},
+        )
+
+
+class Share:
+    """What one request has taken of the room. It is given back when the block ends."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._bytes = 0
+
+    async def at_least(self, count: int, limit: int | None = None) -> None:
+        """So much is held: exactly that, or in steps that double up to `limit`. Raises Problem as `Room.take`."""
+        if count <= self._bytes:
+            return
+        wanted = count if limit is None else min(max(count, 2 * self._bytes), limit)
+        await self._room.take(wanted - self._bytes)
+        self._bytes = wanted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bytes:
+            self._room.give_back(self._bytes)
+            self._bytes = 0
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int, share: Share) -> bytes:
+    """The whole body, for which `share` has taken room, unless it came at once.
+
+    Raises Problem where it exceeds `limit` bytes or its announced length, or finds no room in time; ClientLeft. An
+    announced length is believed only to refuse and to take room: what is streamed is counted as well.
     """
     declared = declared_length(scope)
     if declared is not None and declared > limit:
@@ -39,7 +124,9 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         raise ClientLeft
     body: bytes = message.get("body", b"")
     if message.get("more_body", False):
-        body = await _read_on(receive, body, limit)
+        if declared is not None:
+            await share.at_least(declared)
+        body = await _read_on(receive, body, limit, share)
     elif len(body) > limit:
         raise too_large("more", limit)
     if declared is not None and len(body) != declared:
@@ -47,7 +134,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     return body
 
 
-async def _read_on(receive: Receive, first: bytes, limit: int) -> bytes:
+async def _read_on(receive: Receive, first: bytes, limit: int, share: Share) -> bytes:
     pieces, length, more = [first], len(first), True
     while more:
         message = await receive()
@@ -61,11 +148,12 @@ async def _read_on(receive: Receive, first: bytes, limit: int) -> bytes:
             pieces.clear()
             raise too_large("more", limit)
         pieces.append(piece)
+        await share.at_least(length, limit)
     return b"".join(pieces)
 
 
 def too_large(found: str, limit: int) -> Problem:
-    return Problem(Kind.TOO_LARGE, f"the body has {found}; the limit is {limit} bytes (setting body_limit)")
+    return Problem(Kind.TOO_LARGE, f"the body has {found}; the limit is {limit} bytes (setting body_limit_bytes)")
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

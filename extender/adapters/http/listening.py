@@ -13,6 +13,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import uvicorn
+from starlette.types import ASGIApp
+
+from extender.adapters.http.connections import Bounds, bounded
+from extender.settings import Settings
+
+_BACKLOG = 4096
+"""Connections that the kernel keeps until they are accepted, if net.core.somaxconn allows as many."""
 
 
 class CannotListen(Exception):
@@ -33,6 +40,35 @@ class Server(uvicorn.Server):
         except OSError as error:
             # Two may have an address, until one of them listens.
             raise CannotListen(f"cannot listen: {error.strerror or error}") from error
+
+
+def http_server(service: ASGIApp, settings: Settings, connections: int | None = None) -> Server:
+    """What listens, as kube-scheduler needs it. `connections`: how many may be open, where it is fewer than set."""
+    # Afterwards kube-scheduler no longer waits; others may be behind slower lines than it.
+    patience = max(60.0, settings.scheduler_http_timeout_seconds)
+    most = settings.connections_limit if connections is None else connections
+    bounds = Bounds(most, body_seconds=patience, unread_seconds=patience)
+    return Server(
+        uvicorn.Config(
+            service,
+            host=settings.host,
+            port=settings.port,
+            loop="none",
+            http=bounded(bounds),
+            ws="none",
+            access_log=False,
+            log_config=None,
+            # Go's client keeps idle connections for 90 s: we must not close first.
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=5,
+            # A gang's binds come all at once, each on a connection of its own.
+            backlog=_BACKLOG,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+            ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
+            ssl_cert_reqs=2 if settings.tls_client_ca else 0,
+        )
+    )
 
 
 def bound(host: str, port: int) -> list[socket.socket]:

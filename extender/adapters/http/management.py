@@ -6,7 +6,7 @@ endpoint runs in a thread, beside the ledger's only owner.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
@@ -20,36 +20,24 @@ from extender.adapters.http.answers import (
     ResourceView,
     TransactionView,
 )
-from extender.adapters.http.models import ResourceBody, TransactionBody
-from extender.adapters.http.node_spec import node_name
-from extender.adapters.http.problems import Kind, Problem, quoted
+from extender.adapters.http.models import LABEL_SCHEMA, ResourceBody, TransactionBody
+from extender.adapters.http.node_spec import NODE_NAME_SCHEMA, node_name
+from extender.adapters.http.problems import Kind, Problem, documented, quoted
 from extender.adapters.http.quantities import resource_key
 from extender.adapters.http.readiness import require_ready
+from extender.adapters.http.strict_json import StrictRoute
 from extender.app.management import Management
 from extender.core.names import DOMAIN, EphemeralName, GangKey, InvalidName, NodeName, ephemeral_name, require_label
 
+_ERRORS = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
+_NOT_AT_VERSION = documented({412: "Not at the expected version"})
 
-class ProblemDetails(answers.Answer):
-    """What every error says (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    field: str | None
-
-
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ProblemDetails, "description": what, "content": {"application/problem+json": {}}}
-    for status, what in {
-        404: "What is asked for is not there",
-        412: "If-Match does not hold",
-        422: "A value cannot be accepted; `field` names it",
-        503: "Not ready, or the Kubernetes API server cannot be reached",
-    }.items()
-}
-
-router = APIRouter(prefix="/v1", dependencies=[Depends(require_ready)], responses=_ERRORS)
+router = APIRouter(
+    prefix="/v1",
+    dependencies=[Depends(require_ready)],
+    route_class=StrictRoute,
+    responses=_ERRORS,
+)
 
 
 async def _application(request: Request) -> Management:
@@ -72,7 +60,10 @@ async def _dry_run(dry_run: Annotated[Literal["All"] | None, Query(alias="dryRun
 
 
 async def _caller_node(
-    escher_node: Annotated[str | None, Header(description="The caller's own node, for a node_spec of null")] = None,
+    escher_node: Annotated[
+        str | None,
+        Header(description="The caller's own node, for a node_spec of null", json_schema_extra=NODE_NAME_SCHEMA),
+    ] = None,
 ) -> NodeName | None:
     try:
         return None if escher_node is None else node_name(escher_node)
@@ -80,7 +71,9 @@ async def _caller_node(
         raise Problem(Kind.INVALID, str(error), field="Escher-Node") from None
 
 
-async def _namespace(namespace: Annotated[str, Path(alias="ns", description="A namespace")]) -> str:
+async def _namespace(
+    namespace: Annotated[str, Path(alias="ns", description="A namespace", json_schema_extra=LABEL_SCHEMA)],
+) -> str:
     return require_label("namespace", namespace)
 
 
@@ -89,6 +82,7 @@ IfMatch = Annotated[str | None, Depends(_if_match)]
 IsDryRun = Annotated[bool, Depends(_dry_run)]
 CallerNode = Annotated[NodeName | None, Depends(_caller_node)]
 Namespace = Annotated[str, Depends(_namespace)]
+Name = Annotated[str, Path(description="Of a resource, without the domain", json_schema_extra=LABEL_SCHEMA)]
 Limit = Annotated[int, Query(ge=1, le=5000, description="At most so many items; `continue` leads to the others")]
 Token = Annotated[str | None, Query(alias="continue", max_length=2000, description="From the page before")]
 Shared = Annotated[bool, Query(description="The resource that has no namespace in its key")]
@@ -126,12 +120,12 @@ async def list_resources(
 @router.put(
     "/namespaces/{ns}/resources/{name:path}",
     tags=["resources"],
-    responses={409: {"model": ProblemDetails, "description": "It, or its namespace, is being deleted"}},
+    responses=_NOT_AT_VERSION | documented({409: "It, or its namespace, is being deleted"}),
 )
 async def set_resource(
     application: Application,
     namespace: Namespace,
-    name: str,
+    name: Name,
     body: ResourceBody,
     response: Response,
     caller_node: CallerNode,
@@ -149,7 +143,7 @@ async def set_resource(
 
 @router.get("/namespaces/{ns}/resources/{name:path}", tags=["resources"])
 async def get_resource(
-    application: Application, namespace: Namespace, name: str, response: Response, shared: Shared = False
+    application: Application, namespace: Namespace, name: Name, response: Response, shared: Shared = False
 ) -> ResourceView:
     """One ephemeral resource."""
     state = await application.get_resource(_resource_name(namespace, name, shared))
@@ -160,12 +154,15 @@ async def get_resource(
     "/namespaces/{ns}/resources/{name:path}",
     tags=["resources"],
     status_code=204,
-    responses={202: {"model": ResourceView, "description": "It is on no node, and `finalizers` hold the object"}},
+    responses={
+        202: {"model": ResourceView, "description": "It is on no node, and `finalizers` hold the object"},
+        **_NOT_AT_VERSION,
+    },
 )
 async def delete_resource(
     application: Application,
     namespace: Namespace,
-    name: str,
+    name: Name,
     if_match: IfMatch,
     dry_run: IsDryRun,
     shared: Shared = False,
@@ -211,7 +208,7 @@ async def cluster_state(
 @router.post(
     "/transactions",
     tags=["cluster"],
-    responses={409: {"model": ProblemDetails, "description": "Nothing was committed; `conflicts` says why"}},
+    responses=_NOT_AT_VERSION | documented({409: "Nothing was committed; `conflicts` says why"}),
 )
 async def transact(
     application: Application, body: TransactionBody, caller_node: CallerNode, dry_run: IsDryRun

@@ -15,26 +15,30 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     StrictBool,
     StrictInt,
     StrictStr,
     WithJsonSchema,
 )
 
-from extender.adapters.http.node_spec import NodeSpec, node_name
+from extender.adapters.http.node_spec import NODE_NAME_SCHEMA, NodeSpec, node_name
 from extender.adapters.http.quantities import read_vector
 from extender.app.management import Claim, Operation, Release, SetResource, Transact
 from extender.app.ports import NodeChoice, PodOwner
 from extender.core.ledger import Detection, Mode
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey, ephemeral_name, require_label
+from extender.core.names import LABEL_LIMIT, EphemeralName, NodeName, PodUid, ResourceKey, ephemeral_name, require_label
+from extender.core.units import LARGEST_AMOUNT
 
-_LARGEST = 2**63 - 1
 _MOST_OPERATIONS = 1000
 _LONGEST_TTL = 10 * 365 * 86400
 
+LABEL_SCHEMA: dict[str, JsonValue] = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": LABEL_LIMIT}
+"""A DNS label for OpenAPI. `require_label` reads it, and says in words what is wrong."""
+
 Capacity = Annotated[
     StrictInt,
-    Field(ge=0, le=_LARGEST, description="Units, absolute; a whole number. 0 removes it.", examples=[4]),
+    Field(ge=0, le=LARGEST_AMOUNT, description="Units, absolute; a whole number. 0 removes it.", examples=[4]),
 ]
 Ttl = Annotated[
     float,
@@ -47,7 +51,11 @@ Ttl = Annotated[
         examples=[600],
     ),
 ]
-Node = Annotated[str, AfterValidator(node_name), Field(description="A node's name", examples=["node-3"])]
+Node = Annotated[
+    str,
+    AfterValidator(node_name),
+    Field(description="A node's name", examples=["node-3"], json_schema_extra=NODE_NAME_SCHEMA),
+]
 Quantities = Annotated[
     dict[ResourceKey, int],
     BeforeValidator(lambda value: read_vector(value) if isinstance(value, dict) else value),
@@ -139,8 +147,8 @@ class SetOperation(ResourceBody):
     """set_resource, as one of several."""
 
     op: Literal["set"]
-    namespace: Annotated[StrictStr, Field(examples=["team-a"])]
-    name: Annotated[StrictStr, Field(examples=["data1"])]
+    namespace: Annotated[StrictStr, Field(examples=["team-a"], json_schema_extra=LABEL_SCHEMA)]
+    name: Annotated[StrictStr, Field(examples=["data1"], json_schema_extra=LABEL_SCHEMA)]
     if_version: StrictStr | None = None
 
     def operation(self, caller_node: NodeName | None, dry_run: bool) -> SetResource:
@@ -152,8 +160,8 @@ class ClaimOperation(Body):
     """Units of a node held for a holder, a name of the caller's."""
 
     op: Literal["claim"]
-    namespace: Annotated[StrictStr, Field(examples=["team-a"])]
-    holder: Annotated[StrictStr, Field(examples=["agent-1-task-7"])]
+    namespace: Annotated[StrictStr, Field(examples=["team-a"], json_schema_extra=LABEL_SCHEMA)]
+    holder: Annotated[StrictStr, Field(examples=["agent-1-task-7"], json_schema_extra=LABEL_SCHEMA)]
     node: Node
     units: Quantities
     ttl_seconds: Ttl
@@ -172,8 +180,8 @@ class ReleaseOperation(Body):
     """The holder's units are given back."""
 
     op: Literal["release"]
-    namespace: Annotated[StrictStr, Field(examples=["team-a"])]
-    holder: Annotated[StrictStr, Field(examples=["agent-1-task-7"])]
+    namespace: Annotated[StrictStr, Field(examples=["team-a"], json_schema_extra=LABEL_SCHEMA)]
+    holder: Annotated[StrictStr, Field(examples=["agent-1-task-7"], json_schema_extra=LABEL_SCHEMA)]
 
     def operation(self, caller_node: NodeName | None, dry_run: bool) -> Release:
         return Release(

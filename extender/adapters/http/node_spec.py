@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, JsonValue, WithJsonSchema
 
 from extender.adapters.http.problems import quoted
 from extender.adapters.http.quantities import read_vector
@@ -21,10 +21,13 @@ from extender.core.names import NodeName
 _NODE_NAME_LIMIT = 253
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
+NODE_NAME_SCHEMA: dict[str, JsonValue] = {"pattern": f"^{_NODE_NAME.pattern}$", "maxLength": _NODE_NAME_LIMIT}
+"""A node's name for OpenAPI; `node_name` reads it."""
+
 _SCHEMA = {
     "anyOf": [
         {"type": "null", "description": "the caller's own node: that of `owner`, or of the header Escher-Node"},
-        {"type": "string", "maxLength": _NODE_NAME_LIMIT, "description": "this node"},
+        {"type": "string", **NODE_NAME_SCHEMA, "description": "this node"},
         {
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]},

@@ -18,17 +18,21 @@ CONTENT_TYPE = "application/problem+json"
 class Kind(Enum):
     """The kinds of problem: slug of the type URI, status, title."""
 
+    NOT_HTTP = ("not-http", 400, "The request is not HTTP")
     NOT_JSON = ("not-json", 400, "The body is not JSON")
     WRONG_SHAPE = ("wrong-shape", 400, "The body is not what this call takes")
     NOT_FOUND = ("not-found", 404, "Not there")
     WRONG_METHOD = ("wrong-method", 405, "Wrong method")
+    TOO_SLOW = ("too-slow", 408, "The request did not arrive in time")
     CONFLICT = ("conflict", 409, "The transaction conflicts")
     BEING_DELETED = ("being-deleted", 409, "It is being deleted")
     VERSION_CONFLICT = ("version-conflict", 412, "Not at the expected version")
     TOO_LARGE = ("too-large", 413, "The body is too large")
     INVALID = ("invalid", 422, "A value cannot be accepted")
+    HEAD_TOO_LARGE = ("head-too-large", 431, "The request's head is too large")
     INTERNAL = ("internal", 500, "An error inside the service")
     NOT_READY = ("not-ready", 503, "The service is not ready")
+    BUSY = ("busy", 503, "The service has too much to do at once")
     UNAVAILABLE = ("unavailable", 503, "The Kubernetes API server cannot be reached")
 
     @property
@@ -100,3 +104,37 @@ def quoted(value: object, limit: int = 80) -> str:
     """The value as a caller would recognise it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+_DETAILS = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "field"],
+    "properties": {
+        "type": {"type": "string", "examples": ["urn:escher:problem:invalid"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "field": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "The part of the request at fault"},
+    },
+}
+
+
+def documented(answers: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Problems as FastAPI's `responses` for OpenAPI: each status with what it means."""
+    return {
+        status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": _DETAILS}}}
+        for status, meaning in answers.items()
+    }
+
+
+ANYWHERE = documented(
+    {
+        400: "Not HTTP, not JSON, or of another shape",
+        408: "The request did not arrive in time",
+        413: "The body is too large",
+        431: "Request line and headers are too large",
+        500: "A defect of the service's own, of which its log tells",
+        503: "Not ready, too busy, or the Kubernetes API server cannot be reached",
+    }
+)
+"""Problems with which any call may be answered."""

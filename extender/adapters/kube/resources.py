@@ -29,7 +29,7 @@ from extender.app.ports import (
     PodOwner,
 )
 from extender.core.names import DOMAIN, EphemeralName, InvalidName, NodeName, PodUid, ResourceKey, ephemeral_name
-from extender.core.units import InvalidQuantity, count
+from extender.core.units import LARGEST_AMOUNT, InvalidQuantity, count
 
 GROUP = DOMAIN
 VERSION = "v1alpha1"
@@ -183,7 +183,7 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
         return EphemeralResource(
             ephemeral_name(metadata.namespace, metadata.name, shared=spec.shared),
             nodes=_nodes(spec.nodes or {}),
-            capacity=_not_negative("spec.capacity", spec.capacity),
+            capacity=_amount("spec.capacity", spec.capacity),
             choice=_choice(spec),
             expires_at=_expiry(spec, metadata),
             **facts,
@@ -259,7 +259,7 @@ def _read_choice(text: str) -> MadeChoice | None:
         return None
     try:
         said = _choices.decode(text)
-        _not_negative("capacity", said.capacity)
+        _amount("capacity", said.capacity)
         choice = _choice(_Spec(capacity=said.capacity, node_spec=said.node_spec, num_nodes=said.num_nodes))
     except (msgspec.DecodeError, _NotUnderstood):
         return None
@@ -340,13 +340,16 @@ def _moment(where: str, value: object, seconds: float) -> float:
 
 def _nodes(raw: Mapping[str, int]) -> dict[NodeName, int]:
     for node, units in raw.items():
-        _not_negative(f"spec.nodes[{node}]", units)
+        _amount(f"spec.nodes[{node}]", units)
     return {NodeName(node): units for node, units in raw.items()}
 
 
-def _not_negative(where: str, value: int | None) -> int | None:
+def _amount(where: str, value: int | None) -> int | None:
     if value is not None and value < 0:
         raise _NotUnderstood(f"{where} is {value}; write 0 or more")
+    if value is not None and value > LARGEST_AMOUNT:
+        # With it nothing at all could be written to the node.
+        raise _NotUnderstood(f"{where} is {value}; the most that a node can have is {LARGEST_AMOUNT}")
     return value
 
 

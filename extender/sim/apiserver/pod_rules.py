@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.core.units import InvalidQuantity, parse_quantity
+from extender.core.units import LARGEST_AMOUNT, InvalidQuantity, parse_quantity
 from extender.sim.apiserver.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
 from extender.sim.apiserver.metadata import label_faults, label_problems, qualified_name_faults, subdomain_faults
 from extender.sim.kinds import Json
@@ -131,7 +131,8 @@ def amount_problems(resource: str, amount: str, where: str) -> list[Problem]:
     problems: list[Problem] = []
     if value < 0:
         problems.append(wrong(where, amount, "must be greater than or equal to 0"))
-    if ("/" in resource or resource == "pods") and value.denominator != 1:
+    # Seen in thousandths, of which there are 2^63-1.
+    if ("/" in resource or resource == "pods") and (value.denominator != 1 or value > LARGEST_AMOUNT):
         problems.append(wrong(where, amount, "must be an integer"))
     return problems
 

@@ -13,8 +13,8 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
+from extender.adapters.http.listening import http_server
 from extender.app.ports import PodRef
-from extender.bootstrap import http_server
 from extender.core.names import NodeName
 from extender.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, listening

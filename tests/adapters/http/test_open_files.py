@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.adapters.open_files import OTHERS_NEED, binds_that_can_wait, raise_limit
+from extender.adapters.open_files import OTHERS_NEED, binds_that_can_wait, open_at_once, raise_limit
 from extender.core.gang_phases import Phase
 from tests.adapters.http.fakes import on_loopback, service
 from tests.app.test_scheduling import Stage
@@ -130,3 +130,13 @@ def test_the_limit_is_raised_to_what_is_allowed() -> None:
 @pytest.mark.parametrize(("limit", "binds"), [(20_000, 19_360), (2000, 1360), (1024, 512), (256, 128)])
 def test_some_files_are_left_for_all_else(limit: int, binds: int) -> None:
     assert binds_that_can_wait(limit) == binds
+
+
+@pytest.mark.parametrize(
+    ("files", "most", "binds", "connections"),
+    [(20_000, 10_000, 9936, 10_000), (2000, 10_000, 1360, 1424), (256, 10_000, 128, 192), (20_000, 100, 36, 100)],
+)
+def test_calls_find_a_connection_beside_all_binds_that_wait(
+    files: int, most: int, binds: int, connections: int
+) -> None:
+    assert open_at_once(files, most) == (binds, connections)

@@ -100,6 +100,8 @@ def test_an_object_in_deletion_desires_nothing() -> None:
         ({"nodes": {"n1": 1.5}}, "spec.nodes[...]: expected `int"),
         ({"nodes": {"n1": "2"}}, "spec.nodes[...]: expected `int"),
         ({"capacity": -4, "nodeSpec": {}}, "spec.capacity is -4; write 0 or more"),
+        ({"capacity": 2**63 // 1000 + 1, "nodeSpec": {}}, "the most that a node can have is 9223372036854775"),
+        ({"nodes": {"n1": 1, "n2": 2**63 - 1}}, "spec.nodes[n2] is 9223372036854775807; the most"),
         ({"capacity": 4}, "spec.capacity needs spec.nodeSpec"),
         ({"numNodes": 4}, "spec.numNodes needs spec.nodeSpec"),
         ({"nodeSpec": {}}, "spec.nodeSpec needs spec.capacity"),

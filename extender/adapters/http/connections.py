@@ -1,0 +1,237 @@
+"""Connections: how many there may be, and what one may take in bytes and seconds before its request is understood.
+
+uvicorn with httptools bounds none of this: a header is taken however long it is, and half a request is waited for
+for ever. Knows uvicorn's protocol. Must not know what is served.
+
+What is counted against `head_bytes` is everything that is not body: request line, headers, and the frames and trailers
+of a body in chunks. A refusal is a problem like any other, and the connection is closed after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem
+
+_log = structlog.get_logger(__name__)
+
+_LINGER_SECONDS = 1.0
+"""A connection that is closed while its caller still sends is reset, and the refusal lost: it is given time to read."""
+_SPARE = 64
+"""So many more connections than there may be are told why they are closed."""
+_SAID_AGAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What connections may take. The kernel's buffers, and up to 256 KiB that are read at once, come on top."""
+
+    connections: int | None = None
+    """At the same time; None: any number."""
+    head_bytes: int = 64 * 2**10
+    head_seconds: float = 10.0
+    """From the first byte of a request to the last of its head."""
+    stall_seconds: float = 10.0
+    """A body's next bytes have come within so long."""
+    body_seconds: float = 60.0
+    """From the head to the body's last byte."""
+    unread_seconds: float = 60.0
+    """An answer has been taken by its caller within so long."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection, within `bounds`. A connection that is used for nothing is closed as an idle one is."""
+
+    bounds = Bounds()
+    _said = -_SAID_AGAIN_SECONDS
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._in_body = False
+        self._loose = 0
+        """Bytes of this request that are not body."""
+        self._body = 0
+        self._late: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    # -- bytes
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        most = self.bounds.connections
+        if most is None or len(self.connections) <= most:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+            return
+        self._say_full(most)
+        if len(self.connections) > most + _SPARE:
+            self._refused = True
+            transport.abort()
+        else:
+            told = f"{most} connections are open (setting connections_limit)"
+            self._refuse(Problem(Kind.BUSY, told, headers={"Retry-After": "1"}))
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._loose += len(data)
+        super().data_received(data)
+        if self._refused:
+            return
+        if self._loose > self.bounds.head_bytes:
+            self._refuse_head()
+        elif self._late is None and (self._loose or self._in_body):
+            self._wait_for_more()
+
+    def on_headers_complete(self) -> None:
+        if self._refused:
+            return
+        if self._loose > self.bounds.head_bytes:
+            # Much of it may be body.
+            length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if length > self.bounds.head_bytes:
+                self._refuse_head()
+                return
+        if self._late is not None:
+            self._no_longer_late()
+        super().on_headers_complete()
+        self._in_body, self._body = True, 0
+
+    def on_body(self, body: bytes) -> None:
+        if self._refused:
+            return
+        self._loose -= len(body)
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_chunk_complete(self) -> None:
+        # A body may be in very many chunks.
+        self._loose = 0
+
+    def on_message_complete(self) -> None:
+        if self._refused:
+            return
+        if self._late is not None:
+            self._no_longer_late()
+        # What follows in the same read is the next request's, and is not counted.
+        self._in_body, self._loose = False, 0
+        super().on_message_complete()
+
+    # -- time
+
+    def _wait_for_more(self) -> None:
+        if self._in_body:
+            self._look_at_body(until=self.loop.time() + self.bounds.body_seconds, had=-1)
+        else:
+            self._late = self.loop.call_later(
+                self.bounds.head_seconds,
+                self._refuse,
+                Problem(Kind.TOO_SLOW, f"the head was not complete after {self.bounds.head_seconds:g} s"),
+            )
+
+    def _look_at_body(self, until: float, had: int) -> None:
+        now = self.loop.time()
+        if now >= until:
+            self._refuse(Problem(Kind.TOO_SLOW, f"the body was not complete after {self.bounds.body_seconds:g} s"))
+        elif self._body == had and not self.flow.read_paused:
+            self._refuse(Problem(Kind.TOO_SLOW, f"no more of the body came for {self.bounds.stall_seconds:g} s"))
+        else:
+            # While reading is paused it is we who take nothing.
+            at = min(now + self.bounds.stall_seconds, until)
+            self._late = self.loop.call_at(at, self._look_at_body, until, self._body)
+
+    def _no_longer_late(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._abort_unless_read(self.bounds.unread_seconds)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None and not self._refused:
+            self._unread.cancel()
+            self._unread = None
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.cycle.keep_alive and self.transport.is_closing():
+            self._abort_unless_read(self.bounds.unread_seconds)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        # What is closed goes on being written, for as long as its caller likes.
+        self._abort_unless_read(_LINGER_SECONDS)
+
+    def _abort_unless_read(self, seconds: float) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        self._unread = self.loop.call_later(seconds, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._no_longer_late()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    # -- refusals
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._refused:
+            self._refuse(Problem(Kind.NOT_HTTP, msg))
+
+    def _refuse_head(self) -> None:
+        most = self.bounds.head_bytes
+        self._refuse(Problem(Kind.HEAD_TOO_LARGE, f"request line and headers are longer than {most} bytes"))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answered with the problem, unless callers would take it for another answer; read no more, and soon closed."""
+        self._refused = True
+        self._no_longer_late()
+        self._unset_keepalive_if_required()
+        cycle, in_body = self.cycle, self._in_body
+        unanswered = cycle is not None and not cycle.response_complete
+        begun = in_body and (not unanswered or cycle.response_started or bool(self.pipeline))
+        earlier = not in_body and unanswered
+        if unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
+        if self.transport.is_closing():
+            return
+        if not (begun or earlier):
+            self.transport.write(_answer(problem))
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+        self._abort_unless_read(_LINGER_SECONDS)
+
+    def _say_full(self, most: int) -> None:
+        now = self.loop.time()
+        if now - type(self)._said >= _SAID_AGAIN_SECONDS:
+            type(self)._said = now
+            _log.warning("no more connections are accepted", open=most, setting="connections_limit")
+
+
+def _answer(problem: Problem) -> bytes:
+    body = problem.body()
+    headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(body)), "Connection": "close", **problem.headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return STATUS_LINE[problem.status] + lines.encode() + b"\r\n" + body
+
+
+def bounded(bounds: Bounds) -> type[BoundedProtocol]:
+    """The protocol with these bounds, for uvicorn's `http`."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})

@@ -1,0 +1,96 @@
+"""Any call that OpenAPI allows, and many that it does not: Schemathesis draws them, and every answer is documented.
+
+Schemathesis and Hypothesis draw the same calls on every run; what fails is printed as a curl command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from prometheus_client import CollectorRegistry
+from schemathesis import GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from extender.adapters.http.api import create_api
+from tests.adapters.http.fakes import NotedManagement, Ready
+from tests.e2e.conftest import shared_field
+from tests.e2e.workload import Field
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.longer]
+
+_CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+_API = create_api(NotedManagement(), Ready(), CollectorRegistry())
+_FOUND: Any = schemathesis.openapi.from_dict(_API.openapi()).get_all_operations()
+OPERATIONS = {operation.label: operation for operation in (each.ok() for each in _FOUND)}
+THERE = {"ns": "default", "name": "data1", "pod": "p"}
+
+
+@pytest.fixture(scope="module")
+def field(where: str, state_folder: object) -> Iterator[Field]:
+    """A cluster of its own, for whatever is set in it."""
+    yield from shared_field(where, nodes=3)
+
+
+def calls(operation: Any, node: str) -> st.SearchStrategy[Any]:
+    """Calls as they should be, for anything and for what may be there, and calls that are wrong somewhere."""
+    asked = {part.name for part in operation.path_parameters}
+    there = {name: value for name, value in THERE.items() if name in asked}
+    there_now = operation.as_strategy(generation_mode=GenerationMode.POSITIVE, path_parameters=there)
+    return st.one_of(
+        operation.as_strategy(generation_mode=GenerationMode.POSITIVE),
+        there_now.map(lambda case: on_node(case, node)),
+        operation.as_strategy(generation_mode=GenerationMode.NEGATIVE),
+    )
+
+
+def on_node(case: Any, node: str) -> Any:
+    """The call, with a node, resources and names that are there wherever it names some."""
+    body = case.body if isinstance(case.body, dict) else {}
+    for each in (body, *body.get("operations", ())):
+        if isinstance(each.get("node_spec"), str):
+            each["node_spec"] = node
+        # Nobody is to be held for long: at the end the cluster must be sound.
+        each |= {"node": node, "units": {"cpu": 0.001}, "ttl_seconds": 1} if "units" in each else {}
+        each |= {"namespace": "default"} if "namespace" in each else {}
+    if "read" in body:
+        body["read"] = {node: 1}
+    case.headers.pop("If-Match", None)
+    if body:
+        case.headers["Escher-Node"] = node
+    return case
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_whatever_is_called_is_answered_as_documented(field: Field, label: str) -> None:
+    operation = OPERATIONS[label]
+    node = field.api.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    told: Counter[int] = Counter()
+
+    @settings(suppress_health_check=list(HealthCheck))
+    @given(case=calls(operation, node))
+    def answered(case: Any) -> None:
+        answer = case.call(base_url=field.cluster.service_url)
+        told[answer.status_code] += 1
+        case.validate_response(answer, checks=_CHECKS)
+
+    answered()
+    field.measured.append(f"{label}: " + ", ".join(f"{status} {count} times" for status, count in sorted(told.items())))
+    assert told.keys() & {200, 204} or "{name}" in label or "{pod}" in label, "nothing was drawn that can be done"
