@@ -58,6 +58,9 @@ def members(count: int, constraints: Constraints | None, cpu: int = 8000, app: s
 class Town:
     """Nodes by zone, `aab`: two in zone a, one in b; each with 8 CPU and its own name as label `host`."""
 
+    useless = 0
+    """So many nodes beside them have neither room nor labels."""
+
     def __init__(self, zones: str, cpu: int = 8000) -> None:
         self.nodes: dict[NodeName, Node] = {}
         self.ledger = Ledger()
@@ -66,8 +69,13 @@ class Town:
         for number, zone in enumerate(zones):
             labels = {"host": f"n{number}"} | ({ZONE: zone} if zone != "-" else {})
             each = node(f"n{number}", {"cpu": cpu}, labels=labels)
-            self.nodes[each.name] = each
-            self.ledger.set_node(each.name, each.allocatable)
+            self.add(each)
+        for number in range(self.useless):
+            self.add(node(f"useless-{number}", {"cpu": 0}))
+
+    def add(self, each: Node) -> None:
+        self.nodes[each.name] = each
+        self.ledger.set_node(each.name, each.allocatable)
 
     def put(self, name: str, on: str, constraints: Constraints | None = None, *, cpu: int = 0, **facts: Any) -> None:
         facts.setdefault("labels", {"app": name.partition("-")[0]})
@@ -106,6 +114,13 @@ def rule(found: Mapping[Holder, NodeName] | Shortfall) -> str:
     return found.rule
 
 
+@pytest.fixture(params=[0, 70], ids=["few_nodes", "many_nodes"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among many nodes not every order and node is tried where the first tries fail."""
+    monkeypatch.setattr(Town, "useless", request.param)
+
+
+@pytest.mark.usefixtures("size")
 class TestNearEachOther:
     def test_all_are_in_the_smallest_zone_that_has_room(self) -> None:
         assert Town("abb").zones(members(2, near())) == "bb"
@@ -147,6 +162,7 @@ class TestNearEachOther:
         assert rule(Town("aa").plan(members(1, near(app="web")))) == NEAR
 
 
+@pytest.mark.usefixtures("size")
 class TestApart:
     def test_each_has_its_own_zone(self) -> None:
         assert Town("aaabc").zones(members(3, apart())) == "abc"
@@ -169,6 +185,7 @@ class TestApart:
         assert Town("--a").zones(members(3, apart())) == "--a"
 
 
+@pytest.mark.usefixtures("size")
 class TestEven:
     def test_zones_get_equally_many(self) -> None:
         assert Town("aaaabbcc").zones(members(6, even())) == "aabbcc"
@@ -218,6 +235,7 @@ class TestEven:
         assert isinstance(found, dict) is there
 
 
+@pytest.mark.usefixtures("size")
 class TestHostPorts:
     def test_one_a_node(self) -> None:
         found = Town("aaa", cpu=64000).plan(members(3, ports(80)))
@@ -245,6 +263,7 @@ class TestHostPorts:
         assert one.clashes(other) is clash
 
 
+@pytest.mark.usefixtures("size")
 class TestAround:
     def test_who_leaves_is_not_in_the_way(self) -> None:
         town = Town("ab", cpu=64000)
@@ -383,3 +402,27 @@ def test_small_cases_are_planned_exactly_if_kube_scheduler_could_place_them(
         gang.append(pod(f"{app}-{number}", {"cpu": cpu}, labels={"app": app}, constraints=what))
     found = town.plan(gang)
     assert isinstance(found, Shortfall) is not possible(gang, town.there, town.nodes)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text("aab-", min_size=1, max_size=3),
+    st.lists(st.tuples(pods_of, st.integers(0, 2)), max_size=2),
+    pods_of,
+    st.integers(1, 3),
+)
+def test_members_that_are_alike_are_planned_exactly_if_they_could_be_among_however_many_nodes(
+    zones: str,
+    standing: list[tuple[tuple[str, int, Constraints | None], int]],
+    kind: tuple[str, int, Constraints | None],
+    size: int,
+) -> None:
+    town = Town(zones, cpu=3)
+    small = dict(town.nodes)
+    for number in range(70):
+        town.add(node(f"useless-{number}", {"cpu": 0}))
+    for number, ((app, cpu, what), at) in enumerate(standing):
+        town.put(f"{app}-s{number}", f"n{at % len(zones)}", what, cpu=cpu - 1)
+    app, cpu, what = kind
+    gang = [pod(f"{app}-{number}", {"cpu": cpu}, labels={"app": app}, constraints=what) for number in range(size)]
+    assert isinstance(town.plan(gang), Shortfall) is not possible(gang, town.there, small)
