@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.core import together
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod, Taint
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
@@ -17,6 +18,7 @@ from extender.core.label_match import LabelRequirement
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import CPU, NodeName, PodUid, ResourceKey
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
+from extender.core.node_match import accepts as may_be_on
 from extender.core.planning import Shortfall
 from extender.core.room import Room, Slot
 from extender.core.together import Seat, plan
@@ -91,7 +93,13 @@ class Town:
     def plan(
         self, pods: Sequence[Pod], around: Around | None = None, accepts: Callable[[NodeName], bool] | None = None
     ) -> dict[Holder, NodeName] | Shortfall:
-        seats = [Seat(Slot(Holder(each.uid), each.requests, accepts), each) for each in pods]
+        accepting: dict[object, Callable[[NodeName], bool]] = {}
+        seats: list[Seat] = []
+        for each in pods:
+            # As places does it: slots of equal selectors share what says which nodes they may be on.
+            selector = frozenset(each.node_selector.items())
+            own = accepting.setdefault(selector, self._accepting(each)) if selector else accepts
+            seats.append(Seat(Slot(Holder(each.uid), each.requests, own), each))
         room = Room(self.ledger, ())
         before = {name: dict(change) for name, change in room.change.items()}
         found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.bystanders))
@@ -101,6 +109,9 @@ class Town:
             assert found.keys() == by_uid.keys()
             assert around or holds([(by_uid[holder], at) for holder, at in found.items()], self.there, self.nodes)
         return found
+
+    def _accepting(self, one: Pod) -> Callable[[NodeName], bool]:
+        return lambda name: may_be_on(self.nodes[name], one)
 
     def zones(self, pods: Sequence[Pod]) -> str:
         """Of the plan, in order of zone."""
@@ -294,8 +305,58 @@ def test_many_on_many_nodes_are_planned_without_looking_at_every_way() -> None:
     assert len(town.zones(members(300, both))) == 300
 
 
+class TestEveryWay:
+    """Of few slots on few nodes, where one after the other does not do."""
+
+    def near_their_own(self) -> list[Pod]:
+        """The second may go anywhere only while nobody whom it wants to be near is there."""
+        [first], [second] = members(1, None, 5000, "web"), members(1, near(app="web"), 5000, "web")
+        return [first, replace(second, name="second", uid=PodUid("uid-second"))]
+
+    def test_the_order_may_be_another(self) -> None:
+        found = Town("ba").plan(self.near_their_own())
+        assert isinstance(found, dict)
+        assert list(found) == ["uid-second", "uid-web-0"]
+
+    def test_slots_that_fill_nodes_to_the_last_are_put_together(self) -> None:
+        sizes = (4000, 4000, 3000, 3000, 2000)
+        gang = [each for n, cpu in enumerate(sizes) for each in members(1, ports(n + 1), cpu, f"m{n}")]
+        assert not isinstance(Town("ab").plan(gang), Shortfall)
+        assert isinstance(Town("ab").plan([*gang, *members(1, None, 1000)]), Shortfall)
+
+    def test_only_nodes_that_accept_them_are_taken(self) -> None:
+        town = Town("abb")
+        town.fill("n1", 3000)
+        gang = [replace(each, node_selector={ZONE: "b"}) for each in self.near_their_own()]
+        assert set(town.zones(gang)) == {"b"}
+        town.fill("n2", 4000)
+        assert isinstance(town.plan(gang), Shortfall)
+
+    def test_is_tried_of_two_slots_on_up_to_32_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for useless, tried in ((30, True), (31, False)):
+            monkeypatch.setattr(Town, "useless", useless)
+            assert isinstance(Town("ba").plan(self.near_their_own()), dict) is tried
+
+    def test_is_given_up_after_so_many_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(together, "_MOST_STEPS", 3)
+        assert isinstance(Town("ba").plan(self.near_their_own()), Shortfall)
+
+
 class TestTooManyForEveryWay:
     """Slots x nodes are more than those for which every order and node is tried."""
+
+    def test_the_first_has_its_choice_before_larger_ones_and_before_who_wants_to_be_near_others(self) -> None:
+        town = Town("abb" + "-" * 40)
+        town.fill("n2", 7000)
+        for number in range(3, 43):
+            town.fill(f"n{number}", 8000)
+        [small] = members(1, None, 1000, "small")
+        gang = [
+            replace(small, node_selector={"host": "n0"}),
+            *members(1, Constraints((HostPort(80),), near(app="large").affinity), 1000, "shy"),
+            *members(1, None, 8000, "large"),
+        ]
+        assert town.plan(gang) == {"uid-small-0": "n0", "uid-large-0": "n1", "uid-shy-0": "n2"}
 
     def test_the_largest_are_placed_first_where_they_find_no_room_after_the_others(self) -> None:
         town = Town("a" * 40)
