@@ -14,9 +14,9 @@ from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod, Taint
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.label_match import LabelRequirement
-from extender.core.names import NodeName
+from extender.core.names import NodeName, PodUid
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD, Rules, allows
-from tests.builders import labels_term, pod
+from tests.builders import labels_term, pod, toleration
 from tests.core.naive_neighbours import lets_beside
 from tests.core.test_together import ZONE, Town, apart, even, members, near, peers, ports
 
@@ -142,16 +142,75 @@ def test_nodes_that_a_pod_may_not_be_on_count_or_not_as_it_says(heeds: bool, cho
     assert refusals(town, replace(one, **choosy))[0] == (None if heeds else (SPREAD, False))
 
 
+CLOSED: list[dict[str, Any]] = [{"taints": (Taint("gpu", "", "NoSchedule"),)}, {"unschedulable": True}]
+
+
 @pytest.mark.parametrize("heeds", [True, False])
-@pytest.mark.parametrize(
-    "closed", [{"taints": (Taint("gpu", "", "NoSchedule"),)}, {"unschedulable": True}], ids=["taint", "cordon"]
-)
+@pytest.mark.parametrize("closed", CLOSED, ids=["taint", "cordon"])
 def test_nodes_that_are_closed_to_it_count_or_not_as_it_says(heeds: bool, closed: dict[str, Any]) -> None:
     town = Town("ab")
     town.put("train-x", "n0")
     town.nodes[N1] = replace(town.nodes[N1], **closed)
     [one] = members(1, even(heeds_taints=heeds))
     assert refusals(town, one)[0] == (None if heeds else (SPREAD, False))
+
+
+@pytest.mark.parametrize("closed", CLOSED, ids=["taint", "cordon"])
+def test_a_closed_node_counts_for_a_pod_that_chooses_it(closed: dict[str, Any]) -> None:
+    town = Town("abc")
+    town.put("train-x", "n0")
+    town.nodes[N1] = replace(town.nodes[N1], **closed)
+    [one] = members(1, even())
+    choosy = replace(one, affinity=(labels_term(("host", "In", ["n0", "n1"])),))
+    assert refusals(town, choosy)[:2] == [(SPREAD, False), None]
+
+
+class TestPodsOfOneSpreadConstraint:
+    """May differ in which nodes count for it: the one is refused where the other is not."""
+
+    def on_n0(self, town: Town, one: Pod, other: Pod) -> list[tuple[str, bool] | None]:
+        """The two of them, whoever of them is known first."""
+        town.put("train-x", "n0")
+        node, found = town.nodes[N0], []
+        for pods in ([one, other], [other, one]):
+            rules = rules_of(town, pods)
+            found.append([rules.refusal(rules.kind_of(each), node) for each in (one, other)])
+        assert found[0] == found[1]
+        return found[0]
+
+    def test_by_their_node_selectors_unless_these_are_not_heeded(self) -> None:
+        for heeds in (True, False):
+            one, other = members(2, even(heeds_affinity=heeds))
+            other = replace(other, node_selector={"host": "n0"})
+            assert self.on_n0(Town("ab"), one, other) == [(SPREAD, False), None if heeds else (SPREAD, False)]
+
+    def test_by_their_node_affinity(self) -> None:
+        one, other = members(2, even())
+        other = replace(other, affinity=(labels_term(("host", "In", ["n0"])),))
+        assert self.on_n0(Town("ab"), one, other) == [(SPREAD, False), None]
+
+    def test_by_their_tolerations_where_taints_are_heeded(self) -> None:
+        for heeds in (True, False):
+            town = Town("ab")
+            town.nodes[N1] = replace(town.nodes[N1], **CLOSED[0])
+            one, other = members(2, even(heeds_taints=heeds))
+            one = replace(one, tolerations=(toleration("gpu", "Exists"),))
+            assert self.on_n0(town, one, other) == [(SPREAD, False), None if heeds else (SPREAD, False)]
+
+    def test_by_the_keys_of_their_other_constraints(self) -> None:
+        town = Town("ab")
+        town.nodes[N0] = replace(town.nodes[N0], labels={**town.nodes[N0].labels, "rack": "r"})
+        [one], [other] = members(1, even()), members(1, Constraints(spread=(*even().spread, *even("rack", 9).spread)))
+        assert self.on_n0(town, one, replace(other, uid=PodUid("uid-other"))) == [(SPREAD, False), None]
+
+
+def test_who_is_on_a_node_that_is_gone_is_nowhere() -> None:
+    town = Town("ab")
+    gone = pod("web-0", {}, labels={"app": "web"}, constraints=apart(app="train"))
+    [one] = members(1, apart(app="web"))
+    for at, said in ((NodeName("gone"), None), (N0, (APART, True))):
+        rules = Rules([one], town.nodes, Around(town.bystanders, [(gone, at)]))
+        assert [rules.refusal(rules.kind_of(one), each) for each in town.nodes.values()] == [said, None]
 
 
 NAMESPACES, APPS = ("default", "other"), ("train", "web")
