@@ -294,6 +294,7 @@ class TestWhatIsRemembered:
             ("a member", apart(), True),
             ("one that stays", apart(), True),
             ("one that stays no more", apart(), True),
+            ("another that stays in its stead", apart(), True),
             ("another", apart(), False),
             ("another", near(app="web"), True),
             ("another gang of the name", apart(), True),
@@ -304,7 +305,7 @@ class TestWhatIsRemembered:
     ) -> None:
         block, gang, answers = self.block(constraints)
         daemon = pod("daemon", {}, node=N0, owner=DAEMON)
-        if what == "one that stays no more":
+        if what in ("one that stays no more", "another that stays in its stead"):
             block.see(daemon)
         assert block.constrained.hopeless(gang, answers.pop) == self.LACKS
         match what:
@@ -316,6 +317,9 @@ class TestWhatIsRemembered:
                 block.see(daemon)
             case "one that stays no more":
                 block.staying.forget(daemon.uid)
+            case "another that stays in its stead":
+                block.staying.forget(daemon.uid)
+                block.see(pod("other", {}, node=N1, owner=DAEMON))
             case "another":
                 block.see(pod("web", {}, node=N0))
             case _:

@@ -204,6 +204,15 @@ class TestPodsOfOneSpreadConstraint:
         assert self.on_n0(town, one, replace(other, uid=PodUid("uid-other"))) == [(SPREAD, False), None]
 
 
+def test_in_a_cluster_that_is_taken_to_be_empty_only_they_are_there_whom_somebody_wants_to_be_near() -> None:
+    town = Town("ab")
+    town.put("web-0", "n0", Constraints((HostPort(80),), anti_affinity=apart(app="train").anti_affinity))
+    asks = Constraints((HostPort(80),), near(app="web").affinity, apart(app="web").anti_affinity)
+    [one] = members(1, asks)
+    rules = Rules([one], town.nodes, Around(town.bystanders, emptied=True))
+    assert [rules.refusal(rules.kind_of(one), each) for each in town.nodes.values()] == [None, (NEAR, False)]
+
+
 def test_who_is_on_a_node_that_is_gone_is_nowhere() -> None:
     town = Town("ab")
     gone = pod("web-0", {}, labels={"app": "web"}, constraints=apart(app="train"))
