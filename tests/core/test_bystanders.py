@@ -91,6 +91,14 @@ def test_around_leaves_out_who_leaves_and_adds_who_comes() -> None:
     assert list(around.ports_on(NodeName("n2"))) == [HostPort(81)]
 
 
+def test_of_two_that_have_a_port_on_one_node_both_have_to_leave() -> None:
+    """No scheduler puts them there; whoever names the node himself does."""
+    one, other = (on("n1", f"train-{number}", constraints=ports(80)) for number in range(2))
+    there = bystanders(one, other)
+    assert list(Around(there, leaving=[one.uid]).ports_on(NodeName("n1"))) == [HostPort(80)]
+    assert list(Around(there, leaving=[one.uid, other.uid]).ports_on(NodeName("n1"))) == []
+
+
 def test_what_differs_is_a_violation() -> None:
     found = bystanders(on("n1"))
     assert found.counts(TRAIN)

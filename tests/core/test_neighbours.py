@@ -119,6 +119,12 @@ class TestAreas:
         assert number is not None
         assert [rules.area_of(number, name) for name in (N0, N1)] == [None, "a"]
 
+    def test_have_whoever_is_on_any_of_their_nodes(self) -> None:
+        town = Town("aab")
+        for number in range(3):
+            town.put(f"train-x{number}", f"n{number}")
+        assert refusals(town, *members(1, even())) == [(SPREAD, False), (SPREAD, False), None]
+
     def test_are_full_with_those_alone_that_the_constraint_counts(self) -> None:
         town = Town("ab")
         town.put("web-0", "n0")
