@@ -166,6 +166,13 @@ class TestAPlan:
         assert isinstance(block.plan(gang), Shortfall)
         assert block.plan(gang, releasing=["uid-other"]) == {"uid-train-0": "n0"}
 
+    def test_takes_what_its_members_hold_for_free_when_it_looks_for_the_smallest_place(self) -> None:
+        block, gang = Block("bba"), gang_of(*made(2, near(), 4000))
+        block.see(*gang.members.values())
+        for each in gang.members:
+            block.hold(each, N2, Kind.ASSUMPTION, 4000, owner="train")
+        assert block.plan(gang) == {"uid-train-0": "n2", "uid-train-1": "n2"}
+
     def test_is_of_the_candidates_and_of_what_each_slot_is_for(self) -> None:
         block, gang = Block("ab", cpu=64000), gang_of(*made(2, apart()))
         assert block.plan(gang, on=[N1]) == Shortfall(1, 2, None, APART)

@@ -318,6 +318,13 @@ class TestEveryWay:
         assert isinstance(found, dict)
         assert list(found) == ["uid-second", "uid-web-0"]
 
+    def test_of_two_that_want_to_be_near_each_other_the_one_whose_other_is_there_comes_first(self) -> None:
+        town = Town("a", cpu=64000)
+        town.put("train-x", "n0")
+        found = town.plan([*members(1, near(app="web")), *members(1, near(app="train"), app="web")])
+        assert isinstance(found, dict)
+        assert list(found) == ["uid-web-0", "uid-train-0"]
+
     def test_slots_that_fill_nodes_to_the_last_are_put_together(self) -> None:
         sizes = (4000, 4000, 3000, 3000, 2000)
         gang = [each for n, cpu in enumerate(sizes) for each in members(1, ports(n + 1), cpu, f"m{n}")]
@@ -366,6 +373,17 @@ class TestTooManyForEveryWay:
         gang = [*members(1, None, 3000, "small"), *members(1, None, 8000, "large")]
         assert town.plan(gang) == {"uid-large-0": "n0", "uid-small-0": "n1"}
 
+    def test_the_largest_are_those_that_ask_for_the_largest_part_of_what_all_ask_for(self) -> None:
+        town, gpu = Town("a" * 40), ResourceKey("amd.com/gpu")
+        for number in range(2, 40):
+            town.fill(f"n{number}", 8000)
+        town.fill("n0", 4500)
+        town.ledger.set_node(NodeName("n0"), {**town.nodes[NodeName("n0")].allocatable, gpu: 1})
+        town.nodes[NodeName("n0")] = node("n0", {**town.ledger.rows[NodeName("n0")].capacity})
+        [small], [large] = members(1, None, 3000, "small"), members(1, None, 1000, "large")
+        large = replace(large, requests={**large.requests, gpu: 1})
+        assert town.plan([small, large]) == {"uid-large-0": "n0", "uid-small-0": "n1"}
+
     def test_who_wants_to_be_near_others_comes_after_them(self) -> None:
         town = Town("ab" * 35)
         gang = [*members(2, near(app="web"), 1000), *members(1, None, 1000, "web")]
@@ -383,11 +401,12 @@ class TestTooManyForEveryWay:
         assert town.zones(members(80, both, 1000)) == "a" * 40 + "b" * 40
 
     def test_of_two_zones_the_one_that_could_hold_fewer_of_all_of_them(self) -> None:
-        town = Town("bba" + "-" * 40)
-        town.fill("n0", 5000)
-        town.fill("n1", 4000)
+        town = Town("bbba" + "-" * 40)
+        for name, cpu in (("n0", 6000), ("n1", 6000), ("n2", 4000)):
+            town.fill(name, cpu)
         gang = [*members(2, near(), 1000), *members(1, near(), 4000, "train-large")]
         gang[2] = replace(gang[2], labels={"app": "train"})
+        # Seven of the small ones or one of the large in b, and three or two in a.
         assert town.zones(gang) == "aaa"
 
 
