@@ -160,6 +160,7 @@ class TestASlice:
 
     def test_that_is_over_leaves_kinds_that_are_new_unanswered_until_the_next(self) -> None:
         place = Place(limit=1)
+        place.could_fit.refresh()
         place.work.take(1)
         changes = place.could_fit.changes
         place.could_fit.resume()

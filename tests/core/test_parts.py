@@ -29,6 +29,10 @@ class TestAProof:
             "refused for good: 2"
         )
 
+    def test_counts_the_one_that_it_does_not_name(self) -> None:
+        members = gang_pods("train", 4)
+        assert str(Proof("a.1", 4, 5, (), tuple(members), 0)).endswith("default/train-2 and 1 more")
+
     def test_may_be_refusals_alone(self) -> None:
         assert str(Proof("a.1", 2, 3, (), (), 2)) == "attempt a.1: 2 of 3 were needed; refused for good: 2"
 
@@ -180,6 +184,10 @@ class TestAPartIsProven:
         trial = Trial("a.1", 2, {one.uid, self.W0, self.W1}, 3)
         assert proven_part([one], waiting, trial, 2) == Proof("a.1", 2, 3, (one,), tuple(waiting.values()), 0)
         assert proven_part([one], waiting, replace(trial, id="a.2"), 2) is None
+        # Both count: whom the pod names, and whom this life knows of beside.
+        [named] = self.of(Attempt("a.1", 2, 3, (self.W0,)))
+        beside = Trial("a.1", 2, {one.uid, self.W1}, 3)
+        assert proven_part([named], waiting, beside, 2) == Proof("a.1", 2, 3, (named,), tuple(waiting.values()), 0)
         # One more could be bound in it than the pod knows of.
         assert proven_part([one], waiting, replace(trial, size=4), 2) is None
         # And less is what an earlier attempt of this life knew.

@@ -201,6 +201,12 @@ class TestEven:
     def test_zones_get_equally_many(self) -> None:
         assert Town("aaaabbcc").zones(members(6, even())) == "aabbcc"
 
+    def test_each_goes_where_fewest_are_though_more_were_allowed(self) -> None:
+        assert Town("aaaabbb").zones(members(4, even(skew=3))) == "aabb"
+        town = Town("aaaabbb")
+        town.put("train-x", "n0")
+        assert town.zones(members(3, even(skew=3))) == "abb"
+
     def test_in_every_prefix_of_the_plan(self) -> None:
         found = Town("aaabbb").plan(members(6, even()))
         assert not isinstance(found, Shortfall)
@@ -353,17 +359,24 @@ class TestTooManyForEveryWay:
     """Slots x nodes are more than those for which every order and node is tried."""
 
     def test_the_first_has_its_choice_before_larger_ones_and_before_who_wants_to_be_near_others(self) -> None:
-        town = Town("abb" + "-" * 40)
+        town = Town("abba" + "-" * 40)
         town.fill("n2", 7000)
-        for number in range(3, 43):
+        town.fill("n3", 500)
+        for number in range(4, 44):
             town.fill(f"n{number}", 8000)
         [small] = members(1, None, 1000, "small")
         gang = [
             replace(small, node_selector={"host": "n0"}),
             *members(1, Constraints((HostPort(80),), near(app="large").affinity), 1000, "shy"),
+            *members(1, None, 7500, "medium"),
             *members(1, None, 8000, "large"),
         ]
-        assert town.plan(gang) == {"uid-small-0": "n0", "uid-large-0": "n1", "uid-shy-0": "n2"}
+        assert town.plan(gang) == {
+            "uid-small-0": "n0",
+            "uid-large-0": "n1",
+            "uid-medium-0": "n3",
+            "uid-shy-0": "n2",
+        }
 
     def test_the_largest_are_placed_first_where_they_find_no_room_after_the_others(self) -> None:
         town = Town("a" * 40)
@@ -399,6 +412,9 @@ class TestTooManyForEveryWay:
         town = Town("ab" * 20)
         both = Constraints(spread=(*even("host").spread, *even().spread))
         assert town.zones(members(80, both, 1000)) == "a" * 40 + "b" * 40
+        # Until each of the others has one as well.
+        town.put("train-x", "n0", cpu=4000)
+        assert town.zones(members(79, both, 4000)) == "a" * 39 + "b" * 40
 
     def test_of_two_zones_the_one_that_could_hold_fewer_of_all_of_them(self) -> None:
         town = Town("bbba" + "-" * 40)
