@@ -324,6 +324,13 @@ class TestEveryWay:
         assert isinstance(found, dict)
         assert list(found) == ["uid-second", "uid-web-0"]
 
+    def test_a_node_that_is_refused_is_not_the_last(self) -> None:
+        town = Town("ba")
+        town.fill("n0", 3000)
+        [first, second] = self.near_their_own()
+        found = town.plan([replace(first, requests={**first.requests, CPU: 8000}), second])
+        assert found == {"uid-second": "n0", "uid-web-0": "n1"}
+
     def test_of_two_that_want_to_be_near_each_other_the_one_whose_other_is_there_comes_first(self) -> None:
         town = Town("a", cpu=64000)
         town.put("train-x", "n0")
