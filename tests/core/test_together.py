@@ -137,6 +137,12 @@ class TestNearEachOther:
         assert Town("abb").zones(members(2, near())) == "bb"
         assert Town("abbbcc").zones(members(2, near())) == "cc"
 
+    def test_who_asks_for_nothing_of_a_resource_has_room_anywhere(self) -> None:
+        town = Town("abb")
+        for name in town.nodes:
+            town.fill(name, town.nodes[name].allocatable[CPU])
+        assert town.zones(members(2, near(), 0)) in ("aa", "bb")
+
     def test_where_no_zone_has_room_for_all_nothing_is_planned_and_the_rule_is_told(self) -> None:
         assert Town("aabb").plan(members(3, near())) == Shortfall(2, 3, None, NEAR)
 
