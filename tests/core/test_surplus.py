@@ -189,6 +189,21 @@ def test_one_turned_away_on_a_sample_of_the_nodes_is_woken_once_if_another_has_r
     assert woken(world) == ["elastic-2"]
 
 
+def test_one_with_room_beyond_a_sample_is_woken_though_others_have_none_anywhere(world: GangWorld) -> None:
+    for number in range(110):
+        world.add_node(node(f"n{number}", {"cpu": 500}))
+    world.add_node(node("large", {"cpu": 16000}))
+    world.add_node(node("small", {"cpu": 2000}))
+    members = gang_pods("elastic", 4, EIGHT, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    sample = [NodeName(f"n{number}") for number in range(100)]
+    for member in (members[2], replace(members[3], requests=pod(asks=ONE).requests)):
+        world.create(member)
+        assert not world.filter(member, sample).passed
+    assert woken(world) == ["elastic-3"]
+
+
 def test_one_that_is_gone_is_forgotten_when_another_is_turned_away_on_a_sample(world: GangWorld) -> None:
     for number in range(110):
         world.add_node(node(f"n{number}", {"cpu": 1000}))

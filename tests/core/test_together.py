@@ -137,6 +137,12 @@ class TestNearEachOther:
         assert Town("abb").zones(members(2, near())) == "bb"
         assert Town("abbbcc").zones(members(2, near())) == "cc"
 
+    def test_of_two_that_are_as_small_it_is_the_first_of_the_candidates(self) -> None:
+        town = Town("")
+        for name, zone in (("n5", "b"), ("n3", "a")):
+            town.add(node(name, {"cpu": 8000}, labels={ZONE: zone}))
+        assert town.zones(members(1, near())) == "b"
+
     def test_who_asks_for_nothing_of_a_resource_has_room_anywhere(self) -> None:
         town = Town("abb")
         for name in town.nodes:
