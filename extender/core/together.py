@@ -20,7 +20,7 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -118,8 +118,9 @@ def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_With
             if all(key in labels for key in keys):
                 places.setdefault(tuple(labels[key] for key in keys), []).append(name)
         for together in dict.fromkeys((wanting | wanted, wanting)):
-            sized = [(attempt.copies(names, together), names) for names in places.values()]
-            for _, names in sorted((each for each in sized if each[0] is not None), key=lambda each: each[0] or 0):
+            sizes = ((attempt.copies(names, together), names) for names in places.values())
+            large_enough = [(size, names) for size, names in sizes if size is not None]
+            for _, names in sorted(large_enough, key=lambda each: each[0]):
                 yield _Within(names, together)
     yield None
 
@@ -210,20 +211,20 @@ class _Attempt:
 
     def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
         self.rules.place(template.kind, self.rules.nodes[name], by)
-        self.room.take(name, template.need if by > 0 else tuple((r, -units) for r, units in template.need))
+        self.room.take(name, ((resource, by * units) for resource, units in template.need))
 
     def _shortfall(self, placed: int, template: _Template, names: Sequence[NodeName]) -> Shortfall:
-        said: dict[str, int] = {}
-        lacks: dict[ResourceKey, int] = {}
+        said: Counter[str] = Counter()
+        lacks: Counter[ResourceKey] = Counter()
         most: dict[ResourceKey, int] = {}
         for name in names:
             if not template.may_be_on(name):
                 continue
             if (lack := self.room.lacking(name, template.need)) is not None:
-                lacks[lack[0]] = lacks.get(lack[0], 0) + 1
+                lacks[lack[0]] += 1
                 most[lack[0]] = max(most.get(lack[0], lack[1]), lack[1])
             elif (refusal := self.rules.refusal(template.kind, self.rules.nodes[name])) is not None:
-                said[refusal[0]] = said.get(refusal[0], 0) + 1
+                said[refusal[0]] += 1
         if said:
             return Shortfall(placed, self._asked, None, max(said, key=said.__getitem__))
         short_of = max(lacks, key=lacks.__getitem__, default=None)
