@@ -8,16 +8,31 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM_FOR_MEMBER
+from extender.core.copies import Copies
+from extender.core.gang import NO_ROOM_FOR_MEMBER, Gang
 from extender.core.gang_phases import Phase
-from extender.core.names import NodeName, PodUid
-from extender.core.surplus import COMES_WITHIN
+from extender.core.kinds import PodKind
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.surplus import COMES_WITHIN, Surplus
 from extender.core.turns import Patience
-from tests.builders import gang_pods, node, pod
+from tests.builders import NOW, gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld
 
 ONE, EIGHT = {"cpu": 1000}, {"cpu": 8000}
 SECONDS = 60.0
+
+
+def planned(name: str, size: int) -> Gang:
+    gang = Gang(GangKey("default", name), size, 4.0, NOW, phase=Phase.BOUND)
+    gang.members = {each.uid: each for each in gang_pods(name, size, ONE)}
+    gang.rejected = set(gang.members)
+    return gang
+
+
+def surplus_of(ledger: Ledger, *gangs: Gang) -> Surplus:
+    copies: Copies[PodKind] = Copies(ledger.rows, lambda name, kind: 0)
+    return Surplus(ledger, {gang.key: gang for gang in gangs}, copies, lambda name, kind: True, lambda key: None)
 
 
 @pytest.fixture
@@ -120,6 +135,63 @@ class TestAChange:
         join(world, [replace(gang_pods("elastic", 9, EIGHT, quorum=2)[-1], created=2.0)])
         world.add_node(node("n1", {"cpu": 8000}))
         assert woken(world) == ["elastic-3"]
+
+
+def test_a_plan_of_another_gang_leaves_those_that_are_on_their_way_their_room(world: GangWorld) -> None:
+    elastic(world, 3)
+    world.add_node(node("n1", {"cpu": 8000}))
+    assert woken(world) == ["elastic-2"]
+    world.add_node(node("n2", {"cpu": 2000}))
+    world.create(*gang_pods("other", 2, ONE))
+    world.schedule()
+    assert world.bound("other") == 2
+    assert woken(world) == []
+    world.add_node(node("n1", {"cpu": 8000}, labels={"a": "b"}))
+    assert woken(world) == []
+
+
+class TestOwnPlaces:
+    """A member was turned away, and its gang's plan has a place for it by name since."""
+
+    def test_it_is_told_once_of_each_place(self) -> None:
+        ledger, gang = ledger_of({"n1": units(cpu=8000), "n2": units(cpu=8000)}), planned("elastic", 3)
+        other = planned("other", 1)
+        surplus = surplus_of(ledger, gang, other)
+        one, two, three = sorted(gang.members)
+        gang.rejected = {one, two, three}
+        assert surplus.with_own_place(gang) == []
+        surplus.has(gang)
+        assert surplus.with_own_place(gang) == []
+        ledger.reserve(Holder(two), on=NodeName("n1"), units=units(cpu=1000), owner=gang.key, until=NOW + 30)
+        ledger.reserve(Holder(one), on=NodeName("n1"), units=units(cpu=1000), owner=gang.key, until=NOW + 30)
+        assert surplus.with_own_place(other) == []
+        assert surplus.with_own_place(gang) == [one, two]
+        assert surplus.with_own_place(gang) == []
+        ledger.reserve(Holder(one), on=NodeName("n2"), units=units(cpu=1000), owner=gang.key, until=NOW + 30)
+        assert surplus.with_own_place(gang) == [one]
+        surplus.look_again()
+        assert surplus.with_own_place(gang) == [one, two]
+        # It is known of a plan only, and the next one is another.
+        surplus.planned_anew(gang)
+        assert surplus.with_own_place(gang) == []
+        surplus.has(gang)
+        gang.rejected = {two}
+        assert surplus.with_own_place(gang) == [two]
+
+    def test_who_sleeps_is_known_until_its_gang_is_planned_anew(self) -> None:
+        gang = planned("elastic", 1)
+        surplus = surplus_of(ledger_of({"n1": {}}), gang)
+        assert gang not in surplus
+        assert not surplus.has_news
+        surplus.has(gang)
+        assert gang in surplus
+        assert surplus.has_news
+        surplus.to_wake((), NOW)
+        assert not surplus.has_news
+        surplus.look_again()
+        assert surplus.has_news
+        surplus.planned_anew(gang)
+        assert gang not in surplus
 
 
 class TestWhoWasWoken:
