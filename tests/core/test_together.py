@@ -351,7 +351,7 @@ class TestEveryWay:
         assert list(found) == ["uid-web-0", "uid-train-0"]
 
     def test_slots_that_fill_nodes_to_the_last_are_put_together(self) -> None:
-        sizes = (4000, 4000, 3000, 3000, 2000)
+        sizes = (4000, 3000, 3000, 2000, 2000, 2000)
         gang = [each for n, cpu in enumerate(sizes) for each in members(1, ports(n + 1), cpu, f"m{n}")]
         assert not isinstance(Town("ab").plan(gang), Shortfall)
         assert isinstance(Town("ab").plan([*gang, *members(1, None, 1000)]), Shortfall)
@@ -452,6 +452,13 @@ class TestWhyNot:
         town.fill("n2", 2000)
         assert town.plan(members(1, ports(80), 9000)) == Shortfall(0, 1, Short(CPU, 9000, 8000))
         assert town.plan(members(3, ports(80), 5000)) == Shortfall(2, 3, Short(CPU, 5000, 4000))
+
+    def test_nodes_that_do_not_accept_it_have_no_part_in_that(self) -> None:
+        town = Town("aba")
+        town.fill("n1", 4000)
+        [one] = members(1, ports(80))
+        assert town.plan([replace(one, node_selector={ZONE: "b"})]) == Shortfall(0, 1, Short(CPU, 8000, 4000))
+        assert town.plan([replace(one, node_selector={ZONE: "c"})]) == Shortfall(0, 1, None)
 
     def test_the_one_that_is_short_on_most_nodes(self) -> None:
         town = Town("abc")
