@@ -11,7 +11,7 @@ from extender.core.cluster import Pod
 from extender.core.copies import Copies
 from extender.core.gang import NO_ROOM_FOR_MEMBER, Gang
 from extender.core.gang_phases import Phase
-from extender.core.kinds import PodKind
+from extender.core.kinds import PodKind, kind_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.surplus import COMES_WITHIN, Surplus
@@ -192,6 +192,43 @@ class TestOwnPlaces:
         assert surplus.has_news
         surplus.planned_anew(gang)
         assert gang not in surplus
+
+
+class TestAGangIsForgotten:
+    """And nothing is counted any more for kinds of pods that only it waits with."""
+
+    @pytest.mark.parametrize(
+        ("rejected", "phase", "there", "kept"),
+        [
+            (True, Phase.BOUND, True, True),
+            (False, Phase.BOUND, True, False),
+            (True, Phase.WAITING, True, False),
+            (True, Phase.BOUND, False, False),
+        ],
+    )
+    def test_when_it_is_gone_or_has_no_plan_or_nobody_sleeps(
+        self, rejected: bool, phase: Phase, there: bool, kept: bool
+    ) -> None:
+        gang = planned("elastic", 2)
+        ledger = ledger_of({"n1": {}})
+        copies: Copies[PodKind] = Copies(ledger.rows, lambda name, kind: 0)
+        gangs, handled = {gang.key: gang}, list[GangKey]()
+        surplus = Surplus(ledger, gangs, copies, lambda name, kind: True, handled.append)
+        surplus.has(gang)
+        for each in gang.members.values():
+            surplus.found_no_place(gang, each)
+        [kind] = {kind_of(each) for each in gang.members.values()}
+        assert kind in copies
+        gang.rejected = gang.rejected if rejected else set()
+        gang.phase = phase
+        if not there:
+            gangs.clear()
+        assert surplus.to_wake((), NOW) == []
+        assert handled == [gang.key]
+        assert (gang in surplus) is kept
+        assert (kind in copies) is kept
+        surplus.planned_anew(gang)
+        assert kind not in copies
 
 
 class TestWhoWasWoken:
