@@ -167,7 +167,7 @@ class Staying:
 
     def violations(self) -> Iterator[Violation]:
         """Where the totals are not what the pods, judged anew, add up to. O(pods)."""
-        twin = Staying(self.pods, self.ours, self.long_running, self.preempts)
+        twin = Staying(self.pods, self.ours, self.long_running)
         twin._now = self._now
         for pod in self.pods.values():
             twin._settle(pod)

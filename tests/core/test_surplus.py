@@ -249,6 +249,12 @@ class TestWhoWasWoken:
         end(world, "elastic-2")
         assert woken(world) == ["elastic-3"]
 
+    def test_and_is_gone_leaves_its_place_to_the_next_while_another_is_still_on_its_way(self, world: GangWorld) -> None:
+        world.add_node(node("n2", {"cpu": 8000}))
+        assert woken(world) == ["elastic-3"]
+        end(world, "elastic-3")
+        assert woken(world) == ["elastic-4"]
+
     def test_and_goes_elsewhere_leaves_its_place_to_the_next(self, world: GangWorld) -> None:
         world.add_node(node("n2", {"cpu": 8000}))
         assert woken(world) == ["elastic-3"]
