@@ -143,6 +143,21 @@ class TestNearEachOther:
             town.add(node(name, {"cpu": 8000}, labels={ZONE: zone}))
         assert town.zones(members(1, near())) == "b"
 
+    def test_what_does_not_hold_one_makes_a_zone_no_larger(self) -> None:
+        gpu = ResourceKey("amd.com/gpu")
+        has = {"cpu": 8000, gpu: 1}
+        for other in ({"cpu": 8000}, {"cpu": 7999, gpu: 1}, None):
+            town = Town("")
+            for name, zone, amounts in (("n0", "a", has), ("n1", "a", other), ("n2", "b", has)):
+                each = node(name, amounts, labels={ZONE: zone})
+                town.nodes[each.name] = each
+                # One that the ledger does not know yet has no room.
+                if amounts is not None:
+                    town.add(each)
+            [one] = members(1, near())
+            found = town.plan([replace(one, requests={**one.requests, gpu: 1})])
+            assert found == {"uid-train-0": "n0"}
+
     def test_who_asks_for_nothing_of_a_resource_has_room_anywhere(self) -> None:
         town = Town("abb")
         for name in town.nodes:
@@ -293,6 +308,23 @@ class TestHostPorts:
 
 
 @pytest.mark.usefixtures("size")
+class TestTheOrder:
+    def test_is_the_first_slot_and_what_is_like_it_then_the_largest_and_who_follows_others_last(self) -> None:
+        gang = [
+            *members(1, ports(1), 1000, "first"),
+            *members(1, near(app="large"), 4000, "follower"),
+            *members(1, ports(2), 2000, "small"),
+            replace(members(1, ports(3), 0, "nothing")[0], requests={}),
+            *members(1, ports(4), 3000, "large"),
+            *members(2, ports(1), 1000, "first")[1:],
+        ]
+        found = Town("ab", cpu=64000).plan(gang)
+        assert isinstance(found, dict)
+        names = [holder.removeprefix("uid-") for holder in found]
+        assert names == ["first-0", "first-1", "large-0", "small-0", "nothing-0", "follower-0"]
+
+
+@pytest.mark.usefixtures("size")
 class TestAround:
     def test_who_leaves_is_not_in_the_way(self) -> None:
         town = Town("ab", cpu=64000)
@@ -369,9 +401,11 @@ class TestEveryWay:
             monkeypatch.setattr(Town, "useless", useless)
             assert isinstance(Town("ba").plan(self.near_their_own()), dict) is tried
 
-    def test_is_given_up_after_so_many_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(together, "_MOST_STEPS", 3)
-        assert isinstance(Town("ba").plan(self.near_their_own()), Shortfall)
+    @pytest.mark.parametrize(("most", "found"), [(9, True), (8, False), (3, False)])
+    def test_is_given_up_after_so_many_steps(self, most: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each slot that is tried on a node is one: six with the first as the first, three with the second."""
+        monkeypatch.setattr(together, "_MOST_STEPS", most)
+        assert isinstance(Town("ba").plan(self.near_their_own()), dict) is found
 
 
 class TestTooManyForEveryWay:
@@ -452,6 +486,13 @@ class TestWhyNot:
         town.fill("n2", 2000)
         assert town.plan(members(1, ports(80), 9000)) == Shortfall(0, 1, Short(CPU, 9000, 8000))
         assert town.plan(members(3, ports(80), 5000)) == Shortfall(2, 3, Short(CPU, 5000, 4000))
+
+    def test_of_tries_that_came_as_far_the_first_is_told(self) -> None:
+        town = Town("a", cpu=64000)
+        town.put("web-0", "n0", ports(80))
+        gang = [*members(1, ports(80), 1000, "small"), *members(1, None, 65000, "large")]
+        assert town.plan(gang) == Shortfall(0, 2, None, HOST_PORTS)
+        assert town.plan(gang[::-1]) == Shortfall(0, 2, Short(CPU, 65000, 64000))
 
     def test_nodes_that_do_not_accept_it_have_no_part_in_that(self) -> None:
         town = Town("aba")
