@@ -185,6 +185,8 @@ def test_around_those_that_leave_count_once_and_those_that_come_all() -> None:
     comes.append((on(None, "web-0", "web"), NodeName("n2")))
     around = Around(there, comes, leaves)
     assert around.counts(TRAIN) == {"n1": 1, "n2": 2}
+    assert Around(there, leaving=leaves).counts(TRAIN) == {"n1": 1}
+    assert Around(there, comes).counts(TRAIN) == {"n1": 2, "n2": 2}
     assert sorted(port.port for port in around.ports_on(NodeName("n2"))) == [80, 81]
     # What is asked of one plan changes nothing for the next.
     assert there.counts(TRAIN) == {"n1": 2}

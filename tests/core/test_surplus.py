@@ -89,6 +89,26 @@ class TestAChange:
         world.schedule()
         assert (woken(world), world.bound("elastic")) == (["elastic-4"], 5)
 
+    def test_wakes_members_of_each_gang_that_has_some(self, world: GangWorld) -> None:
+        world.add_node(node("m0", {"cpu": 16000}))
+        others = [replace(each, created=1.0) for each in gang_pods("second", 3, EIGHT, quorum=2)]
+        world.create(*others[:2])
+        world.schedule()
+        elastic(world, 1)
+        join(world, others[2:])
+        world.add_node(node("n1", {"cpu": 16000}))
+        assert sorted(woken(world)) == ["elastic-2", "second-2"]
+
+    def test_opens_our_gate_for_all_who_wait_behind_it(self, world: GangWorld) -> None:
+        elastic(world, 1)
+        gated = [replace(each, created=2.0, at_our_gate=True) for each in gang_pods("elastic", 6, EIGHT, quorum=2)[3:]]
+        world.create(*gated)
+        world.add_node(node("m0", {"cpu": 16000}))
+        others = [replace(each, created=3.0) for each in gang_pods("second", 3, EIGHT, quorum=2)]
+        world.create(*others[:2], replace(others[2], at_our_gate=True))
+        world.schedule()
+        assert not any(each.at_our_gate for each in world.pods.values())
+
     def test_while_others_are_on_their_way_leaves_them_their_room(self, world: GangWorld) -> None:
         elastic(world, 5)
         world.add_node(node("n1", {"cpu": 8000}))
@@ -347,6 +367,33 @@ def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld
     assert woken(world) == ["train-2"]
     world.schedule()
     assert world.bound("train") == 2
+
+
+def test_of_the_places_of_a_plan_those_are_to_be_had_that_are_nobodys() -> None:
+    gang = planned("train", 4)
+    own, *others = sorted(gang.members)
+    gang.rejected = set(others)
+    ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": units(cpu=1000, pods=9)})
+    surplus = surplus_of(ledger, gang)
+    surplus.has(gang)
+    for each in gang.members.values():
+        surplus.found_no_place(gang, each)
+    assert surplus.to_wake((), NOW) == []
+    for number, holder in enumerate((own, Holder("train#1")), 1):
+        asks = units(cpu=1000, pods=1)
+        ledger.reserve(Holder(holder), on=NodeName(f"n{number}"), units=asks, owner=gang.key, until=NOW + 30)
+    gang.slots_made = 2
+    assert surplus.to_wake((), NOW) == [(gang, others[0])]
+    gang.rejected.remove(others[0])
+    assert surplus.to_wake((), NOW) == []
+    assert surplus.next_deadline() == NOW + COMES_WITHIN
+    assert [surplus.overdue(NOW + after) for after in (COMES_WITHIN - 1, COMES_WITHIN)] == [False, True]
+    # It did not come: the place is the next one's.
+    assert surplus.to_wake((), NOW + COMES_WITHIN) == [(gang, others[1])]
+    ledger.release(Holder("train#1"))
+    surplus.planned_anew(gang)
+    assert surplus.next_deadline() is None
+    assert not surplus.overdue(NOW + 60)
 
 
 def test_a_place_that_a_member_left_behind_wakes_nobody_who_may_not_be_there(world: GangWorld) -> None:
