@@ -234,7 +234,7 @@ def _add(counts: dict[NodeName, int], node: NodeName, by: int) -> None:
     if number:
         counts[node] = number
     else:
-        counts.pop(node, None)
+        del counts[node]
 
 
 def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inner, by: int) -> None:
@@ -243,6 +243,6 @@ def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inne
     if number:
         of_outer[inner] = number
         return
-    of_outer.pop(inner, None)
+    del of_outer[inner]
     if not of_outer:
         del counts[outer]

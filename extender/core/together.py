@@ -203,11 +203,12 @@ class _Attempt:
             self._place(template, name, -1)
         return placed if shortfall is None else shortfall
 
-    def refusal(self, template: _Template, name: NodeName) -> tuple[str, bool] | None:
-        """As that of the rules; an empty rule: there is no room."""
+    def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
+        """For want of room or by a rule: whether that lasts as long as nobody leaves; None if it is not refused."""
         if self.room.lacking(name, template.need) is not None:
-            return "", True
-        return self.rules.refusal(template.kind, self.rules.nodes[name])
+            return True
+        refusal = self.rules.refusal(template.kind, self.rules.nodes[name])
+        return None if refusal is None else refusal[1]
 
     def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
         self.rules.place(template.kind, self.rules.nodes[name], by)
@@ -253,7 +254,7 @@ class _Attempt:
                     steps += 1
                     if steps > _MOST_STEPS:
                         return False
-                    if self.refusal(template, name) is not None:
+                    if self.refused_for_good(template, name) is not None:
                         continue
                     slot = waiting[number].pop(0)
                     self._place(template, name)
@@ -314,9 +315,9 @@ class _Queue:
         turns = self._areas[area]
         for _ in range(len(turns)):
             name = turns.popleft()
-            refusal = self._attempt.refusal(template, name)
-            if refusal is None or not refusal[1]:
+            refused_for_good = self._attempt.refused_for_good(template, name)
+            if not refused_for_good:
                 turns.append(name)
-            if refusal is None:
+            if refused_for_good is None:
                 return name
         return None
