@@ -55,6 +55,8 @@ class Place:
         ({"owner": WEB, "bound_at": LONG_AGO}, True),
         ({"owner": WEB, "bound_at": LONG_AGO + 1}, False),
         ({"bound_at": LONG_AGO}, True),
+        ({"bound_at": 1.0}, True),
+        ({"bound_at": 0.0}, False),
         ({"owner": WEB, "bound_at": LONG_AGO, "deleting": True}, False),
         ({"owner": JOB, "bound_at": LONG_AGO}, False),
         ({"owner": DAEMON, "node": None}, False),
