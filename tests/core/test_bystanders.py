@@ -13,7 +13,7 @@ from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.names import NodeName, PodUid
 from tests.builders import pod
-from tests.core.test_together import apart, peers, ports, term
+from tests.core.town import apart, peers, ports, term
 
 TRAIN: Ask = ((peers(),), False)
 LIVING: Ask = ((peers(),), True)

@@ -19,7 +19,7 @@ from extender.core.room import Room, Slot
 from extender.core.staying import Staying
 from extender.core.units import Vector
 from tests.builders import NOW, gang_pods, pod, units
-from tests.core.test_together import ZONE, Town, apart, near, ports, term
+from tests.core.town import ZONE, Town, apart, near, ports, term
 
 N0, N1, N2 = (NodeName(f"n{number}") for number in range(3))
 DAEMON = Owner("DaemonSet", "exporter", "d")

@@ -18,7 +18,7 @@ from extender.core.names import NodeName, PodUid
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD, Rules, allows
 from tests.builders import labels_term, pod, toleration
 from tests.core.naive_neighbours import lets_beside
-from tests.core.test_together import ZONE, Town, apart, even, members, near, peers, ports
+from tests.core.town import ZONE, Town, apart, even, members, near, peers, ports
 
 N0, N1, N2 = (NodeName(f"n{number}") for number in range(3))
 
