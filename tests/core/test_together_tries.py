@@ -1,4 +1,4 @@
-"""How gangs are planned where one slot after the other does not do: by every way if few, else by more than one order."""
+"""How gangs are planned where one slot after the other does not do: by every way if few, else in other orders."""
 
 from __future__ import annotations
 
