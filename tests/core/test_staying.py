@@ -206,6 +206,17 @@ def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:
     assert list(place.staying.violations()) == []
 
 
+def test_for_how_long_a_pod_has_to_run_may_be_set() -> None:
+    one = pod("one", node=N0, bound_at=NOW - 60)
+    staying = Staying({one.uid: one}, long_running=60.0)
+    staying.heed_time(NOW - 1)
+    staying.observe(one, None)
+    assert one.uid not in staying
+    staying.heed_time(NOW)
+    assert one.uid in staying
+    assert list(staying.violations()) == []
+
+
 @given(
     st.lists(
         st.one_of(

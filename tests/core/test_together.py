@@ -301,6 +301,14 @@ class TestWhyNot:
         other = members(1, apart("host", "shy"))[0]
         assert town.plan([other]) == Shortfall(0, 1, None, APART)
 
+    def test_of_two_rules_the_one_on_more_nodes_is_told_though_the_other_is_met_first(self) -> None:
+        town = Town("abc")
+        town.put("web-0", "n0", ports(80))
+        for number in (1, 2):
+            town.put(f"shy-{number}", f"n{number}")
+        [one] = members(1, Constraints((HostPort(80),), anti_affinity=(term("host", "shy"),)))
+        assert town.plan([one]) == Shortfall(0, 1, None, APART)
+
 
 APPS = ("train", "web")
 terms = st.builds(term, st.sampled_from((ZONE, "host")), st.sampled_from(APPS))
