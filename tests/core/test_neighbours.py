@@ -219,6 +219,19 @@ def test_in_a_cluster_that_is_taken_to_be_empty_only_they_are_there_whom_somebod
     assert [rules.refusal(rules.kind_of(one), each) for each in town.nodes.values()] == [None, (NEAR, False)]
 
 
+def test_whoever_is_placed_counts_beside_those_that_stand_there() -> None:
+    town = Town("ab")
+    town.put("web-0", "n0", apart(app="shy"))
+    [web] = members(1, apart(app="shy"), app="web")
+    far, close = members(1, apart(app="web"), app="far"), members(1, near(app="web"), app="close")
+    others = [*far, *close, *members(1, None, app="shy")]
+    rules = rules_of(town, [web, *others])
+    said = [(APART, True), None, (APART, True)]
+    for by in (1, 1, -1, -1):
+        rules.place(rules.kind_of(web), town.nodes[N0], by)
+        assert [rules.refusal(rules.kind_of(each), town.nodes[N0]) for each in others] == said
+
+
 def test_who_is_on_a_node_that_is_gone_is_nowhere() -> None:
     town = Town("ab")
     gone = pod("web-0", {}, labels={"app": "web"}, constraints=apart(app="train"))

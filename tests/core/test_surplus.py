@@ -396,6 +396,22 @@ def test_of_the_places_of_a_plan_those_are_to_be_had_that_are_nobodys() -> None:
     assert not surplus.overdue(NOW + 60)
 
 
+def test_a_place_that_one_was_woken_for_in_vain_wakes_nobody_like_it_when_others_gain_room() -> None:
+    gang = planned("train", 3)
+    ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": {}})
+    surplus = surplus_of(ledger, gang)
+    surplus.has(gang)
+    for each in gang.members.values():
+        surplus.found_no_place(gang, each)
+    asks = units(cpu=1000, pods=1)
+    ledger.reserve(Holder("train#1"), on=NodeName("n1"), units=asks, owner=gang.key, until=NOW + 30)
+    gang.slots_made = 1
+    assert surplus.to_wake((), NOW) == [(gang, PodUid("uid-train-0"))]
+    # Our filter turned it away again: it was not offered that node.
+    assert surplus.to_wake((), NOW) == []
+    assert surplus.to_wake([NodeName("n2")], NOW) == []
+
+
 def test_a_place_that_a_member_left_behind_wakes_nobody_who_may_not_be_there(world: GangWorld) -> None:
     world.add_node(node("n0", {"cpu": 16000}))
     members = gang_pods("train", 4, EIGHT, quorum=2)
