@@ -142,8 +142,9 @@ class Bystanders:
         """Required anti-affinity of bound pods, and how many of those each node has."""
         return self._repelling
 
-    def ports_on(self, node: NodeName) -> Collection[HostPort]:
-        return self._ports.get(node, {}).keys()
+    def ports_on(self, node: NodeName) -> Mapping[HostPort, int]:
+        """The host ports in use there, and how many bound pods have each."""
+        return self._ports.get(node, {})
 
     # -- audit ---------------------------------------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ class Around:
         if not self._emptied:
             gone = self._ports_gone.get(node, {})
             there = self._bystanders.ports_on(node)
-            yield from (port for port in there if port not in gone)
+            yield from (port for port, count in there.items() if count > gone.get(port, 0))
 
 
 def _looks_like(one: Pod, other: Pod) -> bool:
@@ -235,7 +236,7 @@ def _add(counts: dict[NodeName, int], node: NodeName, by: int) -> None:
     if number:
         counts[node] = number
     else:
-        counts.pop(node, None)
+        del counts[node]
 
 
 def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inner, by: int) -> None:
@@ -244,6 +245,6 @@ def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inne
     if number:
         of_outer[inner] = number
         return
-    of_outer.pop(inner, None)
+    del of_outer[inner]
     if not of_outer:
         del counts[outer]

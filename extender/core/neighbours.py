@@ -54,7 +54,8 @@ class Kind:
 
 @dataclass(slots=True)
 class _Away:
-    """An anti-affinity term: by value of its topology key, how many are meant by it, and how many have it."""
+    """An anti-affinity term: by value of its topology key, how many are meant by it, and how many have it; values of
+    none are absent."""
 
     term: AffinityTerm
     meant: dict[str, int] = field(default_factory=dict)
@@ -63,7 +64,8 @@ class _Away:
 
 @dataclass(slots=True)
 class _Near:
-    """The affinity terms of a pod: who matches all of them counts for each, by topology key and value."""
+    """The affinity terms of a pod: who matches all of them counts for each, by topology key and value; those of none
+    are absent."""
 
     terms: tuple[AffinityTerm, ...]
     there: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -90,8 +92,7 @@ class _Even:
         self.counts[value] = before + by
         self.levels[before] -= 1
         self.levels[before + by] = self.levels.get(before + by, 0) + 1
-        if by < 0:
-            self.least = min(self.least, before + by)
+        self.least = min(self.least, before + by)
         while not self.levels.get(self.least):
             self.least += 1
 
@@ -211,11 +212,11 @@ class Rules:
             return HOST_PORTS, True
         for number in kind.hates:
             away = self._away[number]
-            if away.meant.get(labels.get(away.term.topology_key, ""), 0) and away.term.topology_key in labels:
+            if labels.get(away.term.topology_key) in away.meant:
                 return APART, True
         for number in kind.hated_by:
             away = self._away[number]
-            if away.having.get(labels.get(away.term.topology_key, ""), 0) and away.term.topology_key in labels:
+            if labels.get(away.term.topology_key) in away.having:
                 return APART, True
         if kind.near is not None and (refusal := self._too_far(kind, self._near[kind.near], labels)) is not None:
             return refusal
@@ -238,7 +239,7 @@ class Rules:
             value = labels.get(term.topology_key)
             if value is None:
                 return NEAR, True
-            there = there and near.there.get((term.topology_key, value), 0) > 0
+            there = there and (term.topology_key, value) in near.there
         if there or (kind.near in kind.wanted_by and not near.there):
             return None
         return NEAR, False
@@ -320,4 +321,4 @@ def _add(counts: dict[_Key, int], key: _Key | None, by: int) -> None:
     if number:
         counts[key] = number
     else:
-        counts.pop(key, None)
+        del counts[key]

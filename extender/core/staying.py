@@ -90,7 +90,7 @@ class Staying:
             self._growing_old.clear()
             for pod in self.pods.values():
                 self._settle(pod)
-                if pod.node is not None and pod.bound_at and not self._is_old(pod):
+                if pod.bound_at:
                     heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
         self._now = now
         while self._growing_old and self._growing_old[0][0] <= now:

@@ -20,7 +20,7 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -118,8 +118,9 @@ def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_With
             if all(key in labels for key in keys):
                 places.setdefault(tuple(labels[key] for key in keys), []).append(name)
         for together in dict.fromkeys((wanting | wanted, wanting)):
-            sized = [(attempt.copies(names, together), names) for names in places.values()]
-            for _, names in sorted((each for each in sized if each[0] is not None), key=lambda each: each[0] or 0):
+            sizes = ((attempt.copies(names, together), names) for names in places.values())
+            large_enough = [(size, names) for size, names in sizes if size is not None]
+            for _, names in sorted(large_enough, key=lambda each: each[0]):
                 yield _Within(names, together)
     yield None
 
@@ -202,28 +203,29 @@ class _Attempt:
             self._place(template, name, -1)
         return placed if shortfall is None else shortfall
 
-    def refusal(self, template: _Template, name: NodeName) -> tuple[str, bool] | None:
-        """As that of the rules; an empty rule: there is no room."""
+    def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
+        """For want of room or by a rule: whether that lasts as long as nobody leaves; None if it is not refused."""
         if self.room.lacking(name, template.need) is not None:
-            return "", True
-        return self.rules.refusal(template.kind, self.rules.nodes[name])
+            return True
+        refusal = self.rules.refusal(template.kind, self.rules.nodes[name])
+        return None if refusal is None else refusal[1]
 
     def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
         self.rules.place(template.kind, self.rules.nodes[name], by)
-        self.room.take(name, template.need if by > 0 else tuple((r, -units) for r, units in template.need))
+        self.room.take(name, ((resource, by * units) for resource, units in template.need))
 
     def _shortfall(self, placed: int, template: _Template, names: Sequence[NodeName]) -> Shortfall:
-        said: dict[str, int] = {}
-        lacks: dict[ResourceKey, int] = {}
+        said: Counter[str] = Counter()
+        lacks: Counter[ResourceKey] = Counter()
         most: dict[ResourceKey, int] = {}
         for name in names:
             if not template.may_be_on(name):
                 continue
             if (lack := self.room.lacking(name, template.need)) is not None:
-                lacks[lack[0]] = lacks.get(lack[0], 0) + 1
+                lacks[lack[0]] += 1
                 most[lack[0]] = max(most.get(lack[0], lack[1]), lack[1])
             elif (refusal := self.rules.refusal(template.kind, self.rules.nodes[name])) is not None:
-                said[refusal[0]] = said.get(refusal[0], 0) + 1
+                said[refusal[0]] += 1
         if said:
             return Shortfall(placed, self._asked, None, max(said, key=said.__getitem__))
         short_of = max(lacks, key=lacks.__getitem__, default=None)
@@ -252,7 +254,7 @@ class _Attempt:
                     steps += 1
                     if steps > _MOST_STEPS:
                         return False
-                    if self.refusal(template, name) is not None:
+                    if self.refused_for_good(template, name) is not None:
                         continue
                     slot = waiting[number].pop(0)
                     self._place(template, name)
@@ -313,9 +315,9 @@ class _Queue:
         turns = self._areas[area]
         for _ in range(len(turns)):
             name = turns.popleft()
-            refusal = self._attempt.refusal(template, name)
-            if refusal is None or not refusal[1]:
+            refused_for_good = self._attempt.refused_for_good(template, name)
+            if not refused_for_good:
                 turns.append(name)
-            if refusal is None:
+            if refused_for_good is None:
                 return name
         return None

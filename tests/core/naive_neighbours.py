@@ -6,10 +6,11 @@ Shares nothing with core/neighbours but the values that both read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations, product
 
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Spread
 from extender.core.names import NodeName
 from extender.core.node_match import accepts
 
@@ -18,12 +19,16 @@ Placed = Sequence[tuple[Pod, Node]]
 
 def lets(pod: Pod, node: Node, there: Placed, nodes: Sequence[Node]) -> bool:
     """Whether kube-scheduler would let the pod on the node."""
-    own = pod.constraints or NO_CONSTRAINTS
     here = [other for other, at in there if at.name == node.name]
     if any(resource_short(resource, [pod, *here], node) for resource in pod.requests):
         return False
-    if not accepts(node, pod):
-        return False
+    return accepts(node, pod) and lets_beside(pod, node, there, nodes)
+
+
+def lets_beside(pod: Pod, node: Node, there: Placed, nodes: Sequence[Node]) -> bool:
+    """Whether it would for the sake of those that are there, whatever room the node has."""
+    own = pod.constraints or NO_CONSTRAINTS
+    here = [other for other, at in there if at.name == node.name]
     ports = [port for other in here for port in (other.constraints or NO_CONSTRAINTS).host_ports]
     if any(port.clashes(used) for port in own.host_ports for used in ports):
         return False
@@ -67,17 +72,24 @@ def even_enough(pod: Pod, node: Node, there: Placed, nodes: Sequence[Node]) -> b
         if not all(each.topology_key in node.labels for each in spreads):
             return False
         counting = [each for each in nodes if all(other.topology_key in each.labels for other in spreads)]
+        counting = [each for each in counting if counts_for(spread, each, pod)]
         key = spread.topology_key
         counts = {each.labels[key]: 0 for each in counting}
         for other, at in there:
             counted = spread.peers.include(other.namespace, other.labels) and not other.deleting
             if counted and any(at.name == each.name for each in counting):
                 counts[at.labels[key]] += 1
-        least = min(counts.values()) if len(counts) >= spread.min_domains else 0
+        least = min(counts.values(), default=0) if len(counts) >= spread.min_domains else 0
         itself = spread.peers.include(pod.namespace, pod.labels)
-        if counts[node.labels[key]] + itself - least > spread.max_skew:
+        if counts.get(node.labels[key], 0) + itself - least > spread.max_skew:
             return False
     return True
+
+
+def counts_for(spread: Spread, node: Node, pod: Pod) -> bool:
+    """Whether the node is one of those among which there are to be equally many."""
+    untainted, undemanding = replace(node, taints=(), unschedulable=False), replace(pod, node_selector={}, affinity=())
+    return accepts(node if spread.heeds_taints else untainted, pod if spread.heeds_affinity else undemanding)
 
 
 def holds(order: Sequence[tuple[Pod, NodeName]], there: Placed, nodes: Mapping[NodeName, Node]) -> bool:

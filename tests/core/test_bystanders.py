@@ -13,7 +13,7 @@ from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.names import NodeName, PodUid
 from tests.builders import pod
-from tests.core.test_together import apart, peers, ports, term
+from tests.core.town import apart, peers, ports, term
 
 TRAIN: Ask = ((peers(),), False)
 LIVING: Ask = ((peers(),), True)
@@ -57,6 +57,66 @@ def test_a_change_of_what_nobody_asks_about_is_none() -> None:
     assert found.version > before
 
 
+def test_it_is_told_when_who_repels_others_has_changed_and_when_anybody_bound_has() -> None:
+    found = bystanders()
+
+    def changed() -> tuple[int, int]:
+        now = (found.version, found.repellers_changed)
+        grown = now[0] - before[0], now[1] - before[1]
+        before[:] = now
+        return grown
+
+    before = [found.version, found.repellers_changed]
+    found.put(on("n1"))
+    assert changed() == (1, 0)
+    found.put(on(None, "waits"))
+    assert changed() == (0, 0)
+    shy = on(None, "shy", constraints=apart())
+    found.put(shy)
+    assert changed() == (0, 1)
+    found.put(replace(shy, labels={"app": "web"}))
+    assert changed() == (0, 0)
+    found.put(replace(shy, node=NodeName("n1")))
+    assert changed() == (1, 0)
+    found.put(replace(shy, node=NodeName("n1"), constraints=apart("host")))
+    # It goes with the one requirement and comes with the other.
+    assert changed() == (2, 2)
+    found.remove(shy.uid)
+    assert changed() == (1, 1)
+    found.remove(shy.uid)
+    assert changed() == (0, 0)
+    found.remove(PodUid("uid-train-0"))
+    assert changed() == (1, 0)
+
+
+def test_pods_are_known_as_they_were_put_last_bound_or_not_until_they_are_gone() -> None:
+    waits, stands = on(None, "waits"), on("n1", "stands")
+    found = bystanders(waits, stands)
+    assert (found.get(waits.uid), found.get(stands.uid), found.get(PodUid("uid-other"))) == (waits, stands, None)
+    assert list(found.bound()) == [stands]
+    later = replace(stands, priority=3)
+    found.put(later)
+    assert list(found.bound()) == [later]
+    bound = replace(waits, node=NodeName("n2"))
+    found.put(bound)
+    assert found.get(waits.uid) == bound
+    assert list(found.bound()) == [later, bound]
+    # A pod of the same UID that is not bound is another, as after a backup was restored.
+    found.put(waits)
+    assert list(found.bound()) == [later]
+    found.remove(waits.uid)
+    found.remove(stands.uid)
+    assert (found.get(waits.uid), found.get(stands.uid)) == (None, None)
+
+
+def test_who_repels_all_namespaces_does_so_in_each() -> None:
+    everywhere = replace(term(), peers=replace(peers(), namespaces=None))
+    found = bystanders(on(None, "shy-0", "shy", constraints=Constraints(anti_affinity=(everywhere,))))
+    assert found.repels_in("elsewhere")
+    assert found.repels(on(None, namespace="elsewhere"))
+    assert not found.repels(on(None, "web-0", "web", namespace="elsewhere"))
+
+
 def test_who_repels_others_does_so_bound_or_not_until_it_is_gone() -> None:
     found = bystanders(on(None, "shy-0", "shy", constraints=apart(app="train")))
     assert found.repels(on(None))
@@ -91,13 +151,72 @@ def test_around_leaves_out_who_leaves_and_adds_who_comes() -> None:
     assert list(around.ports_on(NodeName("n2"))) == [HostPort(81)]
 
 
+def test_of_two_that_have_a_port_on_one_node_both_have_to_leave() -> None:
+    """No scheduler puts them there; whoever names the node himself does."""
+    one, other = (on("n1", f"train-{number}", constraints=ports(80)) for number in range(2))
+    there = bystanders(one, other)
+    assert list(Around(there, leaving=[one.uid]).ports_on(NodeName("n1"))) == [HostPort(80)]
+    assert list(Around(there, leaving=[one.uid, other.uid]).ports_on(NodeName("n1"))) == []
+
+
 def test_what_differs_is_a_violation() -> None:
     found = bystanders(on("n1"))
     assert found.counts(TRAIN)
     there = {PodUid("uid-train-0"): on("n1")}
     assert list(found.violations(there)) == []
-    assert list(found.violations({}))
-    assert list(found.violations({PodUid("uid-train-0"): on("n2")}))
+
+    def told(bound: dict[PodUid, Pod]) -> list[tuple[str, str]]:
+        return [(each.invariant, each.detail) for each in found.violations(bound)]
+
+    assert told({}) == [("bystanders", "['uid-train-0'] stand; bound are []")]
+    [(invariant, detail)] = told({PodUid("uid-train-0"): on("n2")})
+    assert invariant == "bystanders"
+    assert detail.endswith("{'n1': 1}; counted anew {'n2': 1}")
+    for what in (ports(80), apart()):
+        [(invariant, detail)] = told({PodUid("uid-train-0"): on("n1", constraints=what)})
+        assert invariant == "bystanders"
+        assert detail.startswith("{}, {}; anew {")
+
+
+def test_around_those_that_leave_count_once_and_those_that_come_all() -> None:
+    there = bystanders(on("n1"), on("n1", "train-1"), on(None, "train-2"))
+    leaves = [PodUid("uid-train-0"), PodUid("uid-train-2"), PodUid("uid-train-0")]
+    comes = [(on(None, f"new-{number}", constraints=ports(80 + number)), NodeName("n2")) for number in range(2)]
+    comes.append((on(None, "web-0", "web"), NodeName("n2")))
+    around = Around(there, comes, leaves)
+    assert around.counts(TRAIN) == {"n1": 1, "n2": 2}
+    assert Around(there, leaving=leaves).counts(TRAIN) == {"n1": 1}
+    assert Around(there, comes).counts(TRAIN) == {"n1": 2, "n2": 2}
+    assert sorted(port.port for port in around.ports_on(NodeName("n2"))) == [80, 81]
+    # What is asked of one plan changes nothing for the next.
+    assert there.counts(TRAIN) == {"n1": 2}
+    assert Around(there).counts(TRAIN) == {"n1": 2}
+
+
+def test_around_who_is_being_deleted_counts_only_where_that_is_wanted() -> None:
+    around = Around(bystanders(on("n1")), [(on(None, "train-1", deleting=True), NodeName("n1"))])
+    assert (around.counts(TRAIN), around.counts(LIVING)) == ({"n1": 2}, {"n1": 1})
+
+
+def test_around_who_repels_others_is_told_with_those_that_come_and_without_those_that_leave() -> None:
+    one, other = (on("n1", f"shy-{number}", "shy", constraints=apart(app="train")) for number in range(2))
+    there = bystanders(one, other)
+    comes = [(on(None, "new", constraints=apart("host")), NodeName("n2"))]
+    around = Around(there, comes, [one.uid])
+    assert around.repelling() == {term(): {"n1": 1}, term("host"): {"n2": 1}}
+    assert there.repelling() == {term(): {"n1": 2}}
+
+
+def test_in_an_emptied_cluster_there_are_only_those_that_come_and_whom_somebody_wants_to_be_near() -> None:
+    stands = on("n1", constraints=Constraints((HostPort(80),), anti_affinity=(term(),)))
+    there = bystanders(stands)
+    comes = [(on(None, "train-1", constraints=ports(81)), NodeName("n1"))]
+    for leaving in ([], [stands.uid]):
+        around = Around(there, comes, leaving, emptied=True)
+        assert around.counts(TRAIN) == {"n1": 1}
+        assert around.counts(TRAIN, attracting=True) == {"n1": 2}
+        assert around.repelling() == {}
+        assert list(around.ports_on(NodeName("n1"))) == [HostPort(81)]
 
 
 pods_seen = st.builds(

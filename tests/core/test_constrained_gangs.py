@@ -22,7 +22,7 @@ from extender.core.replans import FREE
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 from tests.core.naive_neighbours import lets, possible
-from tests.core.test_together import ZONE, apart, even, near, ports, term
+from tests.core.town import ZONE, apart, even, near, ports, term
 
 FULL = {"cpu": 8000}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from extender.core.attempt import Attempt
 from extender.core.cluster import Owner, Pod
-from extender.core.ended_well import same_run
+from extender.core.ended_well import EndedWell, same_run
 from extender.core.gang_phases import Phase
 from extender.core.names import GangKey, NodeName, PodUid
 from tests.builders import gang_ask, node, pod
@@ -80,6 +81,52 @@ def test_of_one_run_are_those_that_were_bound_together(
 ) -> None:
     finished = replace(member("ended", None), attempt=ended)
     assert same_run(finished, replace(member("lives", None), attempt=lives)) is same
+
+
+def test_of_one_run_are_those_that_one_controller_made() -> None:
+    one, other = member("ended"), member("lives")
+    assert same_run(one, other)
+    assert not same_run(one, member("lives", Owner("Job", "train", "another")))
+    assert not same_run(member("ended", None), other)
+    assert not same_run(one, member("lives", None))
+
+
+DONE = replace(member("m0"), node=NodeName("n0"), finished=True, succeeded=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "counts"),
+    [
+        ({}, True),
+        ({"finished": False}, False),
+        ({"succeeded": False}, False),
+        ({"node": None}, False),
+        ({"deleting": True}, False),
+        ({"gang": None}, False),
+    ],
+)
+def test_ended_well_have_members_that_ran_succeeded_and_are_not_deleted(facts: dict[str, Any], counts: bool) -> None:
+    ended_well = EndedWell()
+    ended_well.heed(replace(DONE, **facts))
+    assert list(ended_well.known) == ([DONE.uid] if counts else [])
+    assert list(ended_well.of_the_run(GangKey("default", "train"), member("m1"))) == ([DONE.uid] if counts else [])
+    assert list(ended_well.of_the_run(GangKey("default", "other"), member("m1"))) == []
+
+
+def test_whoever_is_deleted_or_looks_otherwise_now_did_not_and_the_others_did() -> None:
+    ended_well, key = EndedWell(), GangKey("default", "train")
+    other, third = (replace(DONE, name=name, uid=PodUid(f"uid-{name}")) for name in ("m5", "m6"))
+    for each in (DONE, other, third):
+        ended_well.heed(each)
+    ended_well.forget(DONE.uid)
+    ended_well.forget(DONE.uid)
+    assert list(ended_well.of_the_run(key, member("m1"))) == [other.uid, third.uid]
+    ended_well.heed(replace(other, deleting=True))
+    assert list(ended_well.of_the_run(key, member("m1"))) == [third.uid]
+    ended_well.heed(replace(third, gang=gang_ask("next")))
+    assert list(ended_well.of_the_run(key, member("m1"))) == []
+    assert list(ended_well.of_the_run(GangKey("default", "next"), member("m1"))) == [third.uid]
+    assert list(ended_well.known) == [third.uid]
 
 
 def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> None:

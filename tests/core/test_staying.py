@@ -55,6 +55,8 @@ class Place:
         ({"owner": WEB, "bound_at": LONG_AGO}, True),
         ({"owner": WEB, "bound_at": LONG_AGO + 1}, False),
         ({"bound_at": LONG_AGO}, True),
+        ({"bound_at": 1.0}, True),
+        ({"bound_at": 0.0}, False),
         ({"owner": WEB, "bound_at": LONG_AGO, "deleting": True}, False),
         ({"owner": JOB, "bound_at": LONG_AGO}, False),
         ({"owner": DAEMON, "node": None}, False),
@@ -116,12 +118,103 @@ def test_counts_tell_when_more_stays_and_when_less() -> None:
     assert (place.staying.grown, place.staying.shrunk, place.cpu()) == (2, 2, 0)
 
 
+def test_the_nodes_are_told_once_on_which_something_else_stays() -> None:
+    place = Place()
+    daemon = pod("daemon", node=N0, owner=DAEMON)
+    place.see(daemon)
+    place.see(pod("web", node=NodeName("n1"), owner=WEB))
+    assert list(place.staying.drain_changes()) == [N0]
+    place.see(replace(daemon, labels={"some": "news"}))
+    assert list(place.staying.drain_changes()) == []
+    place.see(replace(daemon, node=NodeName("n1")))
+    assert sorted(place.staying.drain_changes()) == [N0, "n1"]
+    place.lose(daemon.uid)
+    place.staying.forget(daemon.uid)
+    assert list(place.staying.drain_changes()) == ["n1"]
+
+
+def test_whether_anybody_stays_and_who_is_known() -> None:
+    place = Place()
+    daemon, web = pod("daemon", node=N0, owner=DAEMON), pod("web", node=N0, owner=WEB)
+    place.see(web)
+    assert not place.staying.anybody()
+    place.see(daemon)
+    assert place.staying.anybody()
+    assert daemon.uid in place.staying
+    assert web.uid not in place.staying
+    place.lose(daemon.uid)
+    assert not place.staying.anybody()
+
+
+def test_one_that_is_on_no_node_any_more_does_not_stay() -> None:
+    place = Place()
+    daemon = pod("daemon", node=N0, owner=DAEMON)
+    place.see(daemon)
+    place.see(replace(daemon, node=None))
+    assert (place.cpu(), place.staying.shrunk) == (0, 1)
+
+
+def test_what_stays_is_the_sum_of_all_whom_a_gang_may_not_make_leave() -> None:
+    place = Place()
+    for number, priority in enumerate((0, 5, 5, 9)):
+        asks = {"cpu": 10**number, "nvidia.com/gpu": number}
+        place.see(pod(f"p{number}", asks, node=N0, bound_at=LONG_AGO, priority=priority))
+    assert [place.cpu(priority) for priority in (None, 0, 1, 5, 6, 9, 10)] == [1111, 1111, 1110, 1110, 1000, 1000, 0]
+    assert dict(place.staying.on(N0, 9)) == units({"cpu": 1000, "nvidia.com/gpu": 3}, pods=1)
+    assert dict(place.staying.on(NodeName("n1"), None)) == {}
+    place.lose(PodUid("uid-p1"))
+    assert dict(place.staying.on(N0, 5)) == units({"cpu": 1100, "nvidia.com/gpu": 5}, pods=2)
+
+
+def test_who_was_bound_before_the_time_of_day_was_set_back_is_judged_by_the_new_time() -> None:
+    place = Place()
+    for name, bound_at in (("old", LONG_AGO), ("young", NOW)):
+        place.see(pod(name, node=N0, bound_at=bound_at))
+    assert place.cpu() == 1000
+    place.staying.heed_time(NOW - 10)
+    assert place.cpu() == 0
+    place.staying.heed_time(NOW - 1)
+    assert place.cpu() == 0
+    place.staying.heed_time(NOW)
+    assert place.cpu() == 1000
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    assert place.cpu() == 2000
+
+
+def test_one_that_is_gone_when_it_would_have_grown_old_is_left_out() -> None:
+    place = Place()
+    place.see(pod("gone", node=N0, bound_at=NOW - 60))
+    place.see(pod("there", node=N0, bound_at=NOW))
+    place.lose(PodUid("uid-gone"))
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    assert place.cpu() == 1000
+
+
 def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:
     place = Place()
     daemon = pod("daemon", node=N0, owner=DAEMON)
     place.see(daemon)
     del place.pods[daemon.uid]
-    assert [violation.invariant for violation in place.staying.violations()] == ["staying"]
+    [violation] = place.staying.violations()
+    assert violation.invariant == "staying"
+    assert violation.detail == "n0: {inf: {'cpu': 1000, 'pods': 1}}, by the pods None"
+    # It is judged as those are that it is compared with.
+    place.pods[daemon.uid] = daemon
+    for other in (Place(preempts=False), Place()):
+        other.see(pod("old", node=N0, bound_at=LONG_AGO))
+        assert list(other.staying.violations()) == []
+    assert list(place.staying.violations()) == []
+
+
+def test_for_how_long_a_pod_has_to_run_may_be_set() -> None:
+    one = pod("one", node=N0, bound_at=NOW - 60)
+    staying = Staying({one.uid: one}, long_running=60.0)
+    staying.heed_time(NOW - 1)
+    staying.observe(one, None)
+    assert one.uid not in staying
+    staying.heed_time(NOW)
+    assert one.uid in staying
+    assert list(staying.violations()) == []
 
 
 @given(

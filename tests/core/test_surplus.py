@@ -8,16 +8,31 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM_FOR_MEMBER
+from extender.core.copies import Copies
+from extender.core.gang import NO_ROOM_FOR_MEMBER, Gang
 from extender.core.gang_phases import Phase
-from extender.core.names import NodeName, PodUid
-from extender.core.surplus import COMES_WITHIN
+from extender.core.kinds import PodKind, kind_of
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.surplus import COMES_WITHIN, Surplus
 from extender.core.turns import Patience
-from tests.builders import gang_pods, node, pod
+from tests.builders import NOW, gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld
 
 ONE, EIGHT = {"cpu": 1000}, {"cpu": 8000}
 SECONDS = 60.0
+
+
+def planned(name: str, size: int) -> Gang:
+    gang = Gang(GangKey("default", name), size, 4.0, NOW, phase=Phase.BOUND)
+    gang.members = {each.uid: each for each in gang_pods(name, size, ONE)}
+    gang.rejected = set(gang.members)
+    return gang
+
+
+def surplus_of(ledger: Ledger, *gangs: Gang) -> Surplus:
+    copies: Copies[PodKind] = Copies(ledger.rows, lambda name, kind: 0)
+    return Surplus(ledger, {gang.key: gang for gang in gangs}, copies, lambda name, kind: True, lambda key: None)
 
 
 @pytest.fixture
@@ -74,6 +89,26 @@ class TestAChange:
         world.schedule()
         assert (woken(world), world.bound("elastic")) == (["elastic-4"], 5)
 
+    def test_wakes_members_of_each_gang_that_has_some(self, world: GangWorld) -> None:
+        world.add_node(node("m0", {"cpu": 16000}))
+        others = [replace(each, created=1.0) for each in gang_pods("second", 3, EIGHT, quorum=2)]
+        world.create(*others[:2])
+        world.schedule()
+        elastic(world, 1)
+        join(world, others[2:])
+        world.add_node(node("n1", {"cpu": 16000}))
+        assert sorted(woken(world)) == ["elastic-2", "second-2"]
+
+    def test_opens_our_gate_for_all_who_wait_behind_it(self, world: GangWorld) -> None:
+        elastic(world, 1)
+        gated = [replace(each, created=2.0, at_our_gate=True) for each in gang_pods("elastic", 6, EIGHT, quorum=2)[3:]]
+        world.create(*gated)
+        world.add_node(node("m0", {"cpu": 16000}))
+        others = [replace(each, created=3.0) for each in gang_pods("second", 3, EIGHT, quorum=2)]
+        world.create(*others[:2], replace(others[2], at_our_gate=True))
+        world.schedule()
+        assert not any(each.at_our_gate for each in world.pods.values())
+
     def test_while_others_are_on_their_way_leaves_them_their_room(self, world: GangWorld) -> None:
         elastic(world, 5)
         world.add_node(node("n1", {"cpu": 8000}))
@@ -122,6 +157,100 @@ class TestAChange:
         assert woken(world) == ["elastic-3"]
 
 
+def test_a_plan_of_another_gang_leaves_those_that_are_on_their_way_their_room(world: GangWorld) -> None:
+    elastic(world, 3)
+    world.add_node(node("n1", {"cpu": 8000}))
+    assert woken(world) == ["elastic-2"]
+    world.add_node(node("n2", {"cpu": 2000}))
+    world.create(*gang_pods("other", 2, ONE))
+    world.schedule()
+    assert world.bound("other") == 2
+    assert woken(world) == []
+    world.add_node(node("n1", {"cpu": 8000}, labels={"a": "b"}))
+    assert woken(world) == []
+
+
+class TestOwnPlaces:
+    """A member was turned away, and its gang's plan has a place for it by name since."""
+
+    def test_it_is_told_once_of_each_place(self) -> None:
+        ledger, gang = ledger_of({"n1": units(cpu=8000), "n2": units(cpu=8000)}), planned("elastic", 3)
+        other = planned("other", 1)
+        surplus = surplus_of(ledger, gang, other)
+        one, two, three = sorted(gang.members)
+        gang.rejected = {one, two, three}
+        assert surplus.with_own_place(gang) == []
+        surplus.has(gang)
+        assert surplus.with_own_place(gang) == []
+        ledger.reserve(Holder(two), on=NodeName("n1"), units=units(cpu=1000), owner=gang.key, until=NOW + 30)
+        ledger.reserve(Holder(one), on=NodeName("n1"), units=units(cpu=1000), owner=gang.key, until=NOW + 30)
+        assert surplus.with_own_place(other) == []
+        assert surplus.with_own_place(gang) == [one, two]
+        assert surplus.with_own_place(gang) == []
+        ledger.reserve(Holder(one), on=NodeName("n2"), units=units(cpu=1000), owner=gang.key, until=NOW + 30)
+        assert surplus.with_own_place(gang) == [one]
+        surplus.look_again()
+        assert surplus.with_own_place(gang) == [one, two]
+        # It is known of a plan only, and the next one is another.
+        surplus.planned_anew(gang)
+        assert surplus.with_own_place(gang) == []
+        surplus.has(gang)
+        gang.rejected = {two}
+        assert surplus.with_own_place(gang) == [two]
+
+    def test_who_sleeps_is_known_until_its_gang_is_planned_anew(self) -> None:
+        gang = planned("elastic", 1)
+        surplus = surplus_of(ledger_of({"n1": {}}), gang)
+        assert gang not in surplus
+        assert not surplus.has_news
+        surplus.has(gang)
+        assert gang in surplus
+        assert surplus.has_news
+        surplus.to_wake((), NOW)
+        assert not surplus.has_news
+        surplus.look_again()
+        assert surplus.has_news
+        surplus.planned_anew(gang)
+        assert gang not in surplus
+
+
+class TestAGangIsForgotten:
+    """And nothing is counted any more for kinds of pods that only it waits with."""
+
+    @pytest.mark.parametrize(
+        ("rejected", "phase", "there", "kept"),
+        [
+            (True, Phase.BOUND, True, True),
+            (False, Phase.BOUND, True, False),
+            (True, Phase.WAITING, True, False),
+            (True, Phase.BOUND, False, False),
+        ],
+    )
+    def test_when_it_is_gone_or_has_no_plan_or_nobody_sleeps(
+        self, rejected: bool, phase: Phase, there: bool, kept: bool
+    ) -> None:
+        gang = planned("elastic", 2)
+        ledger = ledger_of({"n1": {}})
+        copies: Copies[PodKind] = Copies(ledger.rows, lambda name, kind: 0)
+        gangs, handled = {gang.key: gang}, list[GangKey]()
+        surplus = Surplus(ledger, gangs, copies, lambda name, kind: True, handled.append)
+        surplus.has(gang)
+        for each in gang.members.values():
+            surplus.found_no_place(gang, each)
+        [kind] = {kind_of(each) for each in gang.members.values()}
+        assert kind in copies
+        gang.rejected = gang.rejected if rejected else set()
+        gang.phase = phase
+        if not there:
+            gangs.clear()
+        assert surplus.to_wake((), NOW) == []
+        assert handled == [gang.key]
+        assert (gang in surplus) is kept
+        assert (kind in copies) is kept
+        surplus.planned_anew(gang)
+        assert kind not in copies
+
+
 class TestWhoWasWoken:
     @pytest.fixture(autouse=True)
     def room_for_one(self, world: GangWorld) -> None:
@@ -139,6 +268,12 @@ class TestWhoWasWoken:
     def test_and_is_gone_leaves_its_place_to_the_next(self, world: GangWorld) -> None:
         end(world, "elastic-2")
         assert woken(world) == ["elastic-3"]
+
+    def test_and_is_gone_leaves_its_place_to_the_next_while_another_is_still_on_its_way(self, world: GangWorld) -> None:
+        world.add_node(node("n2", {"cpu": 8000}))
+        assert woken(world) == ["elastic-3"]
+        end(world, "elastic-3")
+        assert woken(world) == ["elastic-4"]
 
     def test_and_goes_elsewhere_leaves_its_place_to_the_next(self, world: GangWorld) -> None:
         world.add_node(node("n2", {"cpu": 8000}))
@@ -189,6 +324,21 @@ def test_one_turned_away_on_a_sample_of_the_nodes_is_woken_once_if_another_has_r
     assert woken(world) == ["elastic-2"]
 
 
+def test_one_with_room_beyond_a_sample_is_woken_though_others_have_none_anywhere(world: GangWorld) -> None:
+    for number in range(110):
+        world.add_node(node(f"n{number}", {"cpu": 500}))
+    world.add_node(node("large", {"cpu": 16000}))
+    world.add_node(node("small", {"cpu": 2000}))
+    members = gang_pods("elastic", 4, EIGHT, quorum=2)
+    world.create(*members[:2])
+    world.schedule()
+    sample = [NodeName(f"n{number}") for number in range(100)]
+    for member in (members[2], replace(members[3], requests=pod(asks=ONE).requests)):
+        world.create(member)
+        assert not world.filter(member, sample).passed
+    assert woken(world) == ["elastic-3"]
+
+
 def test_one_that_is_gone_is_forgotten_when_another_is_turned_away_on_a_sample(world: GangWorld) -> None:
     for number in range(110):
         world.add_node(node(f"n{number}", {"cpu": 1000}))
@@ -217,6 +367,49 @@ def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld
     assert woken(world) == ["train-2"]
     world.schedule()
     assert world.bound("train") == 2
+
+
+def test_of_the_places_of_a_plan_those_are_to_be_had_that_are_nobodys() -> None:
+    gang = planned("train", 4)
+    own, *others = sorted(gang.members)
+    gang.rejected = set(others)
+    ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": units(cpu=1000, pods=9)})
+    surplus = surplus_of(ledger, gang)
+    surplus.has(gang)
+    for each in gang.members.values():
+        surplus.found_no_place(gang, each)
+    assert surplus.to_wake((), NOW) == []
+    for number, holder in enumerate((own, Holder("train#1")), 1):
+        asks = units(cpu=1000, pods=1)
+        ledger.reserve(Holder(holder), on=NodeName(f"n{number}"), units=asks, owner=gang.key, until=NOW + 30)
+    gang.slots_made = 2
+    assert surplus.to_wake((), NOW) == [(gang, others[0])]
+    gang.rejected.remove(others[0])
+    assert surplus.to_wake((), NOW) == []
+    assert surplus.next_deadline() == NOW + COMES_WITHIN
+    assert [surplus.overdue(NOW + after) for after in (COMES_WITHIN - 1, COMES_WITHIN)] == [False, True]
+    # It did not come: the place is the next one's.
+    assert surplus.to_wake((), NOW + COMES_WITHIN) == [(gang, others[1])]
+    ledger.release(Holder("train#1"))
+    surplus.planned_anew(gang)
+    assert surplus.next_deadline() is None
+    assert not surplus.overdue(NOW + 60)
+
+
+def test_a_place_that_one_was_woken_for_in_vain_wakes_nobody_like_it_when_others_gain_room() -> None:
+    gang = planned("train", 3)
+    ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": {}})
+    surplus = surplus_of(ledger, gang)
+    surplus.has(gang)
+    for each in gang.members.values():
+        surplus.found_no_place(gang, each)
+    asks = units(cpu=1000, pods=1)
+    ledger.reserve(Holder("train#1"), on=NodeName("n1"), units=asks, owner=gang.key, until=NOW + 30)
+    gang.slots_made = 1
+    assert surplus.to_wake((), NOW) == [(gang, PodUid("uid-train-0"))]
+    # Our filter turned it away again: it was not offered that node.
+    assert surplus.to_wake((), NOW) == []
+    assert surplus.to_wake([NodeName("n2")], NOW) == []
 
 
 def test_a_place_that_a_member_left_behind_wakes_nobody_who_may_not_be_there(world: GangWorld) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.bystanders import Around, Bystanders
-from extender.core.cluster import Node, Pod, Taint
-from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
-from extender.core.label_match import LabelRequirement
-from extender.core.ledger import Holder, Ledger
+from extender.core.bystanders import Around
+from extender.core.cluster import Pod, Taint
+from extender.core.constraints import Constraints, HostPort, Spread
+from extender.core.ledger import Holder
 from extender.core.names import CPU, NodeName, PodUid, ResourceKey
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
 from extender.core.planning import Shortfall
@@ -22,83 +20,8 @@ from extender.core.room import Room, Slot
 from extender.core.together import Seat, plan
 from extender.core.units import Short
 from tests.builders import node, pod
-from tests.core.naive_neighbours import holds, possible
-
-ZONE = "zone"
-
-
-def peers(app: str = "train") -> Peers:
-    return Peers(frozenset({"default"}), (LabelRequirement("app", "In", (app,)),))
-
-
-def term(key: str = ZONE, app: str = "train") -> AffinityTerm:
-    return AffinityTerm(peers(app), key)
-
-
-def near(*keys: str, app: str = "train") -> Constraints:
-    return Constraints(affinity=tuple(term(key, app) for key in keys or (ZONE,)))
-
-
-def apart(key: str = ZONE, app: str = "train") -> Constraints:
-    return Constraints(anti_affinity=(term(key, app),))
-
-
-def even(key: str = ZONE, skew: int = 1, **more: Any) -> Constraints:
-    return Constraints(spread=(Spread(peers(), key, skew, **more),))
-
-
-def ports(*numbers: int) -> Constraints:
-    return Constraints(host_ports=tuple(map(HostPort, numbers)))
-
-
-def members(count: int, constraints: Constraints | None, cpu: int = 8000, app: str = "train") -> list[Pod]:
-    return [pod(f"{app}-{n}", {"cpu": cpu}, labels={"app": app}, constraints=constraints) for n in range(count)]
-
-
-class Town:
-    """Nodes by zone, `aab`: two in zone a, one in b; each with 8 CPU and its own name as label `host`."""
-
-    def __init__(self, zones: str, cpu: int = 8000) -> None:
-        self.nodes: dict[NodeName, Node] = {}
-        self.ledger = Ledger()
-        self.bystanders = Bystanders()
-        self.there: list[tuple[Pod, Node]] = []
-        for number, zone in enumerate(zones):
-            labels = {"host": f"n{number}"} | ({ZONE: zone} if zone != "-" else {})
-            each = node(f"n{number}", {"cpu": cpu}, labels=labels)
-            self.nodes[each.name] = each
-            self.ledger.set_node(each.name, each.allocatable)
-
-    def put(self, name: str, on: str, constraints: Constraints | None = None, *, cpu: int = 0, **facts: Any) -> None:
-        facts.setdefault("labels", {"app": name.partition("-")[0]})
-        each = pod(name, {"cpu": cpu}, node=NodeName(on), constraints=constraints, **facts)
-        self.ledger.confirm(each.uid, on=NodeName(on), units=each.requests)
-        self.bystanders.put(each)
-        self.there.append((each, self.nodes[NodeName(on)]))
-
-    def fill(self, on: str, cpu: int) -> None:
-        """So much of it is taken."""
-        self.put(f"full-{on}", on, cpu=cpu)
-
-    def plan(
-        self, pods: Sequence[Pod], around: Around | None = None, accepts: Callable[[NodeName], bool] | None = None
-    ) -> dict[Holder, NodeName] | Shortfall:
-        seats = [Seat(Slot(Holder(each.uid), each.requests, accepts), each) for each in pods]
-        room = Room(self.ledger, ())
-        before = {name: dict(change) for name, change in room.change.items()}
-        found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.bystanders))
-        assert room.change == before
-        if not isinstance(found, Shortfall):
-            by_uid = {Holder(each.uid): each for each in pods}
-            assert found.keys() == by_uid.keys()
-            assert around or holds([(by_uid[holder], at) for holder, at in found.items()], self.there, self.nodes)
-        return found
-
-    def zones(self, pods: Sequence[Pod]) -> str:
-        """Of the plan, in order of zone."""
-        found = self.plan(pods)
-        assert not isinstance(found, Shortfall), found
-        return "".join(sorted(self.nodes[at].labels.get(ZONE, "-") for at in found.values()))
+from tests.core.naive_neighbours import possible
+from tests.core.town import ZONE, Town, apart, even, members, near, peers, ports, term
 
 
 def rule(found: Mapping[Holder, NodeName] | Shortfall) -> str:
@@ -106,10 +29,44 @@ def rule(found: Mapping[Holder, NodeName] | Shortfall) -> str:
     return found.rule
 
 
+@pytest.fixture(params=[0, 70], ids=["few_nodes", "many_nodes"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among many nodes not every order and node is tried where the first tries fail."""
+    monkeypatch.setattr(Town, "useless", request.param)
+
+
+@pytest.mark.usefixtures("size")
 class TestNearEachOther:
     def test_all_are_in_the_smallest_zone_that_has_room(self) -> None:
         assert Town("abb").zones(members(2, near())) == "bb"
         assert Town("abbbcc").zones(members(2, near())) == "cc"
+
+    def test_of_two_that_are_as_small_it_is_the_first_of_the_candidates(self) -> None:
+        town = Town("")
+        for name, zone in (("n5", "b"), ("n3", "a")):
+            town.add(node(name, {"cpu": 8000}, labels={ZONE: zone}))
+        assert town.zones(members(1, near())) == "b"
+
+    def test_what_does_not_hold_one_makes_a_zone_no_larger(self) -> None:
+        gpu = ResourceKey("amd.com/gpu")
+        has = {"cpu": 8000, gpu: 1}
+        for other in ({"cpu": 8000}, {"cpu": 7999, gpu: 1}, None):
+            town = Town("")
+            for name, zone, amounts in (("n0", "a", has), ("n1", "a", other), ("n2", "b", has)):
+                each = node(name, amounts, labels={ZONE: zone})
+                town.nodes[each.name] = each
+                # One that the ledger does not know yet has no room.
+                if amounts is not None:
+                    town.add(each)
+            [one] = members(1, near())
+            found = town.plan([replace(one, requests={**one.requests, gpu: 1})])
+            assert found == {"uid-train-0": "n0"}
+
+    def test_who_asks_for_nothing_of_a_resource_has_room_anywhere(self) -> None:
+        town = Town("abb")
+        for name in town.nodes:
+            town.fill(name, town.nodes[name].allocatable[CPU])
+        assert town.zones(members(2, near(), 0)) in ("aa", "bb")
 
     def test_where_no_zone_has_room_for_all_nothing_is_planned_and_the_rule_is_told(self) -> None:
         assert Town("aabb").plan(members(3, near())) == Shortfall(2, 3, None, NEAR)
@@ -147,6 +104,7 @@ class TestNearEachOther:
         assert rule(Town("aa").plan(members(1, near(app="web")))) == NEAR
 
 
+@pytest.mark.usefixtures("size")
 class TestApart:
     def test_each_has_its_own_zone(self) -> None:
         assert Town("aaabc").zones(members(3, apart())) == "abc"
@@ -169,9 +127,16 @@ class TestApart:
         assert Town("--a").zones(members(3, apart())) == "--a"
 
 
+@pytest.mark.usefixtures("size")
 class TestEven:
     def test_zones_get_equally_many(self) -> None:
         assert Town("aaaabbcc").zones(members(6, even())) == "aabbcc"
+
+    def test_each_goes_where_fewest_are_though_more_were_allowed(self) -> None:
+        assert Town("aaaabbb").zones(members(4, even(skew=3))) == "aabb"
+        town = Town("aaaabbb")
+        town.put("train-x", "n0")
+        assert town.zones(members(3, even(skew=3))) == "abb"
 
     def test_in_every_prefix_of_the_plan(self) -> None:
         found = Town("aaabbb").plan(members(6, even()))
@@ -218,6 +183,7 @@ class TestEven:
         assert isinstance(found, dict) is there
 
 
+@pytest.mark.usefixtures("size")
 class TestHostPorts:
     def test_one_a_node(self) -> None:
         found = Town("aaa", cpu=64000).plan(members(3, ports(80)))
@@ -245,6 +211,24 @@ class TestHostPorts:
         assert one.clashes(other) is clash
 
 
+@pytest.mark.usefixtures("size")
+class TestTheOrder:
+    def test_is_the_first_slot_and_what_is_like_it_then_the_largest_and_who_follows_others_last(self) -> None:
+        gang = [
+            *members(1, ports(1), 1000, "first"),
+            *members(1, near(app="large"), 4000, "follower"),
+            *members(1, ports(2), 2000, "small"),
+            replace(members(1, ports(3), 0, "nothing")[0], requests={}),
+            *members(1, ports(4), 3000, "large"),
+            *members(2, ports(1), 1000, "first")[1:],
+        ]
+        found = Town("ab", cpu=64000).plan(gang)
+        assert isinstance(found, dict)
+        names = [holder.removeprefix("uid-") for holder in found]
+        assert names == ["first-0", "first-1", "large-0", "small-0", "nothing-0", "follower-0"]
+
+
+@pytest.mark.usefixtures("size")
 class TestAround:
     def test_who_leaves_is_not_in_the_way(self) -> None:
         town = Town("ab", cpu=64000)
@@ -275,42 +259,6 @@ def test_many_on_many_nodes_are_planned_without_looking_at_every_way() -> None:
     assert len(town.zones(members(300, both))) == 300
 
 
-class TestTooManyForEveryWay:
-    """Slots x nodes are more than those for which every order and node is tried."""
-
-    def test_the_largest_are_placed_first_where_they_find_no_room_after_the_others(self) -> None:
-        town = Town("a" * 40)
-        town.fill("n1", 5000)
-        for number in range(2, 40):
-            town.fill(f"n{number}", 8000)
-        gang = [*members(1, None, 3000, "small"), *members(1, None, 8000, "large")]
-        assert town.plan(gang) == {"uid-large-0": "n0", "uid-small-0": "n1"}
-
-    def test_who_wants_to_be_near_others_comes_after_them(self) -> None:
-        town = Town("ab" * 35)
-        gang = [*members(2, near(app="web"), 1000), *members(1, None, 1000, "web")]
-        assert len(set(town.zones(gang))) == 1
-
-    def test_only_nodes_that_accept_them_are_taken(self) -> None:
-        town = Town("a" * 40)
-        found = town.plan(members(2, ports(80)), accepts=frozenset(("n20", "n39")).__contains__)
-        assert not isinstance(found, Shortfall)
-        assert sorted(found.values()) == ["n20", "n39"]
-
-    def test_a_node_that_has_too_many_for_now_is_asked_again(self) -> None:
-        town = Town("ab" * 20)
-        both = Constraints(spread=(*even("host").spread, *even().spread))
-        assert town.zones(members(80, both, 1000)) == "a" * 40 + "b" * 40
-
-    def test_of_two_zones_the_one_that_could_hold_fewer_of_all_of_them(self) -> None:
-        town = Town("bba" + "-" * 40)
-        town.fill("n0", 5000)
-        town.fill("n1", 4000)
-        gang = [*members(2, near(), 1000), *members(1, near(), 4000, "train-large")]
-        gang[2] = replace(gang[2], labels={"app": "train"})
-        assert town.zones(gang) == "aaa"
-
-
 class TestWhyNot:
     def test_the_resource_that_is_short_and_the_most_that_a_node_has_of_it(self) -> None:
         town = Town("abc")
@@ -319,11 +267,25 @@ class TestWhyNot:
         assert town.plan(members(1, ports(80), 9000)) == Shortfall(0, 1, Short(CPU, 9000, 8000))
         assert town.plan(members(3, ports(80), 5000)) == Shortfall(2, 3, Short(CPU, 5000, 4000))
 
+    def test_of_tries_that_came_as_far_the_first_is_told(self) -> None:
+        town = Town("a", cpu=64000)
+        town.put("web-0", "n0", ports(80))
+        gang = [*members(1, ports(80), 1000, "small"), *members(1, None, 65000, "large")]
+        assert town.plan(gang) == Shortfall(0, 2, None, HOST_PORTS)
+        assert town.plan(gang[::-1]) == Shortfall(0, 2, Short(CPU, 65000, 64000))
+
+    def test_nodes_that_do_not_accept_it_have_no_part_in_that(self) -> None:
+        town = Town("aba")
+        town.fill("n1", 4000)
+        [one] = members(1, ports(80))
+        assert town.plan([replace(one, node_selector={ZONE: "b"})]) == Shortfall(0, 1, Short(CPU, 8000, 4000))
+        assert town.plan([replace(one, node_selector={ZONE: "c"})]) == Shortfall(0, 1, None)
+
     def test_the_one_that_is_short_on_most_nodes(self) -> None:
         town = Town("abc")
         town.fill("n0", 8000)
         [one] = members(1, ports(80), 1000)
-        gpu = ResourceKey("nvidia.com/gpu")
+        gpu = ResourceKey("amd.com/gpu")
         assert town.plan([replace(one, requests={**one.requests, gpu: 1})]) == Shortfall(0, 1, Short(gpu, 1, 0))
 
     def test_the_rule_that_keeps_it_from_most_nodes_with_room(self) -> None:
@@ -338,6 +300,14 @@ class TestWhyNot:
         town.put("shy-2", "n0")
         other = members(1, apart("host", "shy"))[0]
         assert town.plan([other]) == Shortfall(0, 1, None, APART)
+
+    def test_of_two_rules_the_one_on_more_nodes_is_told_though_the_other_is_met_first(self) -> None:
+        town = Town("abc")
+        town.put("web-0", "n0", ports(80))
+        for number in (1, 2):
+            town.put(f"shy-{number}", f"n{number}")
+        [one] = members(1, Constraints((HostPort(80),), anti_affinity=(term("host", "shy"),)))
+        assert town.plan([one]) == Shortfall(0, 1, None, APART)
 
 
 APPS = ("train", "web")
@@ -383,3 +353,27 @@ def test_small_cases_are_planned_exactly_if_kube_scheduler_could_place_them(
         gang.append(pod(f"{app}-{number}", {"cpu": cpu}, labels={"app": app}, constraints=what))
     found = town.plan(gang)
     assert isinstance(found, Shortfall) is not possible(gang, town.there, town.nodes)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text("aab-", min_size=1, max_size=3),
+    st.lists(st.tuples(pods_of, st.integers(0, 2)), max_size=2),
+    pods_of,
+    st.integers(1, 3),
+)
+def test_members_that_are_alike_are_planned_exactly_if_they_could_be_among_however_many_nodes(
+    zones: str,
+    standing: list[tuple[tuple[str, int, Constraints | None], int]],
+    kind: tuple[str, int, Constraints | None],
+    size: int,
+) -> None:
+    town = Town(zones, cpu=3)
+    small = dict(town.nodes)
+    for number in range(70):
+        town.add(node(f"useless-{number}", {"cpu": 0}))
+    for number, ((app, cpu, what), at) in enumerate(standing):
+        town.put(f"{app}-s{number}", f"n{at % len(zones)}", what, cpu=cpu - 1)
+    app, cpu, what = kind
+    gang = [pod(f"{app}-{number}", {"cpu": cpu}, labels={"app": app}, constraints=what) for number in range(size)]
+    assert isinstance(town.plan(gang), Shortfall) is not possible(gang, town.there, small)

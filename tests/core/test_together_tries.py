@@ -1,0 +1,139 @@
+"""How gangs are planned where one slot after the other does not do: by every way if few, else in other orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from extender.core import together
+from extender.core.cluster import Pod
+from extender.core.constraints import Constraints, HostPort
+from extender.core.names import CPU, NodeName, PodUid, ResourceKey
+from extender.core.planning import Shortfall
+from tests.builders import node
+from tests.core.town import ZONE, Town, even, members, near, ports
+
+
+class TestEveryWay:
+    """Of few slots on few nodes, where one after the other does not do."""
+
+    def near_their_own(self) -> list[Pod]:
+        """The second may go anywhere only while nobody whom it wants to be near is there."""
+        [first], [second] = members(1, None, 5000, "web"), members(1, near(app="web"), 5000, "web")
+        return [first, replace(second, name="second", uid=PodUid("uid-second"))]
+
+    def test_the_order_may_be_another(self) -> None:
+        found = Town("ba").plan(self.near_their_own())
+        assert isinstance(found, dict)
+        assert list(found) == ["uid-second", "uid-web-0"]
+
+    def test_a_node_that_is_refused_is_not_the_last(self) -> None:
+        town = Town("ba")
+        town.fill("n0", 3000)
+        [first, second] = self.near_their_own()
+        found = town.plan([replace(first, requests={**first.requests, CPU: 8000}), second])
+        assert found == {"uid-second": "n0", "uid-web-0": "n1"}
+
+    def test_of_two_that_want_to_be_near_each_other_the_one_whose_other_is_there_comes_first(self) -> None:
+        town = Town("a", cpu=64000)
+        town.put("train-x", "n0")
+        found = town.plan([*members(1, near(app="web")), *members(1, near(app="train"), app="web")])
+        assert isinstance(found, dict)
+        assert list(found) == ["uid-web-0", "uid-train-0"]
+
+    def test_slots_that_fill_nodes_to_the_last_are_put_together(self) -> None:
+        sizes = (4000, 3000, 3000, 2000, 2000, 2000)
+        gang = [each for n, cpu in enumerate(sizes) for each in members(1, ports(n + 1), cpu, f"m{n}")]
+        assert not isinstance(Town("ab").plan(gang), Shortfall)
+        assert isinstance(Town("ab").plan([*gang, *members(1, None, 1000)]), Shortfall)
+
+    def test_only_nodes_that_accept_them_are_taken(self) -> None:
+        town = Town("abb")
+        town.fill("n1", 3000)
+        gang = [replace(each, node_selector={ZONE: "b"}) for each in self.near_their_own()]
+        assert set(town.zones(gang)) == {"b"}
+        town.fill("n2", 4000)
+        assert isinstance(town.plan(gang), Shortfall)
+
+    def test_is_tried_of_two_slots_on_up_to_32_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for useless, tried in ((30, True), (31, False)):
+            monkeypatch.setattr(Town, "useless", useless)
+            assert isinstance(Town("ba").plan(self.near_their_own()), dict) is tried
+
+    @pytest.mark.parametrize(("most", "found"), [(9, True), (8, False), (3, False)])
+    def test_is_given_up_after_so_many_steps(self, most: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each slot that is tried on a node is one: six with the first as the first, three with the second."""
+        monkeypatch.setattr(together, "_MOST_STEPS", most)
+        assert isinstance(Town("ba").plan(self.near_their_own()), dict) is found
+
+
+class TestTooManyForEveryWay:
+    """Slots x nodes are more than those for which every order and node is tried."""
+
+    def test_the_first_has_its_choice_before_larger_ones_and_before_who_wants_to_be_near_others(self) -> None:
+        town = Town("abba" + "-" * 40)
+        town.fill("n2", 7000)
+        town.fill("n3", 500)
+        for number in range(4, 44):
+            town.fill(f"n{number}", 8000)
+        [small] = members(1, None, 1000, "small")
+        gang = [
+            replace(small, node_selector={"host": "n0"}),
+            *members(1, Constraints((HostPort(80),), near(app="large").affinity), 1000, "shy"),
+            *members(1, None, 7500, "medium"),
+            *members(1, None, 8000, "large"),
+        ]
+        assert town.plan(gang) == {
+            "uid-small-0": "n0",
+            "uid-large-0": "n1",
+            "uid-medium-0": "n3",
+            "uid-shy-0": "n2",
+        }
+
+    def test_the_largest_are_placed_first_where_they_find_no_room_after_the_others(self) -> None:
+        town = Town("a" * 40)
+        town.fill("n1", 5000)
+        for number in range(2, 40):
+            town.fill(f"n{number}", 8000)
+        gang = [*members(1, None, 3000, "small"), *members(1, None, 8000, "large")]
+        assert town.plan(gang) == {"uid-large-0": "n0", "uid-small-0": "n1"}
+
+    def test_the_largest_are_those_that_ask_for_the_largest_part_of_what_all_ask_for(self) -> None:
+        town, gpu = Town("a" * 40), ResourceKey("amd.com/gpu")
+        for number in range(2, 40):
+            town.fill(f"n{number}", 8000)
+        town.fill("n0", 4500)
+        town.ledger.set_node(NodeName("n0"), {**town.nodes[NodeName("n0")].allocatable, gpu: 1})
+        town.nodes[NodeName("n0")] = node("n0", {**town.ledger.rows[NodeName("n0")].capacity})
+        [small], [large] = members(1, None, 3000, "small"), members(1, None, 1000, "large")
+        large = replace(large, requests={**large.requests, gpu: 1})
+        assert town.plan([small, large]) == {"uid-large-0": "n0", "uid-small-0": "n1"}
+
+    def test_who_wants_to_be_near_others_comes_after_them(self) -> None:
+        town = Town("ab" * 35)
+        gang = [*members(2, near(app="web"), 1000), *members(1, None, 1000, "web")]
+        assert len(set(town.zones(gang))) == 1
+
+    def test_only_nodes_that_accept_them_are_taken(self) -> None:
+        town = Town("a" * 40)
+        found = town.plan(members(2, ports(80)), accepts=frozenset(("n20", "n39")).__contains__)
+        assert not isinstance(found, Shortfall)
+        assert sorted(found.values()) == ["n20", "n39"]
+
+    def test_a_node_that_has_too_many_for_now_is_asked_again(self) -> None:
+        town = Town("ab" * 20)
+        both = Constraints(spread=(*even("host").spread, *even().spread))
+        assert town.zones(members(80, both, 1000)) == "a" * 40 + "b" * 40
+        # Until each of the others has one as well.
+        town.put("train-x", "n0", cpu=4000)
+        assert town.zones(members(79, both, 4000)) == "a" * 39 + "b" * 40
+
+    def test_of_two_zones_the_one_that_could_hold_fewer_of_all_of_them(self) -> None:
+        town = Town("bbba" + "-" * 40)
+        for name, cpu in (("n0", 6000), ("n1", 6000), ("n2", 4000)):
+            town.fill(name, cpu)
+        gang = [*members(2, near(), 1000), *members(1, near(), 4000, "train-large")]
+        gang[2] = replace(gang[2], labels={"app": "train"})
+        # Seven of the small ones or one of the large in b, and three or two in a.
+        assert town.zones(gang) == "aaa"
