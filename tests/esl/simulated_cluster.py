@@ -94,7 +94,7 @@ class SimulatedCluster:
         self._store(Pod(PodUid(f"u{self._serial}"), "default", name, requests))
 
     def finish(self, name: str) -> None:
-        self._store(replace(self.pods[name], finished=True))
+        self._store(replace(self.pods[name], finished=True, succeeded=True))
 
     def delete(self, name: str) -> None:
         pod = self.pods.pop(name, None)

@@ -65,6 +65,8 @@ class Api:
         accept: str = JSON,
         within: float = TIMEOUT,
     ) -> bytes:
+        if "/leases" in path and method != "GET":
+            return b'{"metadata":{"name":"escher-ghosts-1","resourceVersion":"1"}}'
         if method == "GET":
             return self.answers.get(path.partition("?")[0], b'{"metadata":{"resourceVersion":"1"},"items":[]}')
         self.log.append((method, path, None if body is None else json.loads(body)))
@@ -220,8 +222,29 @@ def test_a_ghost_asks_for_what_it_holds_where_the_members_may_be_and_dies_with_i
     assert made["spec"]["nodeSelector"] == {"zone": "a"}
     assert made["spec"]["containers"][0]["resources"] == {
         "requests": {"cpu": "4", "nvidia.com/gpu": "1"},
-        "limits": {"nvidia.com/gpu": "1"},
+        "limits": {"cpu": "4", "nvidia.com/gpu": "1"},
     }
+
+
+def test_a_ghost_says_for_what_it_is_there_so_that_whoever_comes_after_a_crash_knows_it() -> None:
+    ghost = Ghost("default", "train-ghost-1", "train", {"cpu": "4"}, key=str(A), run="r1")
+    assert ghost_manifest(ghost, instance="abcdef")["metadata"]["labels"] == {
+        "escher.dev/ghost": "train",
+        "escher.dev/ghost-instance": "abcdef",
+        "escher.dev/ghost-run": "r1",
+        "escher.dev/ghost-key": "default.a-0",
+    }
+
+
+def test_a_ghost_is_let_in_where_pod_security_is_restricted() -> None:
+    """As the Pod Security Standards ask: https://kubernetes.io/docs/concepts/security/pod-security-standards/."""
+    spec = ghost_manifest(GHOST)["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] != 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    [container] = spec["containers"]
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 async def test_a_run_that_is_given_up_cancels_its_gang_and_says_so_to_whoever_waits() -> None:

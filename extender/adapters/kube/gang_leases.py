@@ -1,0 +1,182 @@
+"""Leases of those who run gangs without an extender: one Lease each, by which others know that it lives.
+
+    escher-ghosts-<instance>    holder: the instance; renewed every few seconds, deleted at its end
+
+Who is dead is proven, not guessed: there is no such Lease, or it was seen not to change for as long as it says and
+could then be *taken*, by a write that fails if it was renewed meanwhile. Whoever finds its Lease taken has been
+declared dead and must act like it. Times are measured by the reader's own clock alone, and only while it can read; so
+neither clocks that differ nor an API server that was away kill anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from extender.adapters.kube.connection import METADATA_ONLY, Requests, address
+from extender.app.ports import Gone, Occupied, Unavailable
+from extender.core.names import DOMAIN
+
+LEASE_LABEL = f"{DOMAIN}/ghost-lease"
+DURATION = 15
+"""Seconds."""
+RENEW_EVERY = 5.0
+
+_PREFIX = "escher-ghosts-"
+_encode = msgspec.json.Encoder().encode
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Leases(msgspec.Struct):
+    items: list[_Lease]
+
+
+_lease = msgspec.json.Decoder(_Lease)
+_leases = msgspec.json.Decoder(_Leases)
+
+
+@dataclass(slots=True)
+class _Observed:
+    version: str
+    since: float
+    seconds: float
+    holder: str
+
+
+class Lost(Exception):
+    """Our Lease is not ours any more: others take us for dead."""
+
+
+class GangLeases:
+    """Our own Lease, and what is known of the others' in the namespace."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        namespace: str,
+        instance: str,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`clock`: seconds that only ever pass."""
+        self._requests = requests
+        self._path = address("apis", "coordination.k8s.io", "v1", "namespaces", namespace, "leases")
+        self._namespace = namespace
+        self.instance = instance
+        self._clock = clock
+        self._wall = wall
+        self._version = ""
+        self._observed: dict[str, _Observed] = {}
+
+    async def acquire(self) -> None:
+        """We live. Raises Unavailable, Refused; Occupied where another one is called the same."""
+        answer = await self._requests.request("POST", self._path, self._body(self.instance, None))
+        self._version = _read(_lease, answer).metadata.resource_version
+
+    async def renew(self) -> None:
+        """We live still. Raises Lost, Unavailable, Refused."""
+        try:
+            answer = await self._write(self.instance, self._version)
+        except Gone as error:
+            raise Lost(str(error)) from error
+        except Occupied as error:
+            # An attempt of ours whose answer was lost, or another who took it.
+            found = _read(_lease, await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}"))
+            if found.spec.holder_identity != self.instance:
+                raise Lost(f"taken by {found.spec.holder_identity}") from error
+            self._version = found.metadata.resource_version
+            return
+        self._version = _read(_lease, answer).metadata.resource_version
+
+    async def release(self) -> None:
+        """We are no more."""
+        await self._delete(self.instance)
+
+    async def forget(self, instance: str) -> None:
+        """Nothing is left of the dead one, not even its Lease."""
+        await self._delete(instance)
+        self._observed.pop(instance, None)
+
+    def interrupted(self) -> None:
+        """The others could not be looked at for a while: what was seen of them before proves nothing."""
+        self._observed.clear()
+
+    async def dead(self, suspects: Collection[str]) -> set[str]:
+        """Those of the suspects, and of all that have a Lease, who are dead. Raises Unavailable, Refused."""
+        path = f"{self._path}?labelSelector={LEASE_LABEL}"
+        found = {
+            each.metadata.name.removeprefix(_PREFIX): each
+            for each in _read(_leases, await self._requests.request("GET", path)).items
+        }
+        now = self._clock()
+        self._observed = {name: seen for name, seen in self._observed.items() if name in found}
+        dead = {each for each in suspects if each not in found}
+        for name, lease in found.items():
+            version, holder = lease.metadata.resource_version, lease.spec.holder_identity or ""
+            seen = self._observed.get(name)
+            if seen is None or seen.version != version:
+                seconds = lease.spec.lease_duration_seconds or DURATION
+                seen = self._observed[name] = _Observed(version, now, seconds, holder)
+            if holder == self.instance or now - seen.since < seen.seconds:
+                continue
+            with suppress(Gone, Occupied):
+                answer = await self._write(name, version, holder=self.instance)
+                taken = _read(_lease, answer).metadata.resource_version
+                self._observed[name] = _Observed(taken, now, seen.seconds, self.instance)
+        taken_by_us = {name for name, seen in self._observed.items() if seen.holder == self.instance}
+        return (dead | taken_by_us) - {self.instance}
+
+    async def _write(self, name: str, version: str, holder: str | None = None) -> bytes:
+        body = self._body(name, version, holder)
+        return await self._requests.request("PUT", f"{self._path}/{_PREFIX}{name}", body)
+
+    async def _delete(self, name: str) -> None:
+        with suppress(Gone):
+            await self._requests.request("DELETE", f"{self._path}/{_PREFIX}{name}", accept=METADATA_ONLY)
+
+    def _body(self, name: str, version: str | None, holder: str | None = None) -> bytes:
+        metadata: dict[str, Any] = {
+            "name": f"{_PREFIX}{name}",
+            "namespace": self._namespace,
+            "labels": {LEASE_LABEL: "true"},
+        }
+        if version is not None:
+            metadata["resourceVersion"] = version
+        return _encode(
+            {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": metadata,
+                "spec": {
+                    "holderIdentity": holder or name,
+                    "leaseDurationSeconds": DURATION,
+                    "renewTime": self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                },
+            }
+        )
+
+
+def _read(decoder: msgspec.json.Decoder[Any], answer: bytes) -> Any:
+    try:
+        return decoder.decode(answer)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"the answer is no lease: {error}") from error
