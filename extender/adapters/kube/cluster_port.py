@@ -115,10 +115,14 @@ class EslDriver:
         pods = Reflector(self._requests, kind, self._pods)
         followed = Reflector(self._requests, nodes(), facts, on_rewind=facts.rewound)
         following = [self._spawn(pods.run()), self._spawn(followed.run())]
-        synced: asyncio.Future[Any] = asyncio.gather(pods.synced.wait(), followed.synced.wait())
-        either: list[asyncio.Future[Any]] = [*following, synced]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        synced.cancel()
+
+        async def synced() -> None:
+            await pods.synced.wait()
+            await followed.synced.wait()
+
+        waiting = asyncio.create_task(synced())
+        await asyncio.wait([*following, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
         for each in following:
             if each.done():
                 await each

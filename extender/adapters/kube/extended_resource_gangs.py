@@ -111,6 +111,7 @@ class ExtendedResourceGangs:
         self._runs: dict[GangKey, GangRun] = {}
         self._started = 0
         self._instances: set[str] = set()
+        self._dead: set[str] = set()
         self._given_up: set[tuple[GangKey, str]] = set()
         """Runs of others of which something cannot be removed."""
         self._signal = EndedBySignal()
@@ -141,8 +142,8 @@ class ExtendedResourceGangs:
             if self._beating is not None:
                 self._beating.cancel()
                 await asyncio.gather(self._beating, return_exceptions=True)
-            await self._driver.__aexit__(*details)
             await self._die()
+            await self._driver.__aexit__(*details)
             self._signal.__exit__(None, None, None)
 
     async def _until_settled(self, gangs: Collection[GangKey], within: float) -> None:
@@ -258,6 +259,8 @@ class ExtendedResourceGangs:
     async def _die(self) -> None:
         try:
             async with asyncio.timeout(self._end_within):
+                if self._dead:
+                    await self._collect()
                 await self._leases.release()
         except (AttributeError, Unavailable, Refused, TimeoutError) as error:
             _log.warning("the lease stays until it runs out", why=str(error))
@@ -282,7 +285,7 @@ class ExtendedResourceGangs:
     async def _collect(self) -> None:
         """What dead instances have left behind is on its way out."""
         suspects = instances(self._namespace, self._driver.known_pods(), self._driver.known_keys())
-        dead = await self._leases.dead(suspects) - self._instances
+        dead = self._dead = await self._leases.dead(suspects) - self._instances
         if not dead:
             return
         found = left_behind(self._namespace, list(self._driver.known_pods()), self._driver.known_keys(), dead)
@@ -290,6 +293,7 @@ class ExtendedResourceGangs:
         if not found and not self._esl.inherited:
             for instance in dead:
                 await self._leases.forget(instance)
+            self._dead = set()
 
     def _inherit(self, found: Collection[Leftover]) -> None:
         for left in found:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from extender.adapters.kube.connection import METADATA_ONLY, Requests, address
+from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, Requests, address
 from extender.app.ports import Gone, Occupied, Unavailable
 from extender.core.names import DOMAIN
 
@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
+    name: str = ""
     resource_version: str = ""
 
 
@@ -42,7 +42,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -84,28 +84,40 @@ class GangLeases:
         self.instance = instance
         self._clock = clock
         self._wall = wall
-        self._version = ""
+        self._mine = _Metadata()
         self._observed: dict[str, _Observed] = {}
 
     async def acquire(self) -> None:
         """We live. Raises Unavailable, Refused; Occupied where another one is called the same."""
-        answer = await self._requests.request("POST", self._path, self._body(self.instance, None))
-        self._version = _read(_lease, answer).metadata.resource_version
+        name, labels = f"{_PREFIX}{self.instance}", {LEASE_LABEL: "true"}
+        made = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": self._namespace, "labels": labels},
+            "spec": self._spec(self.instance),
+        }
+        answer = await self._requests.request("POST", self._path, _encode(made))
+        self._mine = _read(_lease, answer).metadata
 
     async def renew(self) -> None:
         """We live still. Raises Lost, Unavailable, Refused."""
         try:
-            answer = await self._write(self.instance, self._version)
+            self._mine = await self._write(self.instance, self._mine, holder=self.instance)
         except Gone as error:
             raise Lost(str(error)) from error
-        except Occupied as error:
-            # An attempt of ours whose answer was lost, or another who took it.
-            found = _read(_lease, await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}"))
-            if found.spec.holder_identity != self.instance:
-                raise Lost(f"taken by {found.spec.holder_identity}") from error
-            self._version = found.metadata.resource_version
-            return
-        self._version = _read(_lease, answer).metadata.resource_version
+        except Occupied:
+            await self._look_at_mine()
+
+    async def _look_at_mine(self) -> None:
+        """An attempt of ours whose answer was lost has changed it, or another who took it."""
+        try:
+            answer = await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}")
+        except Gone as error:
+            raise Lost(str(error)) from error
+        found = _read(_lease, answer)
+        if found.spec.holder_identity != self.instance:
+            raise Lost(f"taken by {found.spec.holder_identity}")
+        self._mine = found.metadata
 
     async def release(self) -> None:
         """We are no more."""
@@ -139,40 +151,26 @@ class GangLeases:
             if holder == self.instance or now - seen.since < seen.seconds:
                 continue
             with suppress(Gone, Occupied):
-                answer = await self._write(name, version, holder=self.instance)
-                taken = _read(_lease, answer).metadata.resource_version
-                self._observed[name] = _Observed(taken, now, seen.seconds, self.instance)
+                taken = await self._write(name, lease.metadata, holder=self.instance)
+                self._observed[name] = _Observed(taken.resource_version, now, seen.seconds, self.instance)
         taken_by_us = {name for name, seen in self._observed.items() if seen.holder == self.instance}
         return (dead | taken_by_us) - {self.instance}
 
-    async def _write(self, name: str, version: str, holder: str | None = None) -> bytes:
-        body = self._body(name, version, holder)
-        return await self._requests.request("PUT", f"{self._path}/{_PREFIX}{name}", body)
+    async def _write(self, name: str, seen: _Metadata, holder: str) -> _Metadata:
+        # Not by PUT, by which the API server makes a lease anew that is gone.
+        patch = {"metadata": {"resourceVersion": seen.resource_version}, "spec": self._spec(holder)}
+        path = f"{self._path}/{_PREFIX}{name}"
+        answer = await self._requests.request("PATCH", path, _encode(patch), content_type=MERGE_PATCH)
+        written: _Metadata = _read(_lease, answer).metadata
+        return written
 
     async def _delete(self, name: str) -> None:
         with suppress(Gone):
             await self._requests.request("DELETE", f"{self._path}/{_PREFIX}{name}", accept=METADATA_ONLY)
 
-    def _body(self, name: str, version: str | None, holder: str | None = None) -> bytes:
-        metadata: dict[str, Any] = {
-            "name": f"{_PREFIX}{name}",
-            "namespace": self._namespace,
-            "labels": {LEASE_LABEL: "true"},
-        }
-        if version is not None:
-            metadata["resourceVersion"] = version
-        return _encode(
-            {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": metadata,
-                "spec": {
-                    "holderIdentity": holder or name,
-                    "leaseDurationSeconds": DURATION,
-                    "renewTime": self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-                },
-            }
-        )
+    def _spec(self, holder: str) -> dict[str, Any]:
+        renewed = self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {"holderIdentity": holder, "leaseDurationSeconds": DURATION, "renewTime": renewed}
 
 
 def _read(decoder: msgspec.json.Decoder[Any], answer: bytes) -> Any:
