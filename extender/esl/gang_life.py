@@ -25,11 +25,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import Enum
 
 from extender.core.cluster import Pod
-from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.names import ResourceKey
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -51,32 +49,11 @@ from extender.esl.gang_keys import NodeKeys
 from extender.esl.gang_left import Leftover
 from extender.esl.gang_members import Members, Place
 from extender.esl.gang_spec import GangSpec
+from extender.esl.gang_state import Held, Phase
 from extender.esl.gang_times import USUAL_TIMES, Times, digest
+from extender.esl.gang_uncovered import Uncovered
 
 __all__ = ["USUAL_TIMES", "Gang", "Phase", "Times"]
-
-
-class Phase(Enum):
-    QUEUED = "queued"
-    RESERVING = "reserving"
-    HELD = "held"
-    ROLLING_BACK = "rolling back"
-    BACKING_OFF = "backing off"
-    ENDING = "ending"
-    ENDED = "ended"
-
-
-@dataclass(slots=True)
-class _Held:
-    """A ghost that may exist. `lost`: it holds nothing any more, or is about to go."""
-
-    key: ResourceKey
-    bundle: int
-    node: NodeName | None = None
-    lost: bool = False
-    bound_at: float = 0.0
-    until: float | None = None
-    """By when it is to be bound, of one that takes another's place."""
 
 
 class Gang:
@@ -94,7 +71,7 @@ class Gang:
         self._places = Counter(spec.key(bundle) for bundle in range(spec.size))
         # The token tells apart two who ask for gangs of one name; the numbers, the ghosts of one.
         self._token = spec.run or digest(seed, str(spec.gang)).hex()[:6]
-        self._ghosts: dict[str, _Held] = {}
+        self._ghosts: dict[str, Held] = {}
         self._made = 0
         self._node_keys = NodeKeys(times)
         self._members = Members(spec.gang.namespace, self._places)
@@ -104,8 +81,7 @@ class Gang:
         """When the ghosts of these bundles are to be made again."""
         self._left: Counter[Place] = Counter()
         """Where resources could not be removed, so that their ghosts stay as well."""
-        self._uncovered: dict[PodUid, float] = {}
-        """How long members whose room is lost may run on."""
+        self._uncovered = Uncovered(self._members, times.without_room)
         self._reported = False
         self._why = ""
         self._end = News.ENDED
@@ -142,7 +118,7 @@ class Gang:
     def due(self) -> float | None:
         """When it is to be told that time has passed."""
         until = (ghost.until for ghost in self._ghosts.values() if ghost.until is not None and not ghost.lost)
-        later = [*self._owed.values(), *self._node_keys.due, *self._uncovered.values(), *until]
+        later = [*self._owed.values(), *self._node_keys.due, *self._uncovered.due, *until]
         return min([*later, *([] if self.deadline is None else [self.deadline])], default=None)
 
     # -- what it is told -----------------------------------------------------------------------------------------
@@ -166,15 +142,15 @@ class Gang:
 
     def inherit(self, left: Leftover, now: float) -> list[Effect]:
         """It is what a run has left behind that nobody runs any more, and ends."""
-        self._times = replace(self._times, without_room=None)
         known = (*(key for _, key in left.ghosts), *(key for _, key in left.places), *(key for _, key in left.members))
         self._places = Counter(dict.fromkeys(known, 1))
         self._members = Members(self.spec.gang.namespace, self._places)
+        self._uncovered = Uncovered(self._members, None)
         for pod, _ in left.members:
             self._members.see(pod)
         for ghost, key in left.ghosts:
             gone = ghost.finished or ghost.deleting
-            self._ghosts[ghost.name] = _Held(key, 0, None if gone else ghost.node, bound_at=now)
+            self._ghosts[ghost.name] = Held(key, 0, None if gone else ghost.node, bound_at=now)
         self._node_keys = NodeKeys(self._times, left.places)
         return self._begin_end(News.ENDED, "left behind by a run before")
 
@@ -207,7 +183,7 @@ class Gang:
         spec = self.spec
         name = f"{spec.gang.name}-ghost-{self._token}-{self.attempt}-{self._made}"
         key = spec.key(bundle)
-        self._ghosts[name] = _Held(key, bundle, until=until)
+        self._ghosts[name] = Held(key, bundle, until=until)
         held, placement = spec.bundles[bundle], spec.placement
         return CreateGhost(
             Ghost(spec.gang.namespace, name, spec.gang.name, held, placement, spec.scheduler, key, spec.run)
@@ -217,7 +193,7 @@ class Gang:
         self._ghosts[name].lost = True
         return DeleteGhost(self.spec.gang.namespace, name, self.spec.gang.name)
 
-    def _ghost_seen(self, ghost: _Held, pod: Pod, now: float) -> list[Effect]:
+    def _ghost_seen(self, ghost: Held, pod: Pod, now: float) -> list[Effect]:
         if ghost.lost:
             return []
         if pod.finished or pod.deleting:
@@ -238,7 +214,7 @@ class Gang:
         effects = [] if ghost.lost else self._ghost_lost(ghost, f"ghost {name} was deleted by others", now)
         return [*effects, *self._look_for_uncovered(now), *self._settle(now)]
 
-    def _ghost_lost(self, ghost: _Held, why: str, now: float) -> list[Effect]:
+    def _ghost_lost(self, ghost: Held, why: str, now: float) -> list[Effect]:
         ghost.lost = True
         if self.phase is Phase.RESERVING:
             return self._roll_back(why, now)
@@ -247,7 +223,7 @@ class Gang:
             return [*self._export(), *self._replace(ghost, why, now)]
         return []
 
-    def _replace(self, lost: _Held, why: str, now: float) -> list[Effect]:
+    def _replace(self, lost: Held, why: str, now: float) -> list[Effect]:
         bundle = lost.bundle
         if lost.node is not None and now - lost.bound_at >= self._times.longest_pause:
             self._losses[bundle] = 0
@@ -290,24 +266,18 @@ class Gang:
 
     def _look_for_uncovered(self, now: float) -> list[Effect]:
         """Who runs on room that nobody holds has some time for that to be held again."""
-        if self._times.without_room is None or self.phase not in (Phase.HELD, Phase.ENDING):
+        if self.phase not in (Phase.HELD, Phase.ENDING):
             return []
-        until = now + self._times.without_room
-        beyond = {pod.uid: pod.name for pod in self._members.beyond(self._held_now())}
-        news = [f"{name} runs on room that nobody holds" for uid, name in beyond.items() if uid not in self._uncovered]
-        self._uncovered = {uid: self._uncovered.get(uid, until) for uid in beyond}
-        return [self._tell(each) for each in news]
+        new = self._uncovered.look(self._held_now(), now)
+        return [self._tell(f"{pod.name} runs on room that nobody holds") for pod in new]
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def _time_passed(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        for pod in list(self._members.beyond(self._held_now())):
-            if self._uncovered.get(pod.uid, now + 1) <= now:
-                del self._uncovered[pod.uid]
-                self._members.turn_out(pod.uid)
-                effects.append(self._tell(f"{pod.name} is evicted: its room was taken"))
-                effects.append(EvictMember(pod.namespace, pod.name, pod.uid))
+        for pod in self._uncovered.overdue(self._held_now(), now):
+            effects.append(self._tell(f"{pod.name} is evicted: its room was taken"))
+            effects.append(EvictMember(pod.namespace, pod.name, pod.uid))
         effects += self._node_keys.amend(now)
         if self.phase is Phase.HELD:
             effects += self._make_good(now)

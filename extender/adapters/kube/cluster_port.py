@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Self
 
 import msgspec
@@ -114,7 +114,7 @@ class EslDriver:
         facts = self._node_facts
         pods = Reflector(self._requests, kind, self._pods)
         followed = Reflector(self._requests, nodes(), facts, on_rewind=facts.rewound)
-        following = [self._spawn(pods.run()), self._spawn(followed.run())]
+        following = [self.spawn(pods.run()), self.spawn(followed.run())]
 
         async def synced() -> None:
             await pods.synced.wait()
@@ -182,10 +182,11 @@ class EslDriver:
             waiting.append(effect)
             return
         self._lanes[lane] = deque([effect])
-        self._spawn(self._drain(lane))
+        self.spawn(self._drain(lane))
 
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """It is under way until the block is left; should it fail, leaving raises why."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task

@@ -123,7 +123,7 @@ class ExtendedResourceGangs:
         try:
             await self._driver.__aenter__()
             await self._live()
-            self._beating = asyncio.create_task(self._beat())
+            self._beating = self._driver.spawn(self._beat())
         except BaseException as error:
             await self._driver.__aexit__()
             self._signal.__exit__(type(error), error, None)
@@ -262,21 +262,25 @@ class ExtendedResourceGangs:
                 if self._dead:
                     await self._collect()
                 await self._leases.release()
-        except (AttributeError, Unavailable, Refused, TimeoutError) as error:
+        except (Unavailable, Refused, TimeoutError) as error:
             _log.warning("the lease stays until it runs out", why=str(error))
 
     async def _beat(self) -> None:
         """Lives, and looks after the dead, until it is cancelled."""
+        lost = False
         while True:
             try:
+                if lost:
+                    await self._live()
+                    lost = False
                 await self._collect()
                 await asyncio.sleep(RENEW_EVERY)
                 await self._leases.renew()
             except Lost as error:
+                lost = True
+                why = f"taken for dead: it was not heard of for too long ({error})"
                 for gang in list(self._runs):
-                    why = f"taken for dead: it was not heard of for too long ({error})"
                     self._driver.perform(self._esl.cancel(gang, self._driver.now(), why, News.FAILED))
-                await self._live()
             except (Unavailable, Refused) as error:
                 _log.warning("the lease is not renewed", why=str(error))
                 self._leases.interrupted()
