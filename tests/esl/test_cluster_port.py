@@ -22,6 +22,7 @@ from extender.esl.base import (
     Effect,
     EffectRefused,
     Event,
+    EvictMember,
     Ghost,
     News,
     PodGone,
@@ -54,6 +55,12 @@ class Api:
         self.answers: dict[str, bytes] = {}
         self.hold = asyncio.Event()
         self.hold.set()
+        self.wrote = asyncio.Event()
+
+    async def until_posted(self, times: int) -> None:
+        while [method for method, _, _ in self.log].count("POST") < times:
+            self.wrote.clear()
+            await self.wrote.wait()
 
     async def request(
         self,
@@ -67,9 +74,12 @@ class Api:
     ) -> bytes:
         if "/leases" in path and method != "GET":
             return b'{"metadata":{"name":"escher-ghosts-1","resourceVersion":"1"}}'
+        if method == "GET" and self.fail.get("GET") and path.endswith(GHOST.name):
+            raise self.fail["GET"].pop(0)
         if method == "GET":
             return self.answers.get(path.partition("?")[0], b'{"metadata":{"resourceVersion":"1"},"items":[]}')
         self.log.append((method, path, None if body is None else json.loads(body)))
+        self.wrote.set()
         await self.hold.wait()
         failures = self.fail.get(method)
         if failures:
@@ -168,6 +178,36 @@ async def test_a_ghost_that_exists_already_is_ours_only_by_its_label(
     assert [method for method, _, _ in api.log] == ["POST", "DELETE"]
     assert told[-1] == PodGone("default", "train-ghost-1")
     assert [isinstance(event, EffectRefused) for event in told[:-1]] == [True] * refused
+
+
+async def test_a_write_that_has_met_others_is_tried_again() -> None:
+    """A node's status has many writers, and so has a quota in which ghosts are counted."""
+    api, esl = Api(), Noted()
+    api.fail["PATCH"] = [Occupied(409, "the object has been modified")]
+    api.fail["POST"] = [Occupied(409, "Operation cannot be fulfilled on resourcequotas")]
+    api.fail["GET"] = [Gone(404, "pods not found")]
+    async with driver(api, esl) as driving:
+        driving.perform([SetCapacity(N1, A, 1), CreateGhost(GHOST)])
+        assert await esl.until(1) == [CapacityConfirmed(N1, A, 1)]
+        await api.until_posted(2)
+    assert [method for method, _, _ in api.log].count("PATCH") == 2
+    assert esl.told == [CapacityConfirmed(N1, A, 1)]
+
+
+async def test_a_member_that_is_to_go_is_evicted_and_one_that_is_gone_is_no_news() -> None:
+    api, esl = Api(), Noted()
+    api.fail["POST"] = [Unavailable("a budget does not allow it"), Gone(404, "not found"), Refused(403, "forbidden")]
+    one, other = (EvictMember("default", name, PodUid(f"u-{name}")) for name in ("train-0", "train-1"))
+    async with driver(api, esl) as driving:
+        driving.perform([one])
+        await api.until_posted(2)
+        driving.perform([other])
+        assert await esl.until(1) == [EffectRefused(other, "forbidden")]
+    assert [path for _, path, _ in api.log] == [
+        *["/api/v1/namespaces/default/pods/train-0/eviction"] * 2,
+        "/api/v1/namespaces/default/pods/train-1/eviction",
+    ]
+    assert api.log[0][2]["deleteOptions"] == {"preconditions": {"uid": "u-train-0"}}
 
 
 async def test_time_that_is_due_is_told_and_reports_come_at_once() -> None:

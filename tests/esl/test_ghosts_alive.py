@@ -104,6 +104,33 @@ class TestKilled:
 
         play(story())
 
+    def test_by_whom_nobody_comes_after_is_swept_and_told_of(self) -> None:
+        async def story() -> None:
+            async with staged() as stage:
+                door = stage.door()
+                first = ExtendedResourceGangs(door, seed=1)
+                runs: list[str] = []
+
+                async def work() -> None:
+                    run = first.start(ask())
+                    await run.reserved()
+                    runs.append(run.spec.run)
+                    door.dead.set()
+
+                loop = asyncio.get_running_loop()
+                async with ExtendedResourceGangs(stage.door(), seed=2) as sweeper:
+                    assert await sweeper.collected() == []
+                assert loop.time() < 1, "nobody has to be waited for"
+                assert await killed(first, work(), door)
+                began = loop.time()
+                async with ExtendedResourceGangs(stage.door(), seed=3) as sweeper:
+                    assert await sweeper.collected() == [(ask().gang, runs[0])]
+                    assert not stage.ghosts()
+                assert loop.time() - began < COLLECTED_WITHIN
+                assert stage.nothing_left()
+
+        play(story())
+
     def test_what_a_living_application_has_is_not_touched(self) -> None:
         async def story() -> None:
             async with staged(nodes=3) as stage, ExtendedResourceGangs(stage.door("one"), seed=1) as one:

@@ -84,7 +84,9 @@ class EslDriver:
         instance: str = "",
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`owner`: a pod with whose deletion Kubernetes deletes the ghosts, should this process not live to do it.
+        """`owner`: a pod with whose deletion Kubernetes deletes the ghosts, should this process not live to do it. As
+        long as it is there they are, though it has Completed. The members should have it as an owner too: without,
+        those that run would run on without room.
 
         `instance`: what the ghosts are to say of who made them; it may be set anew.
         """
@@ -227,6 +229,9 @@ class EslDriver:
             version = await self._nodes.advertise(node, desired, [r for r in latest if r not in desired])
         except Gone:
             desired = {}
+        except Occupied as error:
+            # The patch asks for no version: it has met other writes, and will do when it is tried again.
+            raise Unavailable(str(error)) from error
         except Refused as error:
             refusal = error
         for _ in range(taken):
@@ -266,9 +271,13 @@ class EslDriver:
         path = address("api", "v1", "namespaces", ghost.namespace, "pods")
         try:
             await self._requests.request("POST", path, body, accept=METADATA_ONLY)
-        except Occupied:
+        except Occupied as error:
             # By an attempt of ours whose answer was lost, or by somebody else's pod of the same name.
-            found = await self._requests.request("GET", f"{path}/{ghost.name}", accept=METADATA_ONLY)
+            try:
+                found = await self._requests.request("GET", f"{path}/{ghost.name}", accept=METADATA_ONLY)
+            except Gone as none:
+                # There is no such pod: others were writing to the quota that it is counted in.
+                raise Unavailable(str(error)) from none
             if (_labelled.decode(found).metadata.labels or {}).get(GHOST_LABEL) != ghost.group:
                 raise
 

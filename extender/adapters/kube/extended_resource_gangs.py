@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Any, Self
 
 import structlog
@@ -24,7 +25,7 @@ import structlog
 from extender.adapters.kube.cluster_port import EslDriver
 from extender.adapters.kube.connection import Requests
 from extender.adapters.kube.ended_by_signal import EndedBySignal
-from extender.adapters.kube.gang_leases import RENEW_EVERY, GangLeases, Lost
+from extender.adapters.kube.gang_leases import DURATION, RENEW_EVERY, GangLeases, Lost
 from extender.app.ports import PodOwner, Refused, Unavailable
 from extender.core.names import GangKey
 from extender.esl.base import News, PodSeen, Report
@@ -112,6 +113,9 @@ class ExtendedResourceGangs:
         self._started = 0
         self._instances: set[str] = set()
         self._dead: set[str] = set()
+        self._inherited: set[tuple[GangKey, str]] = set()
+        self._looked = asyncio.Event()
+        """Set whenever it has been seen who else there is."""
         self._given_up: set[tuple[GangKey, str]] = set()
         """Runs of others of which something cannot be removed."""
         self._signal = EndedBySignal()
@@ -216,11 +220,26 @@ class ExtendedResourceGangs:
         everybody = instances(self._namespace, pods, keys) - self._instances
         found = [left for left in left_behind(self._namespace, pods, keys, everybody) if left.gang == spec.gang]
         self._inherit(found)
-        runs = {left.run for left in found}
         async with asyncio.timeout(self._end_within):
-            while not runs.isdisjoint(self._esl.unsettled):
-                self._driver.changed.clear()
-                await self._driver.changed.wait()
+            await self._until_left_to_members({left.run for left in found})
+
+    async def collected(self) -> list[tuple[GangKey, str]]:
+        """What all dead applications had left behind when this was entered is gone, but for the ghosts of members that
+        still run. Answers the gangs and the tokens of their runs. Raises TimeoutError."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DURATION + 2 * RENEW_EVERY):
+                await self._looked.wait()
+                while self._leases.undecided:
+                    self._looked.clear()
+                    await self._looked.wait()
+        async with asyncio.timeout(self._end_within):
+            await self._until_left_to_members(self._esl.inherited)
+        return sorted(self._inherited)
+
+    async def _until_left_to_members(self, runs: Collection[str]) -> None:
+        while not self._esl.unsettled.isdisjoint(runs):
+            self._driver.changed.clear()
+            await self._driver.changed.wait()
 
     def _cancel(self, gang: GangKey) -> None:
         self._driver.perform(self._esl.cancel(gang, self._driver.now()))
@@ -290,6 +309,7 @@ class ExtendedResourceGangs:
         """What dead instances have left behind is on its way out."""
         suspects = instances(self._namespace, self._driver.known_pods(), self._driver.known_keys())
         dead = self._dead = await self._leases.dead(suspects) - self._instances
+        self._looked.set()
         if not dead:
             return
         found = left_behind(self._namespace, list(self._driver.known_pods()), self._driver.known_keys(), dead)
@@ -301,4 +321,5 @@ class ExtendedResourceGangs:
 
     def _inherit(self, found: Collection[Leftover]) -> None:
         for left in found:
+            self._inherited.add((left.gang, left.run))
             self._driver.perform(self._esl.inherit(left, self._driver.now()))

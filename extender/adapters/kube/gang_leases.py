@@ -119,6 +119,11 @@ class GangLeases:
             raise Lost(f"taken by {found.spec.holder_identity}")
         self._mine = found.metadata
 
+    @property
+    def undecided(self) -> bool:
+        """Whether there are others of whom it is not known that they are dead."""
+        return any(seen.holder != self.instance for name, seen in self._observed.items() if name != self.instance)
+
     async def release(self) -> None:
         """We are no more."""
         await self._delete(self.instance)
