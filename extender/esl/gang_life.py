@@ -15,8 +15,7 @@ stays until it has ended. Members are told by what they ask for; the ghosts by t
 In HELD a lost ghost is replaced at once, and if that one is lost, refused or not bound in time as well, after a pause,
 as often as an attempt may fail; a resource that vanishes from its node is written again. A member whose room stays lost
 is evicted, in ENDING too: that closes the gap of a member that kube-scheduler was already binding when its resource was
-removed. What a crashed application has left behind is a gang that begins in ENDING (`gang_left`): of it nobody is
-evicted, for whoever ran it is not there to make another.
+removed. What a crashed application has left behind is a gang that begins in ENDING (`gang_left`).
 
 Knows no other gang: whose turn it is, `gang_turns` decides.
 """
@@ -145,14 +144,15 @@ class Gang:
         known = (*(key for _, key in left.ghosts), *(key for _, key in left.places), *(key for _, key in left.members))
         self._places = Counter(dict.fromkeys(known, 1))
         self._members = Members(self.spec.gang.namespace, self._places)
-        self._uncovered = Uncovered(self._members, None)
+        self._uncovered = Uncovered(self._members, self._times.without_room)
         for pod, _ in left.members:
             self._members.see(pod)
         for ghost, key in left.ghosts:
             gone = ghost.finished or ghost.deleting
             self._ghosts[ghost.name] = Held(key, 0, None if gone else ghost.node, bound_at=now)
         self._node_keys = NodeKeys(self._times, left.places)
-        return self._begin_end(News.ENDED, "left behind by a run before")
+        self.phase = Phase.ENDING
+        return [*self._look_for_uncovered(now), *self._begin_end(News.ENDED, "left behind by a run before")]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:

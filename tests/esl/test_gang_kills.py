@@ -91,6 +91,33 @@ def test_killed_at_every_step_nothing_is_left_and_the_next_run_comes_about(
     assert killed > 20
 
 
+@pytest.mark.parametrize("space", list(Space), ids=[space.value for space in Space])
+def test_killed_at_every_step_it_is_no_obstacle_to_another_that_wants_the_same_room(space: Space) -> None:
+    """As it is started anew it wants its room again, too: both come about, one after the other."""
+    for step in range(0, 120, 3):
+        dice = random.Random(step)
+        world = SimulatedCluster({"n1": 2, "n2": 2}, GangEsl(space, seed=1), GangEsl(space, seed=3))
+        world.applications[0].instance, world.applications[1].instance = FIRST, "cccccc"
+        left, right = gang("left", SIZE, EACH, run=f"{FIRST}00"), gang("right", SIZE, EACH, run="cccccc00")
+        again = left.with_run(f"{SECOND}00")
+        world.ask(0, left, members_beforehand=False)
+        world.ask(1, right, members_beforehand=False)
+        steps_of(world, left, dice, step)
+        if ended(world, left):
+            break
+        world.kill(0, GangEsl(space, seed=2), SECOND, dice)
+        world.ask(0, again, members_beforehand=False)
+        world.play(
+            dice,
+            until=lambda w=world, a=again, r=right: ended(w, a) and ended(w, r),  # type: ignore[misc]
+        )
+        assert world.applications[0].news("left")[-1] is News.ENDED
+        assert world.applications[1].news("right")[-1] is News.ENDED
+        world.play(dice, until=lambda w=world, s=(left, right, again): all(map(w.nothing_left, s)))  # type: ignore[misc]
+    else:
+        raise AssertionError("its end was never reached")
+
+
 def test_killed_again_and_again_nothing_is_left() -> None:
     dice = random.Random(5)
     world = world_of(7)

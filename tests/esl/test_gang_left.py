@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from extender.core.cluster import Pod
 from extender.core.names import GangKey, NodeName, ResourceKey
-from extender.esl import GangEsl, Phase, Space, gang
-from extender.esl.base import CapacityConfirmed, DeleteGhost, Effect, News, PodGone, PodSeen, RemoveCapacity, Report
+from extender.esl import GangEsl, Phase, Space, Times, gang
+from extender.esl.base import (
+    CapacityConfirmed,
+    DeleteGhost,
+    Effect,
+    EvictMember,
+    News,
+    PodGone,
+    PodSeen,
+    RemoveCapacity,
+    Report,
+    TimePassed,
+)
 from extender.esl.gang_left import instances, left_behind, run_token
 from tests.builders import pod
 from tests.esl.test_gang_steps import N1, N2
@@ -101,11 +114,28 @@ class TestWhatIsInherited:
         assert not esl.unsettled
         assert deletions(esl.handle(PodGone("default", "train-0"), 3.0)) == ["one"]
 
-    def test_evicts_nobody(self) -> None:
-        esl, _ = inherited([ghost("one", KEY, N1), member("train-0", KEY, N1)], {})
-        esl.handle(PodGone("default", "one"), 2.0)
-        assert esl.next_deadline() is None
+    @pytest.mark.parametrize("lost_before", [True, False])
+    def test_has_members_evicted_whose_ghosts_are_lost_and_waits_for_them(self, lost_before: bool) -> None:
+        pods = [ghost("other", OTHER, N2), member("train-0", KEY, N1)]
+        esl, effects = inherited(pods if lost_before else [*pods, ghost("one", KEY, N1)], {})
+        if not lost_before:
+            effects = esl.handle(PodGone("default", "one"), 1.0)
+        assert [each.detail for each in effects if isinstance(each, Report)] == [
+            "train-0 runs on room that nobody holds"
+        ]
+        esl.handle(PodGone("default", "other"), 2.0)
+        assert esl.inherited == {"aaaaaa01"}
+        assert esl.next_deadline() == 11.0
+        late = esl.handle(TimePassed(), 11.0)
+        assert [each.name for each in late if isinstance(each, EvictMember)] == ["train-0"]
         assert not esl.inherited
+
+    def test_leaves_members_alone_if_that_is_wanted(self) -> None:
+        pods = [ghost("other", OTHER, N2), member("train-0", KEY, N1)]
+        esl = GangEsl(Space.APP, seed=1, times=Times(without_room=None))
+        [left] = left_behind("default", pods, {}, {DEAD})
+        assert deletions(esl.inherit(left, 1.0)) == ["other"]
+        assert esl.next_deadline() is None
 
     def test_is_no_obstacle_to_another_run_of_the_gang(self) -> None:
         esl, _ = inherited([ghost("one", KEY, N1), member("train-0", KEY, N1)], {})

@@ -104,6 +104,29 @@ class TestKilled:
 
         play(story())
 
+    def test_with_a_ghost_taken_meanwhile_its_member_is_evicted_when_the_next_has_started(self) -> None:
+        async def story() -> None:
+            async with staged(allowed=COLLECTED_WITHIN + 11) as stage:
+                door = stage.door()
+                first = ExtendedResourceGangs(door, seed=1)
+
+                async def work() -> None:
+                    run = first.start(ask())
+                    await run.reserved()
+                    await stage.launch(run.spec, seconds="1000")
+                    await stage.until(lambda: sum(map(bool, map(node_of, stage.members()))) == 3, 5)
+                    door.dead.set()
+
+                assert await killed(first, work(), door)
+                name = stage.ghosts()[0]["metadata"]["name"]
+                await stage.simulation.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+                async with ExtendedResourceGangs(stage.door(), seed=2):
+                    await stage.until(lambda: len(stage.members()) == 2, COLLECTED_WITHIN + 11, "the eviction")
+                    assert len(stage.ghosts()) == 2
+                    assert not stage.without_room()
+
+        play(story())
+
     def test_by_whom_nobody_comes_after_is_swept_and_told_of(self) -> None:
         async def story() -> None:
             async with staged() as stage:
