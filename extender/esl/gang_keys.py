@@ -41,9 +41,12 @@ class NodeKeys:
         self._wanted = wanted
         return [self._write(place) for place in changed]
 
-    def confirm(self, place: Place, units: int) -> None:
-        if self._unconfirmed.get(place) == units:
-            del self._unconfirmed[place]
+    def confirm(self, place: Place, units: int, now: float) -> list[Effect]:
+        """The node says so. 0 instead of what was written: it is gone, and may come again with nothing on it."""
+        if place not in self._unconfirmed or units not in (0, self._unconfirmed[place]):
+            return []
+        del self._unconfirmed[place]
+        return self.see(place, units, now)
 
     def refuse(self, effect: SetCapacity | RemoveCapacity) -> bool:
         """Whether that is what was waited for; it is no more."""

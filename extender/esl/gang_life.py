@@ -167,8 +167,7 @@ class Gang:
                 self._members.gone(name)
                 return self._members_changed(now)
             case CapacityConfirmed(node, resource, units):
-                self._node_keys.confirm((node, resource), units)
-                return self._settle(now)
+                return [*self._node_keys.confirm((node, resource), units, now), *self._settle(now)]
             case CapacitySeen(node, resource, units):
                 return self._node_keys.see((node, resource), units, now)
             case EffectRefused(effect, why):

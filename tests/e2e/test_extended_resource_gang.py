@@ -37,6 +37,13 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
+@pytest.fixture(params=["escher-resources", "default-scheduler"])
+def scheduler(request: pytest.FixtureRequest) -> str:
+    """Any kube-scheduler will do, that of the cluster too."""
+    chosen: str = request.param
+    return chosen
+
+
 @contextmanager
 def cluster_of(where: str, nodes: int, cpu: str) -> Iterator[tuple[LocalCluster, Outside]]:
     with (
@@ -137,9 +144,9 @@ def nothing_left(cluster: LocalCluster) -> bool:
 
 
 async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_and_its_cpu_is_counted_once(
-    where: str,
+    where: str, scheduler: str
 ) -> None:
-    train = gang("train", 8, {"cpu": "8"})
+    train = gang("train", 8, {"cpu": "8"}, scheduler=scheduler)
     with cluster_of(where, 32, "8") as (cluster, outside):
         # Seven nodes are free, one too few.
         create(cluster, [plain_pod(f"busy-{number}", "8") for number in range(25)])
@@ -175,8 +182,10 @@ async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_a
         assert max(reserved.values()) < offered[0] < bound_at(history, name)[name]
 
 
-async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_does_fit_runs(where: str) -> None:
-    train = gang("train", 12, {"cpu": "1"})
+async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_does_fit_runs(
+    where: str, scheduler: str
+) -> None:
+    train = gang("train", 12, {"cpu": "1"}, scheduler=scheduler)
     with cluster_of(where, 1, "10") as (cluster, outside):
         async with gangs_on(cluster, times=Times(reserve_within=3, first_pause=60)) as gangs:
             run = gangs.start(train)
@@ -199,8 +208,8 @@ async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_do
 
 
 @pytest.mark.parametrize("space", list(Space), ids=[space.value for space in Space])
-async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(where: str, space: Space) -> None:
-    left, right = gang("left", 12, {"cpu": "1"}), gang("right", 12, {"cpu": "1"})
+async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(where: str, space: Space, scheduler: str) -> None:
+    left, right = (gang(name, 12, {"cpu": "1"}, scheduler=scheduler) for name in ("left", "right"))
     with cluster_of(where, 2, "8") as (cluster, outside):
         times = Times(reserve_within=2, first_pause=1)
         async with gangs_on(cluster, space=space, times=times, seed=1) as one:

@@ -11,6 +11,7 @@ from extender.core.cluster import Owner
 from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.esl import GangSpec, Phase, Times, gang
 from extender.esl.base import (
+    CapacityConfirmed,
     CapacitySeen,
     CreateGhost,
     Effect,
@@ -200,6 +201,21 @@ class TestAResourceThatOthersChange:
             assert writes(play.pass_time(pause - 0.1)) == []
             assert writes(play.pass_time(0.1)) == [again]
             play.confirm(again)
+
+    def test_with_its_node_is_written_when_that_is_there_again(self) -> None:
+        play, train = held(first_pause=1, longest_pause=60, idle=1000)
+        there = SetCapacity(N1, train.key(0), 1)
+
+        def gone() -> list[Effect]:
+            return play.did(play.esl.handle(CapacityConfirmed(N1, train.key(0), 0), play.now))
+
+        assert look(play, N1, train.key(0), 0) == [there]
+        assert gone() == [], "not at once, for ever"
+        assert writes(play.pass_time(1)) == [there]
+        assert gone() == []
+        assert writes(play.pass_time(2)) == [there]
+        play.confirm(there)
+        assert writes(play.pass_time(500)) == []
 
     def test_is_removed_if_it_should_not_be_there(self) -> None:
         play, train = held()
