@@ -247,8 +247,13 @@ class Gang:
         return self._left + Counter(held)
 
     def _export(self) -> list[Effect]:
-        """Every node is to have one unit per bound ghost on it if the gang holds its room, else none."""
-        return self._node_keys.want(self._held_now() if self.phase is Phase.HELD else {})
+        """Every node is to have one unit per bound ghost on it if the gang holds its room, else none.
+
+        Where a part of the room is lost before any member is bound, none is to be until all of it is held again.
+        """
+        held = self._held_now()
+        offered = self.phase is Phase.HELD and (held.total() == self.spec.size or bool(self._members.in_use()))
+        return self._node_keys.want(held if offered else {})
 
     # -- members -------------------------------------------------------------------------------------------------
 

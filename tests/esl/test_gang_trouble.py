@@ -111,6 +111,21 @@ class TestALostGhost:
         assert "was not bound in time; another follows" in play.reports[-1][2]
         assert made(play.pass_time(1.5)) == ["train"]
 
+    def test_before_any_member_is_bound_keeps_all_from_it_until_it_is_replaced(self) -> None:
+        play, train = held(2, N1, N2)
+        first, second = (train.key(bundle) for bundle in range(2))
+        play.run(train, 0, None)
+        gone = play.drop(play.ghosts[0].name)
+        assert writes(gone) == [RemoveCapacity(N1, first), RemoveCapacity(N2, second)]
+        play.confirm(*gone)
+        again = play.bind(play.ghosts[-1], N1)
+        assert sorted(writes(again), key=str) == [SetCapacity(N1, first, 1), SetCapacity(N2, second, 1)]
+
+    def test_when_a_member_is_bound_is_no_reason_to_keep_the_others_from_it(self) -> None:
+        play, train = held(2, N1, N2)
+        play.run(train, 1, N2)
+        assert writes(play.drop(play.ghosts[0].name)) == [RemoveCapacity(N1, train.key(0))]
+
     def test_that_was_preempted_is_said_to_be(self) -> None:
         play, _ = held()
         [ghost] = play.ghosts

@@ -112,7 +112,6 @@ class ExtendedResourceGangs:
         self._runs: dict[GangKey, GangRun] = {}
         self._started = 0
         self._instances: set[str] = set()
-        self._dead: set[str] = set()
         self._inherited: set[tuple[GangKey, str]] = set()
         self._looked = asyncio.Event()
         """Set whenever it has been seen who else there is."""
@@ -126,6 +125,7 @@ class ExtendedResourceGangs:
         self._signal.__enter__()
         try:
             await self._driver.__aenter__()
+            self._begin_a_life()
             await self._live()
             self._beating = self._driver.spawn(self._beat())
         except BaseException as error:
@@ -261,25 +261,25 @@ class ExtendedResourceGangs:
 
     # -- life and death ------------------------------------------------------------------------------------------
 
-    async def _live(self) -> None:
-        """Others can know that we live."""
+    def _begin_a_life(self) -> None:
+        """Whatever is started from now on is this instance's."""
         instance = os.urandom(INSTANCE_LENGTH).hex()[:INSTANCE_LENGTH]
         self._leases = GangLeases(self._requests, self._namespace, instance, self._driver.now)
+        self._instances.add(instance)
+        self._driver.instance = instance
+
+    async def _live(self) -> None:
+        """Others can know that we live."""
         while True:
             try:
-                await self._leases.acquire()
-                break
+                return await self._leases.acquire()
             except Unavailable as error:
                 _log.warning("no lease yet", why=str(error))
                 await asyncio.sleep(1.0)
-        self._instances.add(instance)
-        self._driver.instance = instance
 
     async def _die(self) -> None:
         try:
             async with asyncio.timeout(self._end_within):
-                if self._dead:
-                    await self._collect()
                 await self._leases.release()
         except (Unavailable, Refused, TimeoutError) as error:
             _log.warning("the lease stays until it runs out", why=str(error))
@@ -297,6 +297,7 @@ class ExtendedResourceGangs:
                 await self._leases.renew()
             except Lost as error:
                 lost = True
+                self._begin_a_life()
                 why = f"taken for dead: it was not heard of for too long ({error})"
                 for gang in list(self._runs):
                     self._driver.perform(self._esl.cancel(gang, self._driver.now(), why, News.FAILED))
@@ -308,16 +309,12 @@ class ExtendedResourceGangs:
     async def _collect(self) -> None:
         """What dead instances have left behind is on its way out."""
         suspects = instances(self._namespace, self._driver.known_pods(), self._driver.known_keys())
-        dead = self._dead = await self._leases.dead(suspects) - self._instances
+        dead = await self._leases.dead(suspects) - self._instances
         self._looked.set()
         if not dead:
             return
         found = left_behind(self._namespace, list(self._driver.known_pods()), self._driver.known_keys(), dead)
         self._inherit([left for left in found if (left.gang, left.run) not in self._given_up])
-        if not found and not self._esl.inherited:
-            for instance in dead:
-                await self._leases.forget(instance)
-            self._dead = set()
 
     def _inherit(self, found: Collection[Leftover]) -> None:
         for left in found:

@@ -3,14 +3,14 @@
     escher-ghosts-<instance>    holder: the instance; renewed every few seconds, deleted at its end
 
 Who is dead is proven, not guessed: there is no such Lease, or it was seen not to change for as long as it says and
-could then be *taken*, by a write that fails if it was renewed meanwhile. Whoever finds its Lease taken has been
+could then be deleted, by a request that fails if it was renewed meanwhile. Whoever finds its Lease gone has been
 declared dead and must act like it. Times are measured by the reader's own clock alone, and only while it can read; so
 neither clocks that differ nor an API server that was away kill anybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,11 +59,10 @@ class _Observed:
     version: str
     since: float
     seconds: float
-    holder: str
 
 
 class Lost(Exception):
-    """Our Lease is not ours any more: others take us for dead."""
+    """Our Lease is gone: others take us for dead."""
 
 
 class GangLeases:
@@ -86,9 +85,11 @@ class GangLeases:
         self._wall = wall
         self._mine = _Metadata()
         self._observed: dict[str, _Observed] = {}
+        self._proven: set[str] = set()
+        """Those whose Lease we have deleted because it had run out."""
 
     async def acquire(self) -> None:
-        """We live. Raises Unavailable, Refused; Occupied where another one is called the same."""
+        """We live. Raises Unavailable, Refused."""
         name, labels = f"{_PREFIX}{self.instance}", {LEASE_LABEL: "true"}
         made = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -96,70 +97,59 @@ class GangLeases:
             "metadata": {"name": name, "namespace": self._namespace, "labels": labels},
             "spec": self._spec(self.instance),
         }
-        answer = await self._requests.request("POST", self._path, _encode(made))
+        try:
+            answer = await self._requests.request("POST", self._path, _encode(made))
+        except Occupied:
+            # An attempt of ours whose answer was lost has made it.
+            answer = await self._requests.request("GET", f"{self._path}/{name}")
         self._mine = _read(_lease, answer).metadata
 
     async def renew(self) -> None:
         """We live still. Raises Lost, Unavailable, Refused."""
         try:
-            self._mine = await self._write(self.instance, self._mine, holder=self.instance)
+            self._mine = await self._write(self.instance, self._mine, self.instance)
         except Gone as error:
             raise Lost(str(error)) from error
         except Occupied:
-            await self._look_at_mine()
-
-    async def _look_at_mine(self) -> None:
-        """An attempt of ours whose answer was lost has changed it, or another who took it."""
-        try:
-            answer = await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}")
-        except Gone as error:
-            raise Lost(str(error)) from error
-        found = _read(_lease, answer)
-        if found.spec.holder_identity != self.instance:
-            raise Lost(f"taken by {found.spec.holder_identity}")
-        self._mine = found.metadata
+            # An attempt of ours whose answer was lost has changed it.
+            try:
+                answer = await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}")
+            except Gone as error:
+                raise Lost(str(error)) from error
+            self._mine = _read(_lease, answer).metadata
 
     @property
     def undecided(self) -> bool:
         """Whether there are others of whom it is not known that they are dead."""
-        return any(seen.holder != self.instance for name, seen in self._observed.items() if name != self.instance)
+        return any(name != self.instance for name in self._observed)
 
     async def release(self) -> None:
         """We are no more."""
-        await self._delete(self.instance)
-
-    async def forget(self, instance: str) -> None:
-        """Nothing is left of the dead one, not even its Lease."""
-        await self._delete(instance)
-        self._observed.pop(instance, None)
+        with suppress(Gone):
+            await self._delete(self.instance, {})
 
     def interrupted(self) -> None:
         """The others could not be looked at for a while: what was seen of them before proves nothing."""
         self._observed.clear()
 
     async def dead(self, suspects: Collection[str]) -> set[str]:
-        """Those of the suspects, and of all that have a Lease, who are dead. Raises Unavailable, Refused."""
+        """Those of the suspects, and of all that had a Lease, who are dead. Raises Unavailable, Refused."""
         path = f"{self._path}?labelSelector={LEASE_LABEL}"
-        found = {
-            each.metadata.name.removeprefix(_PREFIX): each
-            for each in _read(_leases, await self._requests.request("GET", path)).items
-        }
+        leases = _read(_leases, await self._requests.request("GET", path)).items
+        found = {each.metadata.name.removeprefix(_PREFIX): each for each in leases}
         now = self._clock()
         self._observed = {name: seen for name, seen in self._observed.items() if name in found}
-        dead = {each for each in suspects if each not in found}
         for name, lease in found.items():
-            version, holder = lease.metadata.resource_version, lease.spec.holder_identity or ""
+            version = lease.metadata.resource_version
             seen = self._observed.get(name)
             if seen is None or seen.version != version:
-                seconds = lease.spec.lease_duration_seconds or DURATION
-                seen = self._observed[name] = _Observed(version, now, seconds, holder)
-            if holder == self.instance or now - seen.since < seen.seconds:
-                continue
-            with suppress(Gone, Occupied):
-                taken = await self._write(name, lease.metadata, holder=self.instance)
-                self._observed[name] = _Observed(taken.resource_version, now, seen.seconds, self.instance)
-        taken_by_us = {name for name, seen in self._observed.items() if seen.holder == self.instance}
-        return (dead | taken_by_us) - {self.instance}
+                seen = self._observed[name] = _Observed(version, now, lease.spec.lease_duration_seconds or DURATION)
+            if name != self.instance and now - seen.since >= seen.seconds:
+                with suppress(Gone, Occupied):
+                    await self._delete(name, {"preconditions": {"resourceVersion": version}})
+                    del self._observed[name]
+                    self._proven.add(name)
+        return self._proven | {each for each in suspects if each not in found and each != self.instance}
 
     async def _write(self, name: str, seen: _Metadata, holder: str) -> _Metadata:
         # Not by PUT, by which the API server makes a lease anew that is gone.
@@ -169,9 +159,9 @@ class GangLeases:
         written: _Metadata = _read(_lease, answer).metadata
         return written
 
-    async def _delete(self, name: str) -> None:
-        with suppress(Gone):
-            await self._requests.request("DELETE", f"{self._path}/{_PREFIX}{name}", accept=METADATA_ONLY)
+    async def _delete(self, name: str, options: Mapping[str, Any]) -> None:
+        path = f"{self._path}/{_PREFIX}{name}"
+        await self._requests.request("DELETE", path, _encode(options), accept=METADATA_ONLY)
 
     def _spec(self, holder: str) -> dict[str, Any]:
         renewed = self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,8 +1,9 @@
-"""Who is dead: proven by a lease that could be taken, or by none; never guessed."""
+"""Who is dead: proven by a lease that ran out and could be deleted, or by none; never guessed."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -65,24 +66,21 @@ async def test_who_does_not_renew_is_dead_after_its_time_and_finds_out(lives: Tw
     lives.clock.now += 0.1
     assert await lives.other.dead(set()) == {"aaaaaa"}
     assert await lives.other.dead(set()) == {"aaaaaa"}, "it stays dead"
-    with pytest.raises(Lost, match="taken by bbbbbb"):
-        await lives.one.renew()
-    await lives.other.forget("aaaaaa")
     assert await lives.names() == []
     with pytest.raises(Lost):
         await lives.one.renew()
 
 
-async def test_who_renews_while_it_is_being_taken_lives(lives: TwoLives) -> None:
+async def test_who_renews_just_before_it_is_declared_dead_lives(lives: TwoLives) -> None:
     await lives.other.dead(set())
     lives.clock.now += DURATION
-    taking = lives.other._write
+    deleting = lives.other._delete
 
-    async def meanwhile(*arguments: Any, **more: Any) -> Any:
+    async def meanwhile(name: str, options: Mapping[str, Any]) -> None:
         await lives.one.renew()
-        return await taking(*arguments, **more)
+        await deleting(name, options)
 
-    lives.other._write = meanwhile  # type: ignore[method-assign]
+    lives.other._delete = meanwhile  # type: ignore[method-assign]
     assert await lives.other.dead(set()) == set()
     await lives.one.renew()
 
@@ -98,21 +96,26 @@ async def test_what_was_seen_before_an_interruption_proves_nothing(lives: TwoLiv
     assert await lives.other.dead(set()) == set()
 
 
+async def test_a_birth_whose_answer_was_lost_is_one(lives: TwoLives) -> None:
+    await lives.one.acquire()
+    await lives.one.renew()
+
+
 async def test_a_renewal_whose_answer_was_lost_is_no_end(lives: TwoLives) -> None:
     await lives.one._write("aaaaaa", lives.one._mine, "aaaaaa")
     await lives.one.renew()
     await lives.one.renew()
 
 
-async def test_whoever_took_it_and_died_is_taken_from_in_turn(lives: TwoLives) -> None:
-    await lives.other.dead(set())
-    lives.clock.now += DURATION
-    assert await lives.other.dead(set()) == {"aaaaaa"}
+async def test_of_two_who_come_after_it_both_find_out(lives: TwoLives) -> None:
     third = GangLeases(lives.simulation.requests, "default", "cccccc", lives.clock)
-    assert await third.dead(set()) == set()
+    for each in (lives.other, third):
+        assert await each.dead({"aaaaaa"}) == set()
+        assert each.undecided
     lives.clock.now += DURATION
-    assert await third.dead(set()) == {"aaaaaa"}
-    assert await lives.other.dead(set()) == set()
+    for each in (lives.other, third):
+        assert await each.dead({"aaaaaa"}) == {"aaaaaa"}
+        assert not each.undecided
 
 
 async def test_it_is_gone_after_its_end(lives: TwoLives) -> None:
