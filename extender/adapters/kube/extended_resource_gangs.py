@@ -128,9 +128,11 @@ class ExtendedResourceGangs:
             self._begin_a_life()
             await self._live()
             self._beating = self._driver.spawn(self._beat())
-        except BaseException as error:
-            await self._driver.__aexit__()
-            self._signal.__exit__(type(error), error, None)
+        except BaseException:
+            try:
+                await self._driver.__aexit__()
+            finally:
+                self._signal.__exit__(None, None, None)
             raise
         return self
 
@@ -146,9 +148,11 @@ class ExtendedResourceGangs:
             if self._beating is not None:
                 self._beating.cancel()
                 await asyncio.gather(self._beating, return_exceptions=True)
-            await self._die()
-            await self._driver.__aexit__(*details)
-            self._signal.__exit__(None, None, None)
+            try:
+                await self._die()
+                await self._driver.__aexit__(*details)
+            finally:
+                self._signal.__exit__(None, None, None)
 
     async def _until_settled(self, gangs: Collection[GangKey], within: float) -> None:
         async with asyncio.timeout(within):

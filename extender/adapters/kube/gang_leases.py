@@ -37,7 +37,6 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
     lease_duration_seconds: int | None = None
 
 
@@ -95,7 +94,7 @@ class GangLeases:
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": name, "namespace": self._namespace, "labels": labels},
-            "spec": self._spec(self.instance),
+            "spec": self._spec(),
         }
         try:
             answer = await self._requests.request("POST", self._path, _encode(made))
@@ -107,7 +106,7 @@ class GangLeases:
     async def renew(self) -> None:
         """We live still. Raises Lost, Unavailable, Refused."""
         try:
-            self._mine = await self._write(self.instance, self._mine, self.instance)
+            self._mine = await self._touch()
         except Gone as error:
             raise Lost(str(error)) from error
         except Occupied:
@@ -151,10 +150,10 @@ class GangLeases:
                     self._proven.add(name)
         return self._proven | {each for each in suspects if each not in found and each != self.instance}
 
-    async def _write(self, name: str, seen: _Metadata, holder: str) -> _Metadata:
+    async def _touch(self) -> _Metadata:
         # Not by PUT, by which the API server makes a lease anew that is gone.
-        patch = {"metadata": {"resourceVersion": seen.resource_version}, "spec": self._spec(holder)}
-        path = f"{self._path}/{_PREFIX}{name}"
+        patch = {"metadata": {"resourceVersion": self._mine.resource_version}, "spec": self._spec()}
+        path = f"{self._path}/{_PREFIX}{self.instance}"
         answer = await self._requests.request("PATCH", path, _encode(patch), content_type=MERGE_PATCH)
         written: _Metadata = _read(_lease, answer).metadata
         return written
@@ -163,9 +162,9 @@ class GangLeases:
         path = f"{self._path}/{_PREFIX}{name}"
         await self._requests.request("DELETE", path, _encode(options), accept=METADATA_ONLY)
 
-    def _spec(self, holder: str) -> dict[str, Any]:
+    def _spec(self) -> dict[str, Any]:
         renewed = self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        return {"holderIdentity": holder, "leaseDurationSeconds": DURATION, "renewTime": renewed}
+        return {"holderIdentity": self.instance, "leaseDurationSeconds": DURATION, "renewTime": renewed}
 
 
 def _read(decoder: msgspec.json.Decoder[Any], answer: bytes) -> Any:

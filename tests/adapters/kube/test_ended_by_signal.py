@@ -31,7 +31,7 @@ asyncio.run(main())
 """
 
 
-def started(*, before: str = "", cleaning: float = 0.01) -> subprocess.Popen[str]:
+def started(*, before: str = "", cleaning: float = 0) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", APPLICATION.format(before=before, cleaning=cleaning)],
         stdout=subprocess.PIPE,

@@ -102,7 +102,7 @@ async def test_a_birth_whose_answer_was_lost_is_one(lives: TwoLives) -> None:
 
 
 async def test_a_renewal_whose_answer_was_lost_is_no_end(lives: TwoLives) -> None:
-    await lives.one._write("aaaaaa", lives.one._mine, "aaaaaa")
+    await lives.one._touch()
     await lives.one.renew()
     await lives.one.renew()
 
