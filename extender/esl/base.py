@@ -186,7 +186,8 @@ class PodRequirement:
     """Scheduling gates that somebody will take off."""
 
     def attach(self, pod: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources.
+        """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources,
+        and each container says of what it asks for none.
 
         An extended resource becomes request and limit, since Kubernetes wants them equal; others a request alone.
         """
@@ -200,11 +201,15 @@ class PodRequirement:
         if self.gates:
             names = dict.fromkeys([*(gate["name"] for gate in spec.get("schedulingGates") or []), *self.gates])
             spec["schedulingGates"] = [{"name": name} for name in names]
+        none = {resource: quantity for resource, quantity in self.resources.items() if quantity == "0"}
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
             resources = container.get("resources") or {}
             for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):
                 for resource in self.without & amounts.keys():
                     del amounts[resource]
+            if none:
+                # A quota of requests wants a word about each of them from every container.
+                container["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), **none}}
         resources = spec["containers"][0].setdefault("resources", {})
         resources["requests"] = {**(resources.get("requests") or {}), **self.resources}
         extended = {resource: quantity for resource, quantity in self.resources.items() if "/" in resource}

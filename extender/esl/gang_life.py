@@ -183,9 +183,9 @@ class Gang:
         name = f"{spec.gang.name}-ghost-{self._token}-{self.attempt}-{self._made}"
         key = spec.key(bundle)
         self._ghosts[name] = Held(key, bundle, until=until)
-        held, placement = spec.bundles[bundle], spec.placement
+        where = (spec.placement, spec.scheduler)
         return CreateGhost(
-            Ghost(spec.gang.namespace, name, spec.gang.name, held, placement, spec.scheduler, key, spec.run)
+            Ghost(spec.gang.namespace, name, spec.gang.name, spec.bundles[bundle], *where, key, spec.run)
         )
 
     def _delete(self, name: str) -> Effect:
@@ -270,7 +270,8 @@ class Gang:
 
     def _look_for_uncovered(self, now: float) -> list[Effect]:
         """Who runs on room that nobody holds has some time for that to be held again."""
-        if self.phase not in (Phase.HELD, Phase.ENDING):
+        lost = self.phase is Phase.HELD and self._losses
+        if not lost and self.phase is not Phase.ENDING:
             return []
         new = self._uncovered.look(self._held_now(), now)
         return [self._tell(f"{pod.name} runs on room that nobody holds") for pod in new]

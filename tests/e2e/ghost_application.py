@@ -38,7 +38,10 @@ def _plain(spec: GangSpec, number: int, seconds: str) -> dict[str, object]:
             "terminationGracePeriodSeconds": 0,
             "restartPolicy": "Never",
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [{"name": "main", "image": "none", "securityContext": restricted}],
+            "initContainers": [{"name": "first", "image": "none", "securityContext": restricted}],
+            "containers": [
+                {"name": name, "image": "none", "securityContext": restricted} for name in ("main", "beside")
+            ],
         },
     }
 

@@ -50,7 +50,7 @@ def test_a_device_is_asked_for_as_request_and_limit() -> None:
 def test_what_the_ghost_holds_is_taken_out_of_every_container() -> None:
     pod = {"spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "1"}}}]}}
     made = gang("train", 1, {"cpu": "2"}, run="r1").requirement(0, Approach.EXTENDED_RESOURCES).attach(pod)
-    assert made["spec"]["containers"][1]["resources"] == {"limits": {}}
+    assert made["spec"]["containers"][1]["resources"] == {"limits": {}, "requests": {"cpu": "0"}}
 
 
 def test_what_the_pod_says_itself_stays() -> None:
@@ -66,7 +66,7 @@ def test_what_the_pod_says_itself_stays() -> None:
     key = "app.escher.dev/default.train-0-r1"
     assert made["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi", key: "1"}
     # What the ghost holds is taken out of these too.
-    assert made["spec"]["initContainers"][0]["resources"] == {"requests": {}, "limits": {}}
+    assert made["spec"]["initContainers"][0]["resources"] == {"requests": {"cpu": "0"}, "limits": {}}
 
 
 def test_without_a_ghost_nothing_is_taken_out() -> None:
