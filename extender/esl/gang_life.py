@@ -183,10 +183,8 @@ class Gang:
         name = f"{spec.gang.name}-ghost-{self._token}-{self.attempt}-{self._made}"
         key = spec.key(bundle)
         self._ghosts[name] = Held(key, bundle, until=until)
-        where = (spec.placement, spec.scheduler)
-        return CreateGhost(
-            Ghost(spec.gang.namespace, name, spec.gang.name, spec.bundles[bundle], *where, key, spec.run)
-        )
+        more = (spec.bundles[bundle], spec.placement, spec.scheduler, key, spec.run)
+        return CreateGhost(Ghost(spec.gang.namespace, name, spec.gang.name, *more))
 
     def _delete(self, name: str) -> Effect:
         self._ghosts[name].lost = True
