@@ -8,8 +8,10 @@ import typer
 from rich.table import Table
 
 from extender.cli.api import Api, Json, Namespace, add_row, connected, out, print_json
+from extender.cli.sweep import sweep
 
 app = typer.Typer(help="Gangs: pods that are placed all or none.", no_args_is_help=True)
+app.command("sweep", epilog="Example: escher gang sweep --namespace team-a")(sweep)
 
 _PLACED = ("bound", "finished")
 

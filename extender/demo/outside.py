@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from extender.adapters.kube.cluster_port import GHOST_LABEL
 from extender.adapters.kube.connection import Requests, address
 from extender.adapters.kube.kinds import Kind
 from extender.adapters.kube.reflector import Reflector
@@ -23,6 +22,7 @@ from extender.core.names import CPU, DOMAIN
 from extender.core.units import count
 from extender.demo.jobs import PARTLY_AFTER, Job
 from extender.demo.picture import OTHERS, Held, Place
+from extender.esl.gang_left import GHOST_LABEL
 
 NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")

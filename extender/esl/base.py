@@ -1,8 +1,9 @@
 """The shape of an ESL: what it is told, what it wants done, and what it hands to the application.
 
-Events are facts about pods and about effects that were carried out; effects are creations, deletions and node
-resources, nothing else: that is all an ESL needs of a cluster whose scheduler matches resources. Every effect may be
-carried out late, and those on different pods and nodes in any order; two on one pod or one node in the order given.
+Events are facts about pods, about what nodes say, and about effects that were carried out; effects are creations,
+deletions, evictions and node resources, nothing else: that is all an ESL needs of a cluster whose scheduler matches
+resources. Every effect may be carried out late, and those on different pods and nodes in any order; two on one pod or
+one node in the order given.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from extender.core.cluster import Pod
-from extender.core.names import GangKey, NodeName, ResourceKey
+from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -48,6 +49,15 @@ class CapacityConfirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacitySeen:
+    """The node says so by now, though nobody was asked: somebody else has changed what it says of the resource."""
+
+    node: NodeName
+    resource: ResourceKey
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
 class EffectRefused:
     """The effect cannot be carried out, and would be refused again; `why` is the API server's word."""
 
@@ -60,7 +70,7 @@ class TimePassed:
     """Nothing happened, other than that it is later: due after `next_deadline`."""
 
 
-Event = PodSeen | PodGone | CapacityConfirmed | EffectRefused | TimePassed
+Event = PodSeen | PodGone | CapacityConfirmed | CapacitySeen | EffectRefused | TimePassed
 
 
 # -- effects: imperative
@@ -78,6 +88,9 @@ class Ghost:
     placement: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     """More fields of its spec, which the ESL passes on unread: nodeSelector, affinity, tolerations, priority class."""
     scheduler: str = "escher-resources"
+    key: str = ""
+    """What it holds the room for. By this, and by `run`, whoever comes after a crash knows what it is."""
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +120,22 @@ class RemoveCapacity:
     resource: ResourceKey
 
 
+@dataclass(frozen=True, slots=True)
+class EvictMember:
+    """A pod of the application has to go, for the room that it runs on is held by nobody."""
+
+    namespace: str
+    name: str
+    uid: PodUid
+
+
 class News(Enum):
     RESERVED = "reserved"
     """Everything asked for is held, and the members' resources are on the nodes."""
     ROLLED_BACK = "rolled back"
     """Nothing is held; it will be tried again."""
+    INCOMPLETE = "incomplete"
+    """A part of what was held has been lost; it is being made good, or the member there is evicted."""
     ENDED = "ended"
     """Nothing is held, and nothing is left behind."""
     FAILED = "failed"
@@ -125,9 +149,11 @@ class Report:
     subject: GangKey
     news: News
     detail: str = ""
+    run: str = ""
+    """Which run of the gang it is about: its token."""
 
 
-Effect = CreateGhost | DeleteGhost | SetCapacity | RemoveCapacity | Report
+Effect = CreateGhost | DeleteGhost | SetCapacity | RemoveCapacity | EvictMember | Report
 
 
 class Esl(Protocol):
@@ -160,7 +186,8 @@ class PodRequirement:
     """Scheduling gates that somebody will take off."""
 
     def attach(self, pod: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources.
+        """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources,
+        and each container says of what it asks for none.
 
         An extended resource becomes request and limit, since Kubernetes wants them equal; others a request alone.
         """
@@ -174,11 +201,15 @@ class PodRequirement:
         if self.gates:
             names = dict.fromkeys([*(gate["name"] for gate in spec.get("schedulingGates") or []), *self.gates])
             spec["schedulingGates"] = [{"name": name} for name in names]
+        none = {resource: quantity for resource, quantity in self.resources.items() if quantity == "0"}
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
             resources = container.get("resources") or {}
             for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):
                 for resource in self.without & amounts.keys():
                     del amounts[resource]
+            if none:
+                # A quota of requests wants a word about each of them from every container.
+                container["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), **none}}
         resources = spec["containers"][0].setdefault("resources", {})
         resources["requests"] = {**(resources.get("requests") or {}), **self.resources}
         extended = {resource: quantity for resource, quantity in self.resources.items() if "/" in resource}

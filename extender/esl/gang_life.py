@@ -12,28 +12,30 @@ Nothing is exported before HELD, so no member can be bound before all can be. In
 only then ghosts, so that no member is let in on room that is no longer held; the ghost of a member that still runs
 stays until it has ended. Members are told by what they ask for; the ghosts by their names, which we chose.
 
-Knows no other gang: whose turn it is, `gang_turns` decides. A member that kube-scheduler was already binding when its
-resource was removed is bound without one: a gap that only the scheduler could close.
+In HELD a lost ghost is replaced at once, and if that one is lost, refused or not bound in time as well, after a pause,
+as often as an attempt may fail; a resource that vanishes from its node is written again. A member whose room stays lost
+is evicted, in ENDING too: that closes the gap of a member that kube-scheduler was already binding when its resource was
+removed. What a crashed application has left behind is a gang that begins in ENDING (`gang_left`).
+
+Knows no other gang: whose turn it is, `gang_turns` decides.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 
-from extender.core.back_off import doubled
 from extender.core.cluster import Pod
-from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.core.names import ResourceKey
 from extender.esl.base import (
     CapacityConfirmed,
+    CapacitySeen,
     CreateGhost,
     DeleteGhost,
     Effect,
     EffectRefused,
     Event,
+    EvictMember,
     Ghost,
     News,
     PodGone,
@@ -42,45 +44,15 @@ from extender.esl.base import (
     Report,
     SetCapacity,
 )
+from extender.esl.gang_keys import NodeKeys
+from extender.esl.gang_left import Leftover
+from extender.esl.gang_members import Members, Place
 from extender.esl.gang_spec import GangSpec
+from extender.esl.gang_state import Held, Phase
+from extender.esl.gang_times import USUAL_TIMES, Times, digest
+from extender.esl.gang_uncovered import Uncovered
 
-Place = tuple[NodeName, ResourceKey]
-
-
-class Phase(Enum):
-    QUEUED = "queued"
-    RESERVING = "reserving"
-    HELD = "held"
-    ROLLING_BACK = "rolling back"
-    BACKING_OFF = "backing off"
-    ENDING = "ending"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds, and how often."""
-
-    reserve_within: float = 10.0
-    """How long ghosts may wait for each other. Shorter wastes attempts, longer keeps others from what is half held."""
-    first_pause: float = 1.0
-    longest_pause: float = 60.0
-    attempts: int | None = None
-    """After so many the gang has failed; None: never."""
-    idle: float = 60.0
-    """How long a gang may hold its room without a living member: none has come, or all have gone before their time."""
-
-
-USUAL_TIMES = Times()
-
-
-@dataclass(slots=True)
-class _Held:
-    """A ghost that may exist. `lost`: it holds nothing any more, or is about to go."""
-
-    bundle: int
-    node: NodeName | None = None
-    lost: bool = False
+__all__ = ["USUAL_TIMES", "Gang", "Phase", "Times"]
 
 
 class Gang:
@@ -95,15 +67,20 @@ class Gang:
         """When the phase ends by itself; in QUEUED and BACKING_OFF: from when on a turn is wanted."""
         self._times = times
         self._seed = seed
-        self._keys = dict.fromkeys(spec.key(bundle) for bundle in range(spec.size))
         self._places = Counter(spec.key(bundle) for bundle in range(spec.size))
-        self._token = _digest(seed, str(spec.gang)).hex()[:6]
-        self._ghosts: dict[str, _Held] = {}
+        # The token tells apart two who ask for gangs of one name; the numbers, the ghosts of one.
+        self._token = spec.run or digest(seed, str(spec.gang)).hex()[:6]
+        self._ghosts: dict[str, Held] = {}
         self._made = 0
-        self._exported: Counter[Place] = Counter()
-        self._unconfirmed: dict[Place, int] = {}
-        self._members: dict[PodUid, Pod] = {}
-        self._served: dict[ResourceKey, set[PodUid]] = {key: set() for key in self._keys}
+        self._node_keys = NodeKeys(times)
+        self._members = Members(spec.gang.namespace, self._places)
+        self._losses: Counter[int] = Counter()
+        """How often in a row each bundle's ghost was lost or refused in HELD."""
+        self._owed: dict[int, float] = {}
+        """When the ghosts of these bundles are to be made again."""
+        self._left: Counter[Place] = Counter()
+        """Where resources could not be removed, so that their ghosts stay as well."""
+        self._uncovered = Uncovered(self._members, times.without_room)
         self._reported = False
         self._why = ""
         self._end = News.ENDED
@@ -111,16 +88,19 @@ class Gang:
     @property
     def keys(self) -> Iterator[ResourceKey]:
         """The resources by which its members are told."""
-        return iter(self._keys)
+        return iter(self._places)
 
     @property
     def turn(self) -> tuple[int, float, str]:
         """Sorts those that wait: priority, then age."""
         return (-self.spec.priority, self.asked_at, str(self.spec.gang))
 
+    @property
+    def waits(self) -> bool:
+        return self.phase in (Phase.QUEUED, Phase.BACKING_OFF)
+
     def wants_a_turn(self, now: float) -> bool:
-        waits = self.phase in (Phase.QUEUED, Phase.BACKING_OFF)
-        return waits and (self.deadline is None or self.deadline <= now)
+        return self.waits and (self.deadline is None or self.deadline <= now)
 
     @property
     def has_its_turn(self) -> bool:
@@ -130,8 +110,15 @@ class Gang:
     @property
     def settled(self) -> bool:
         """Whether it is over, and what is left of it is in use by its members."""
-        left_to_them = not self._unconfirmed and not any(ghost.lost for ghost in self._ghosts.values())
+        left_to_them = self._node_keys.confirmed and not any(ghost.lost for ghost in self._ghosts.values())
         return self.phase is Phase.ENDED or (self.phase is Phase.ENDING and left_to_them)
+
+    @property
+    def due(self) -> float | None:
+        """When it is to be told that time has passed."""
+        until = (ghost.until for ghost in self._ghosts.values() if ghost.until is not None and not ghost.lost)
+        later = [*self._owed.values(), *self._node_keys.due, *self._uncovered.due, *until]
+        return min([*later, *([] if self.deadline is None else [self.deadline])], default=None)
 
     # -- what it is told -----------------------------------------------------------------------------------------
 
@@ -146,27 +133,43 @@ class Gang:
         if self.phase is Phase.BACKING_OFF:
             self.deadline = None
 
-    def cancel(self, why: str = "cancelled") -> list[Effect]:
+    def cancel(self, why: str = "cancelled", news: News = News.ENDED) -> list[Effect]:
         """It ends: what is not in use by a member goes now, the rest when those members end."""
         if self.phase in (Phase.ENDING, Phase.ENDED):
             return []
-        return self._begin_end(News.ENDED, why)
+        return self._begin_end(news, why)
+
+    def inherit(self, left: Leftover, now: float) -> list[Effect]:
+        """It is what a run has left behind that nobody runs any more, and ends."""
+        known = (*(key for _, key in left.ghosts), *(key for _, key in left.places), *(key for _, key in left.members))
+        self._places = Counter(dict.fromkeys(known, 1))
+        self._members = Members(self.spec.gang.namespace, self._places)
+        self._uncovered = Uncovered(self._members, self._times.without_room)
+        for pod, _ in left.members:
+            self._members.see(pod)
+        for ghost, key in left.ghosts:
+            gone = ghost.finished or ghost.deleting
+            self._ghosts[ghost.name] = Held(key, 0, None if gone else ghost.node, bound_at=now)
+        self._node_keys = NodeKeys(self._times, left.places)
+        self.phase = Phase.ENDING
+        return [*self._look_for_uncovered(now), *self._begin_end(News.ENDED, "left behind by a run before")]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:
             case PodSeen(pod):
                 ghost = self._ghosts.get(pod.name)
-                return self._ghost_seen(ghost, pod, now) if ghost is not None else self._member_seen(pod, now)
+                if ghost is not None:
+                    return [*self._ghost_seen(ghost, pod, now), *self._look_for_uncovered(now)]
+                return self._members_changed(now) if self._members.see(pod) else []
             case PodGone(_, name):
                 if name in self._ghosts:
                     return self._ghost_gone(name, now)
-                for uid in [uid for uid, pod in self._members.items() if pod.name == name]:
-                    del self._members[uid]
+                self._members.gone(name)
                 return self._members_changed(now)
             case CapacityConfirmed(node, resource, units):
-                if self._unconfirmed.get((node, resource)) == units:
-                    del self._unconfirmed[node, resource]
-                return self._settle(now)
+                return [*self._node_keys.confirm((node, resource), units, now), *self._settle(now)]
+            case CapacitySeen(node, resource, units):
+                return self._node_keys.see((node, resource), units, now)
             case EffectRefused(effect, why):
                 return self._refused(effect, why, now)
             case _:
@@ -174,27 +177,29 @@ class Gang:
 
     # -- ghosts --------------------------------------------------------------------------------------------------
 
-    def _make_ghost(self, bundle: int) -> Effect:
+    def _make_ghost(self, bundle: int, until: float | None = None) -> Effect:
         self._made += 1
         spec = self.spec
-        # The token tells apart two who ask for gangs of one name; the numbers, the ghosts of one.
         name = f"{spec.gang.name}-ghost-{self._token}-{self.attempt}-{self._made}"
-        self._ghosts[name] = _Held(bundle)
-        return CreateGhost(Ghost(spec.gang.namespace, name, spec.gang.name, spec.bundles[bundle], spec.placement))
+        key = spec.key(bundle)
+        self._ghosts[name] = Held(key, bundle, until=until)
+        more = (spec.bundles[bundle], spec.placement, spec.scheduler, key, spec.run)
+        return CreateGhost(Ghost(spec.gang.namespace, name, spec.gang.name, *more))
 
     def _delete(self, name: str) -> Effect:
         self._ghosts[name].lost = True
         return DeleteGhost(self.spec.gang.namespace, name, self.spec.gang.name)
 
-    def _ghost_seen(self, ghost: _Held, pod: Pod, now: float) -> list[Effect]:
+    def _ghost_seen(self, ghost: Held, pod: Pod, now: float) -> list[Effect]:
         if ghost.lost:
             return []
         if pod.finished or pod.deleting:
             # A kubelet that could not admit it, an eviction: it holds nothing, or will not for long.
-            return [self._delete(pod.name), *self._ghost_lost(ghost, f"ghost {pod.name} was ended by others", now)]
+            by = "was preempted" if pod.preempted else "was ended by others"
+            return [self._delete(pod.name), *self._ghost_lost(ghost, f"ghost {pod.name} {by}", now)]
         if pod.node is None or ghost.node is not None:
             return []
-        ghost.node = pod.node
+        ghost.node, ghost.bound_at, ghost.until = pod.node, now, None
         living = [each for each in self._ghosts.values() if not each.lost]
         if self.phase is Phase.RESERVING and all(each.node is not None for each in living):
             self.phase, self.deadline = Phase.HELD, now + self._times.idle
@@ -204,95 +209,146 @@ class Gang:
     def _ghost_gone(self, name: str, now: float) -> list[Effect]:
         ghost = self._ghosts.pop(name)
         effects = [] if ghost.lost else self._ghost_lost(ghost, f"ghost {name} was deleted by others", now)
-        return effects + self._settle(now)
+        return [*effects, *self._look_for_uncovered(now), *self._settle(now)]
 
-    def _ghost_lost(self, ghost: _Held, why: str, now: float) -> list[Effect]:
+    def _ghost_lost(self, ghost: Held, why: str, now: float) -> list[Effect]:
         ghost.lost = True
         if self.phase is Phase.RESERVING:
             return self._roll_back(why, now)
         if self.phase is Phase.HELD:
             # The others' members may be running: the gang is made whole, not ended.
-            return [*self._export(), self._make_ghost(ghost.bundle)]
+            return [*self._export(), *self._replace(ghost, why, now)]
         return []
+
+    def _replace(self, lost: Held, why: str, now: float) -> list[Effect]:
+        bundle = lost.bundle
+        if lost.node is not None and now - lost.bound_at >= self._times.longest_pause:
+            self._losses[bundle] = 0
+        losses = self._losses[bundle]
+        self._losses[bundle] += 1
+        if losses == self._times.attempts:
+            return self._begin_end(News.FAILED, f"{why}; it was replaced {losses} times in vain")
+        if losses == 0:
+            return [self._tell(f"{why}; another takes its place"), self._make_ghost(bundle, self._in_time(now))]
+        pause = self._times.pause(losses - 1, self._seed, f"{self._token}#{bundle}#{losses}")
+        self._owed[bundle] = now + pause
+        return [self._tell(f"{why}; another follows in {pause:.1f} s")]
+
+    def _in_time(self, now: float) -> float:
+        return now + self._times.reserve_within
 
     # -- members' resources --------------------------------------------------------------------------------------
 
+    def _held_now(self) -> Counter[Place]:
+        """How much room is held at each place."""
+        held = ((ghost.node, ghost.key) for ghost in self._ghosts.values() if ghost.node is not None and not ghost.lost)
+        return self._left + Counter(held)
+
     def _export(self) -> list[Effect]:
-        """Every node is to have one unit per bound ghost on it if the gang holds its room, else none."""
-        wanted: Counter[Place] = Counter()
-        if self.phase is Phase.HELD:
-            for ghost in self._ghosts.values():
-                if ghost.node is not None and not ghost.lost:
-                    wanted[ghost.node, self.spec.key(ghost.bundle)] += 1
-        effects: list[Effect] = []
-        for place in dict.fromkeys([*self._exported, *wanted]):
-            if (units := wanted[place]) != self._exported[place]:
-                self._unconfirmed[place] = units
-                effects.append(SetCapacity(*place, units) if units else RemoveCapacity(*place))
-        self._exported = wanted
-        return effects
+        """Every node is to have one unit per bound ghost on it if the gang holds its room, else none.
+
+        Where a part of the room is lost before any member is bound, none is to be until all of it is held again.
+        """
+        held = self._held_now()
+        offered = self.phase is Phase.HELD and (held.total() == self.spec.size or bool(self._members.in_use()))
+        return self._node_keys.want(held if offered else {})
 
     # -- members -------------------------------------------------------------------------------------------------
-
-    def _member_seen(self, pod: Pod, now: float) -> list[Effect]:
-        wanted = [key for key in self._keys if key in pod.requests]
-        if not wanted or pod.namespace != self.spec.gang.namespace:
-            return []
-        if pod.node is not None:
-            for key in wanted:
-                self._served[key].add(pod.uid)
-        if pod.finished:
-            self._members.pop(pod.uid, None)
-        else:
-            self._members[pod.uid] = pod
-        return self._members_changed(now)
 
     def _members_changed(self, now: float) -> list[Effect]:
         if self.phase is Phase.HELD:
             if self._members:
                 self.deadline = None
-            elif all(len(self._served[key]) >= places for key, places in self._places.items()):
+            elif self._members.all_done:
                 # Members can be faster than the news that the last resource is on its node.
                 return [*self._report_reserved(), *self._begin_end(News.ENDED, "all members have ended")]
             elif self.deadline is None:
                 self.deadline = now + self._times.idle
-        return self._settle(now)
+        return [*self._look_for_uncovered(now), *self._settle(now)]
+
+    def _look_for_uncovered(self, now: float) -> list[Effect]:
+        """Who runs on room that nobody holds has some time for that to be held again."""
+        lost = self.phase is Phase.HELD and self._losses
+        if not lost and self.phase is not Phase.ENDING:
+            return []
+        new = self._uncovered.look(self._held_now(), now)
+        return [self._tell(f"{pod.name} runs on room that nobody holds") for pod in new]
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def _time_passed(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for pod in self._uncovered.overdue(self._held_now(), now):
+            effects.append(self._tell(f"{pod.name} is evicted: its room was taken"))
+            effects.append(EvictMember(pod.namespace, pod.name, pod.uid))
+        effects += self._node_keys.amend(now)
+        if self.phase is Phase.HELD:
+            effects += self._make_good(now)
         if self.deadline is None or now < self.deadline:
-            return []
+            return effects + self._settle(now) if effects else []
         if self.phase is Phase.RESERVING:
             bound = sum(ghost.node is not None for ghost in self._ghosts.values())
-            return self._roll_back(f"{bound} of {self.spec.size} ghosts were bound in time", now)
+            return effects + self._roll_back(f"{bound} of {self.spec.size} ghosts were bound in time", now)
         if self.phase is Phase.HELD:
-            return self._begin_end(News.FAILED, f"no member lived for {self._times.idle:g} s")
-        return []
+            failed = f", and {self._members.failed} have failed" if self._members.failed else ""
+            return effects + self._begin_end(News.FAILED, f"no member lived for {self._times.idle:g} s{failed}")
+        return effects
+
+    def _make_good(self, now: float) -> list[Effect]:
+        """Replacements that are due are made, and those that were not bound in time are given up."""
+        effects: list[Effect] = []
+        for bundle in [bundle for bundle, due in self._owed.items() if due <= now]:
+            del self._owed[bundle]
+            effects.append(self._make_ghost(bundle, self._in_time(now)))
+        late = [(n, g) for n, g in self._ghosts.items() if g.until is not None and g.until <= now and not g.lost]
+        for name, ghost in late:
+            if self.phase is Phase.HELD:
+                effects.append(self._delete(name))
+                effects += self._ghost_lost(ghost, f"ghost {name} was not bound in time", now)
+        return effects
 
     def _refused(self, effect: Effect, why: str, now: float) -> list[Effect]:
         match effect:
             case CreateGhost(ghost):
                 # A quota, perhaps: it is not for ever.
                 lost = self._ghosts.pop(ghost.name, None)
-                return [] if lost is None else [*self._ghost_lost(lost, why, now), *self._settle(now)]
+                if lost is None:
+                    return []
+                told = [] if lost.lost else self._ghost_lost(lost, f"ghost {ghost.name} was refused: {why}", now)
+                return [*told, *self._settle(now)]
             case DeleteGhost(_, name, _):
                 # Nothing more can be done about it, other than to say so.
-                self._end, self._why = News.FAILED, f"ghost {name} is left behind: {why}"
                 self._ghosts.pop(name, None)
+                left = f"ghost {name} is left behind: {why}"
+                if self.phase is Phase.HELD:
+                    return [self._tell(left)]
+                if self.phase is Phase.ROLLING_BACK:
+                    # Each further attempt would leave more.
+                    return self._begin_end(News.FAILED, left)
+                self._end, self._why = News.FAILED, left
                 return self._settle(now)
             case SetCapacity(node, resource, _) | RemoveCapacity(node, resource):
-                if self._unconfirmed.get((node, resource)) == (effect.units if isinstance(effect, SetCapacity) else 0):
-                    del self._unconfirmed[node, resource]
-                elif self.phase is not Phase.HELD:
-                    # Told twice: what is waited for by now is something else.
-                    return []
-                if self.phase is Phase.HELD:
-                    return self._begin_end(News.FAILED, why)
-                self._end, self._why = News.FAILED, f"{resource} may be left behind on {node}: {why}"
-                return self._settle(now)
+                return self._capacity_refused(effect, (node, resource), why, now)
+            case EvictMember(_, name, _):
+                return [self._tell(f"{name} runs on without room: {why}")]
             case _:
                 return []
+
+    def _capacity_refused(
+        self, effect: SetCapacity | RemoveCapacity, place: Place, why: str, now: float
+    ) -> list[Effect]:
+        if not self._node_keys.refuse(effect) and self.phase is not Phase.HELD:
+            # Told twice: what is waited for by now is something else.
+            return []
+        if self.phase is Phase.HELD:
+            return self._begin_end(News.FAILED, why)
+        node, resource = place
+        self._end, self._why = News.FAILED, f"{resource} and its ghost may be left behind on {node}: {why}"
+        # Whoever is let in by what stays there must find the room held.
+        for name in [name for name, ghost in self._ghosts.items() if (ghost.node, ghost.key) == place]:
+            del self._ghosts[name]
+            self._left[place] += 1
+        return self._settle(now)
 
     def _roll_back(self, why: str, now: float) -> list[Effect]:
         self.phase, self.deadline, self._why = Phase.ROLLING_BACK, None, why
@@ -301,50 +357,44 @@ class Gang:
 
     def _begin_end(self, news: News, why: str) -> list[Effect]:
         self.phase, self.deadline, self._end, self._why = Phase.ENDING, None, news, why
+        self._owed.clear()
+        for ghost in self._ghosts.values():
+            ghost.until = None
         return [*self._export(), *self._settle_end()]
 
     def _settle(self, now: float) -> list[Effect]:
         """What is due because nothing of it is outstanding any more."""
-        if self.phase is Phase.HELD and not self._unconfirmed:
+        if self.phase is Phase.HELD and self._node_keys.confirmed:
             return self._report_reserved()
         if self.phase is Phase.ROLLING_BACK and not self._ghosts:
             if self.attempt == self._times.attempts:
-                return self._begin_end(News.FAILED, self._why)
-            self.phase, self.deadline = Phase.BACKING_OFF, now + self._pause()
-            return [Report(self.spec.gang, News.ROLLED_BACK, self._why)]
+                return self._begin_end(News.FAILED, f"{self._why} (attempt {self.attempt}, the last)")
+            self.phase = Phase.BACKING_OFF
+            self.deadline = now + self._times.pause(self.attempt - 1, self._seed, f"{self.spec.gang}#{self.attempt}")
+            return [Report(self.spec.gang, News.ROLLED_BACK, self._why, self.spec.run)]
         return self._settle_end() if self.phase is Phase.ENDING else []
 
     def _report_reserved(self) -> list[Effect]:
         first, self._reported = not self._reported, True
-        return [Report(self.spec.gang, News.RESERVED)] if first else []
+        return [Report(self.spec.gang, News.RESERVED, run=self.spec.run)] if first else []
+
+    def _tell(self, what: str) -> Report:
+        return Report(self.spec.gang, News.INCOMPLETE, what, self.spec.run)
 
     def _settle_end(self) -> list[Effect]:
-        if self._unconfirmed:
+        if not self._node_keys.confirmed:
             return []
-        in_use: Counter[Place] = Counter()
-        for pod in self._members.values():
-            if pod.node is not None:
-                in_use.update((pod.node, key) for key in self._keys if key in pod.requests)
+        in_use = self._members.in_use()
         effects: list[Effect] = []
         for name, ghost in self._ghosts.items():
             if ghost.lost:
                 continue
-            place = (ghost.node, self.spec.key(ghost.bundle)) if ghost.node is not None else None
+            place = (ghost.node, ghost.key) if ghost.node is not None else None
             if place is not None and in_use[place] > 0:
                 in_use[place] -= 1
             else:
                 effects.append(self._delete(name))
-        if not self._ghosts:
+        if not self._ghosts and not self._uncovered:
             self.phase = Phase.ENDED
-            effects.append(Report(self.spec.gang, self._end, self._why))
+            effects.append(Report(self.spec.gang, self._end, self._why, self.spec.run))
         return effects
-
-    def _pause(self) -> float:
-        """Exponential, times 0.5 to 1.5, the same for the same seed: two that collided come back apart."""
-        longest = doubled(self._times.first_pause, self.attempt - 1, self._times.longest_pause)
-        chance = int.from_bytes(_digest(self._seed, f"{self.spec.gang}#{self.attempt}"), "big") / 2**64
-        return longest * (0.5 + chance)
-
-
-def _digest(seed: int, text: str) -> bytes:
-    return hashlib.blake2b(f"{seed}/{text}".encode(), digest_size=8).digest()

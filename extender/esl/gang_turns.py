@@ -14,16 +14,20 @@ from typing import Any
 from extender.core.names import GangKey, ResourceKey
 from extender.esl.base import (
     CapacityConfirmed,
+    CapacitySeen,
     CreateGhost,
     DeleteGhost,
     Effect,
     EffectRefused,
     Event,
+    EvictMember,
+    News,
     PodGone,
     PodSeen,
     RemoveCapacity,
     SetCapacity,
 )
+from extender.esl.gang_left import Leftover
 from extender.esl.gang_life import USUAL_TIMES, Gang, Phase, Times
 from extender.esl.gang_spec import GangSpec
 
@@ -42,6 +46,8 @@ class GangEsl:
         self._seed = seed
         self._times = times
         self._gangs: dict[GangKey, Gang] = {}
+        self._left: dict[tuple[GangKey, str], Gang] = {}
+        """What runs of others have left behind, by their token."""
         self._by_key: dict[ResourceKey, Gang] = {}
         self._by_ghost: dict[tuple[str, str], Gang] = {}
         self._by_member: dict[tuple[str, str], Gang] = {}
@@ -64,10 +70,32 @@ class GangEsl:
         self._by_key.update(dict.fromkeys(gang.keys, gang))
         return self._give_turns(now)
 
-    def cancel(self, gang: GangKey, now: float) -> list[Effect]:
-        """The gang is no longer wanted; nothing if it is not known. ENDED is reported when nothing is left of it."""
+    def cancel(self, gang: GangKey, now: float, why: str = "cancelled", news: News = News.ENDED) -> list[Effect]:
+        """The gang is no longer wanted; nothing if it is not known. `news` is reported when nothing is left of it."""
         found = self._gangs.get(gang)
-        return [] if found is None else self._after(found, found.cancel(), now)
+        return [] if found is None else self._after(found, found.cancel(why, news), now)
+
+    def inherit(self, left: Leftover, now: float) -> list[Effect]:
+        """What nobody runs any more goes; what its members use, with them. Nothing where that is under way."""
+        if (left.gang, left.run) in self._left:
+            return []
+        gang = Gang(GangSpec(left.gang, (), run=left.run), self._times, self._seed, now)
+        self._left[left.gang, left.run] = gang
+        effects = gang.inherit(left, now)
+        self._by_key.update(dict.fromkeys(gang.keys, gang))
+        self._by_ghost.update({(ghost.namespace, ghost.name): gang for ghost, _ in left.ghosts})
+        self._by_member.update({(pod.namespace, pod.name): gang for pod, _ in left.members})
+        return self._after(gang, effects, now)
+
+    @property
+    def inherited(self) -> frozenset[str]:
+        """The tokens of the runs that others have left, and of which something still is."""
+        return frozenset(run for _, run in self._left)
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """Those of them of which more is left than what their members use."""
+        return frozenset(run for (_, run), gang in self._left.items() if not gang.settled)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -77,15 +105,11 @@ class GangEsl:
 
     def next_deadline(self) -> float | None:
         busy = self._one_has_its_turn()
-        waiting = (Phase.QUEUED, Phase.BACKING_OFF)
-        return min(
-            (
-                gang.deadline
-                for gang in self._gangs.values()
-                if gang.deadline is not None and not (busy and gang.phase in waiting)
-            ),
-            default=None,
-        )
+        due = (gang.due for gang in self._everything() if not (busy and gang.waits))
+        return min((each for each in due if each is not None), default=None)
+
+    def _everything(self) -> list[Gang]:
+        return [*self._gangs.values(), *self._left.values()]
 
     def _concerned(self, event: Event) -> list[Gang]:
         found: Gang | None
@@ -98,7 +122,7 @@ class GangEsl:
                         self._by_member[pod.namespace, pod.name] = found
             case PodGone(namespace, name):
                 found = self._by_ghost.pop((namespace, name), None) or self._by_member.pop((namespace, name), None)
-            case CapacityConfirmed(_, resource, _):
+            case CapacityConfirmed(_, resource, _) | CapacitySeen(_, resource, _):
                 found = self._by_key.get(resource)
             case EffectRefused(SetCapacity(_, resource, _) | RemoveCapacity(_, resource)):
                 found = self._by_key.get(resource)
@@ -106,10 +130,12 @@ class GangEsl:
                 found = self._by_ghost.get((ghost.namespace, ghost.name))
             case EffectRefused(DeleteGhost(namespace, name)):
                 found = self._by_ghost.get((namespace, name))
+            case EffectRefused(EvictMember(namespace, name, _)):
+                found = self._by_member.get((namespace, name))
             case EffectRefused():
                 found = None
             case _:
-                return list(self._gangs.values())
+                return self._everything()
         return [] if found is None else [found]
 
     def _after(self, gang: Gang, effects: list[Effect], now: float, *, turns: bool = True) -> list[Effect]:
@@ -118,7 +144,10 @@ class GangEsl:
             if isinstance(effect, CreateGhost):
                 self._by_ghost[effect.ghost.namespace, effect.ghost.name] = gang
         if gang.phase is Phase.ENDED:
-            del self._gangs[gang.spec.gang]
+            if self._gangs.get(gang.spec.gang) is gang:
+                del self._gangs[gang.spec.gang]
+            else:
+                del self._left[gang.spec.gang, gang.spec.run]
             for index in (self._by_key, self._by_ghost, self._by_member):
                 _remove(index, gang)
             if self._space is Space.LIB:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from extender.adapters.kube.cluster_port import GHOST_LABEL
 from extender.adapters.kube.connection import Connection
 from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
@@ -18,6 +17,7 @@ from extender.controlplane.cluster import LocalCluster
 from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec, Phase, Space, Times, gang
 from extender.esl.base import News
+from extender.esl.gang_left import GHOST_LABEL
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS
 from tests.e2e.outside import NODES, PODS, Outside, bound_at, ghosts_in, offered_at
@@ -37,6 +37,13 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
+@pytest.fixture(params=["escher-resources", "default-scheduler"])
+def scheduler(request: pytest.FixtureRequest) -> str:
+    """Any kube-scheduler will do, that of the cluster too."""
+    chosen: str = request.param
+    return chosen
+
+
 @contextmanager
 def cluster_of(where: str, nodes: int, cpu: str) -> Iterator[tuple[LocalCluster, Outside]]:
     with (
@@ -51,6 +58,18 @@ async def gangs_on(cluster: LocalCluster, **wishes: Any) -> AsyncIterator[Extend
     credentials = await Credentials.load(from_kubeconfig(cluster.kubeconfig))
     async with Connection(credentials) as connection, ExtendedResourceGangs(connection, **wishes) as gangs:
         yield gangs
+
+
+@asynccontextmanager
+async def dying(connection: Connection, **wishes: Any) -> AsyncIterator[ExtendedResourceGangs]:
+    """An application that is dead at the end of the block, as if it had been killed: it has cleaned nothing up."""
+    gangs = ExtendedResourceGangs(connection, **wishes)
+    await gangs.__aenter__()
+    yield gangs
+    assert gangs._beating is not None
+    gangs._beating.cancel()
+    await gangs._driver.__aexit__()
+    gangs._signal.__exit__(None, None, None)
 
 
 async def until(look: Callable[[], Value], *, within: float = 30, what: str = "it") -> Value:
@@ -125,15 +144,16 @@ def nothing_left(cluster: LocalCluster) -> bool:
 
 
 async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_and_its_cpu_is_counted_once(
-    where: str,
+    where: str, scheduler: str
 ) -> None:
-    train = gang("train", 8, {"cpu": "8"})
+    train = gang("train", 8, {"cpu": "8"}, scheduler=scheduler)
     with cluster_of(where, 32, "8") as (cluster, outside):
         # Seven nodes are free, one too few.
         create(cluster, [plain_pod(f"busy-{number}", "8") for number in range(25)])
         await until(lambda: all_bound(cluster, [f"busy-{number}" for number in range(25)]), what="the busy nodes")
         async with gangs_on(cluster, times=Times(reserve_within=60)) as gangs:
             run = gangs.start(train)
+            train = run.spec
             create(cluster, members(train))
             await until(lambda: len(places_of_ghosts(cluster)) == 7, what="seven ghosts")
             await until(lambda: all(unschedulable(cluster, name) for name in names(train)), what="the members' wait")
@@ -162,11 +182,14 @@ async def test_a_gang_of_eight_on_32_nodes_is_bound_only_when_all_of_it_can_be_a
         assert max(reserved.values()) < offered[0] < bound_at(history, name)[name]
 
 
-async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_does_fit_runs(where: str) -> None:
-    train = gang("train", 12, {"cpu": "1"})
+async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_does_fit_runs(
+    where: str, scheduler: str
+) -> None:
+    train = gang("train", 12, {"cpu": "1"}, scheduler=scheduler)
     with cluster_of(where, 1, "10") as (cluster, outside):
         async with gangs_on(cluster, times=Times(reserve_within=3, first_pause=60)) as gangs:
             run = gangs.start(train)
+            train = run.spec
             create(cluster, members(train))
             await until(lambda: len(places_of_ghosts(cluster)) == 10, what="ten ghosts")
             await until(lambda: run.roll_backs, what="the roll-back")
@@ -185,14 +208,15 @@ async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_do
 
 
 @pytest.mark.parametrize("space", list(Space), ids=[space.value for space in Space])
-async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(where: str, space: Space) -> None:
-    left, right = gang("left", 12, {"cpu": "1"}), gang("right", 12, {"cpu": "1"})
+async def test_two_gangs_that_cannot_both_fit_run_one_after_the_other(where: str, space: Space, scheduler: str) -> None:
+    left, right = (gang(name, 12, {"cpu": "1"}, scheduler=scheduler) for name in ("left", "right"))
     with cluster_of(where, 2, "8") as (cluster, outside):
         times = Times(reserve_within=2, first_pause=1)
         async with gangs_on(cluster, space=space, times=times, seed=1) as one:
             # AppSpace: two applications that know nothing of each other; LibSpace: both ask one.
             async with gangs_on(cluster, times=times, seed=2) as other:
                 runs = [one.start(left), (other if space is Space.APP else one).start(right)]
+                left, right = (run.spec for run in runs)
                 pairs = zip(members(left, seconds="1"), members(right, seconds="1"), strict=True)
                 create(cluster, [pod for pair in pairs for pod in pair])
                 async with asyncio.timeout(100):
@@ -230,6 +254,7 @@ async def test_two_that_hold_half_each_are_freed_by_time_out_and_back_off(where:
             cluster.admin.delete(f"{PODS}/busy", gracePeriodSeconds=0)
             await until(lambda: len(places_of_ghosts(cluster)) == 16, what="eight ghosts of the other")
             assert keys_on_nodes(cluster) == set()
+            left, right = (run.spec for run in runs)
             create(cluster, [*members(left, seconds="0.5"), *members(right, seconds="0.5")])
             async with asyncio.timeout(100):
                 reports = [await run.ended() for run in runs]
@@ -242,17 +267,16 @@ async def test_what_a_process_that_died_left_behind_is_swept(where: str) -> None
     train = gang("train", 3, {"cpu": "1"})
     with cluster_of(where, 2, "8") as (cluster, _):
         async with Connection(await Credentials.load(from_kubeconfig(cluster.kubeconfig))) as connection:
-            dead = ExtendedResourceGangs(connection)
-            await dead._driver.__aenter__()
-            await dead.start(train).reserved()
-            await dead._driver.__aexit__()
+            async with dying(connection) as dead:
+                earlier = dead.start(train)
+                await earlier.reserved()
             assert len(ghosts(cluster)) == 3
-            assert keys_on_nodes(cluster) == {train.key(bundle) for bundle in range(3)}
+            assert keys_on_nodes(cluster) == {earlier.spec.key(bundle) for bundle in range(3)}
             async with ExtendedResourceGangs(connection) as gangs:
                 await gangs.sweep(train)
                 assert nothing_left(cluster)
                 # And the same name can be used again.
                 run = gangs.start(train)
-                create(cluster, members(train, seconds="0.1"))
+                create(cluster, members(run.spec, seconds="0.1"))
                 assert (await run.ended()).news is News.ENDED
                 assert nothing_left(cluster)

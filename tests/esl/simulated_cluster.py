@@ -12,17 +12,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from extender.adapters.kube.cluster_port import ghost_manifest
 from extender.core.cluster import Pod
 from extender.core.names import CPU, NodeName, PodUid, ResourceKey
 from extender.core.units import count
 from extender.esl import GangEsl, GangSpec
 from extender.esl.base import (
     CapacityConfirmed,
+    CapacitySeen,
     CreateGhost,
     DeleteGhost,
     Effect,
     EffectRefused,
     Event,
+    EvictMember,
     News,
     PodGone,
     PodSeen,
@@ -31,6 +34,7 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
+from extender.esl.gang_left import left_behind
 
 MILLI = 1000
 
@@ -45,6 +49,10 @@ class Application:
     reports: list[Report] = field(default_factory=list)
     before: dict[str, GangSpec] = field(default_factory=dict)
     """Gangs whose members are created as soon as they are reserved."""
+    instance: str = ""
+    dead: frozenset[str] = frozenset()
+    """Instances that were before, of which it will find out."""
+    knows: bool = True
 
     def news(self, gang: str) -> list[News]:
         return [report.news for report in self.reports if report.subject.name == gang]
@@ -66,6 +74,7 @@ class SimulatedCluster:
         self.strangers_strike = self.struck = False
         self.strangers_delete = True
         self.finishing = True
+        self.keys_vanish = False
         self._serial = 0
 
     # -- what applications and people do -------------------------------------------------------------------------
@@ -82,19 +91,38 @@ class SimulatedCluster:
             application.inbox.append(PodSeen(pod))
 
     def launch(self, spec: GangSpec) -> None:
+        tail = f"-{spec.run}" if spec.run else ""
         for bundle in range(spec.size):
-            self.create(f"{spec.gang.name}-{bundle}", {spec.key(bundle): 1})
+            self.create(f"{spec.gang.name}-{bundle}{tail}", {spec.key(bundle): 1})
+
+    def kill(self, number: int, esl: GangEsl, instance: str, dice: random.Random) -> None:
+        """The application dies, and another one is started. What it had just sent may have arrived or not."""
+        killed = self.applications[number]
+        for lane in list(killed.lanes):
+            if dice.random() < 0.5:
+                self._carry_out(killed, lane)
+        born = Application(esl, instance=instance, dead=killed.dead | {killed.instance}, knows=False)
+        born.inbox.extend(PodSeen(pod) for pod in self.pods.values())
+        self.applications[number] = born
+
+    def _find_the_dead(self, application: Application) -> None:
+        """Their leases have run out. It knows the cluster as it is, as whoever has followed it for 15 s."""
+        application.knows = True
+        while application.inbox:
+            self._perform(application, application.esl.handle(application.inbox.popleft(), self.now))
+        for left in left_behind("default", list(self.pods.values()), self.keys, application.dead):
+            self._perform(application, application.esl.inherit(left, self.now))
 
     def cancel(self, number: int, spec: GangSpec) -> None:
         application = self.applications[number]
         self._perform(application, application.esl.cancel(spec.gang, self.now))
 
-    def create(self, name: str, requests: dict[ResourceKey, int]) -> None:
+    def create(self, name: str, requests: dict[ResourceKey, int], labels: dict[str, str] | None = None) -> None:
         self._serial += 1
-        self._store(Pod(PodUid(f"u{self._serial}"), "default", name, requests))
+        self._store(Pod(PodUid(f"u{self._serial}"), "default", name, requests, labels=labels or {}))
 
     def finish(self, name: str) -> None:
-        self._store(replace(self.pods[name], finished=True))
+        self._store(replace(self.pods[name], finished=True, succeeded=True))
 
     def delete(self, name: str) -> None:
         pod = self.pods.pop(name, None)
@@ -140,8 +168,13 @@ class SimulatedCluster:
         for application in self.applications:
             for lane in application.lanes:
                 yield lambda a=application, n=lane: self._carry_out(a, n)  # type: ignore[misc]
+            if not application.knows:
+                yield lambda a=application: self._find_the_dead(a)  # type: ignore[misc]
             if application.inbox:
                 yield lambda a=application: self._perform(a, a.esl.handle(a.inbox.popleft(), self.now))  # type: ignore[misc]
+        if self.keys_vanish:
+            for node in [node for node, keys in self.keys.items() if keys]:
+                yield lambda n=node: self._wipe(n)  # type: ignore[misc]
         for pod in list(self.pods.values()):
             if pod.node is None:
                 for node in self.cpus:
@@ -151,6 +184,13 @@ class SimulatedCluster:
                 yield lambda p=pod: self.finish(p.name)  # type: ignore[misc]
             if self.strangers_strike and "-ghost-" in pod.name:
                 yield lambda p=pod: self.strike(p.name)  # type: ignore[misc]
+
+    def _wipe(self, node: NodeName) -> None:
+        """A kubelet that has forgotten them; once is enough."""
+        self.keys_vanish = False
+        for key in list(self.keys[node]):
+            del self.keys[node][key]
+            self._tell_all(CapacitySeen(node, key, 0))
 
     def strike(self, ghost: str) -> None:
         """Somebody else deletes a ghost, or it fails; once is enough."""
@@ -194,7 +234,7 @@ class SimulatedCluster:
                         self.launch(application.before.pop(subject.name))
                 case CreateGhost(ghost):
                     application.lanes.setdefault(ghost.name, deque()).append(effect)
-                case DeleteGhost(_, name, _):
+                case DeleteGhost(_, name, _) | EvictMember(_, name, _):
                     application.lanes.setdefault(name, deque()).append(effect)
                 case SetCapacity(node) | RemoveCapacity(node):
                     application.lanes.setdefault(node, deque()).append(effect)
@@ -210,7 +250,10 @@ class SimulatedCluster:
             case CreateGhost(ghost):
                 spec = next(each for each in self.specs if each.gang.name == ghost.group)
                 assert ghost.requests == spec.bundles[0]
-                self.create(ghost.name, {ResourceKey(r): count(r, q) for r, q in ghost.requests.items()})
+                labels = ghost_manifest(ghost, instance=application.instance)["metadata"]["labels"]
+                self.create(ghost.name, {ResourceKey(r): count(r, q) for r, q in ghost.requests.items()}, labels)
+            case EvictMember(_, name, _):
+                self.delete(name)
             case DeleteGhost(namespace, name, _):
                 if name in self.pods:
                     self.delete(name)
@@ -242,7 +285,7 @@ class SimulatedCluster:
     # -- what must never be --------------------------------------------------------------------------------------
 
     def ghosts(self, spec: GangSpec) -> list[Pod]:
-        return [pod for name, pod in self.pods.items() if name.startswith(f"{spec.gang.name}-ghost-")]
+        return [pod for name, pod in self.pods.items() if name.startswith(f"{spec.gang.name}-ghost-{spec.run}")]
 
     def exported(self, spec: GangSpec) -> dict[NodeName, dict[ResourceKey, int]]:
         mine = {spec.key(bundle) for bundle in range(spec.size)}

@@ -22,6 +22,7 @@ from extender.esl.base import (
     Effect,
     EffectRefused,
     Event,
+    EvictMember,
     Ghost,
     News,
     PodGone,
@@ -54,6 +55,12 @@ class Api:
         self.answers: dict[str, bytes] = {}
         self.hold = asyncio.Event()
         self.hold.set()
+        self.wrote = asyncio.Event()
+
+    async def until_posted(self, times: int) -> None:
+        while [method for method, _, _ in self.log].count("POST") < times:
+            self.wrote.clear()
+            await self.wrote.wait()
 
     async def request(
         self,
@@ -65,9 +72,14 @@ class Api:
         accept: str = JSON,
         within: float = TIMEOUT,
     ) -> bytes:
+        if "/leases" in path and method != "GET":
+            return b'{"metadata":{"name":"escher-ghosts-1","resourceVersion":"1"}}'
+        if method == "GET" and self.fail.get("GET") and path.endswith(GHOST.name):
+            raise self.fail["GET"].pop(0)
         if method == "GET":
             return self.answers.get(path.partition("?")[0], b'{"metadata":{"resourceVersion":"1"},"items":[]}')
         self.log.append((method, path, None if body is None else json.loads(body)))
+        self.wrote.set()
         await self.hold.wait()
         failures = self.fail.get(method)
         if failures:
@@ -168,6 +180,36 @@ async def test_a_ghost_that_exists_already_is_ours_only_by_its_label(
     assert [isinstance(event, EffectRefused) for event in told[:-1]] == [True] * refused
 
 
+async def test_a_write_that_has_met_others_is_tried_again() -> None:
+    """A node's status has many writers, and so has a quota in which ghosts are counted."""
+    api, esl = Api(), Noted()
+    api.fail["PATCH"] = [Occupied(409, "the object has been modified")]
+    api.fail["POST"] = [Occupied(409, "Operation cannot be fulfilled on resourcequotas")]
+    api.fail["GET"] = [Gone(404, "pods not found")]
+    async with driver(api, esl) as driving:
+        driving.perform([SetCapacity(N1, A, 1), CreateGhost(GHOST)])
+        assert await esl.until(1) == [CapacityConfirmed(N1, A, 1)]
+        await api.until_posted(2)
+    assert [method for method, _, _ in api.log].count("PATCH") == 2
+    assert esl.told == [CapacityConfirmed(N1, A, 1)]
+
+
+async def test_a_member_that_is_to_go_is_evicted_and_one_that_is_gone_is_no_news() -> None:
+    api, esl = Api(), Noted()
+    api.fail["POST"] = [Unavailable("a budget does not allow it"), Gone(404, "not found"), Refused(403, "forbidden")]
+    one, other = (EvictMember("default", name, PodUid(f"u-{name}")) for name in ("train-0", "train-1"))
+    async with driver(api, esl) as driving:
+        driving.perform([one])
+        await api.until_posted(2)
+        driving.perform([other])
+        assert await esl.until(1) == [EffectRefused(other, "forbidden")]
+    assert [path for _, path, _ in api.log] == [
+        *["/api/v1/namespaces/default/pods/train-0/eviction"] * 2,
+        "/api/v1/namespaces/default/pods/train-1/eviction",
+    ]
+    assert api.log[0][2]["deleteOptions"] == {"preconditions": {"uid": "u-train-0"}}
+
+
 async def test_time_that_is_due_is_told_and_reports_come_at_once() -> None:
     api, esl, reports = Api(), Noted(), list[Report]()
     done = Report(GangKey("default", "train"), News.ENDED)
@@ -220,8 +262,29 @@ def test_a_ghost_asks_for_what_it_holds_where_the_members_may_be_and_dies_with_i
     assert made["spec"]["nodeSelector"] == {"zone": "a"}
     assert made["spec"]["containers"][0]["resources"] == {
         "requests": {"cpu": "4", "nvidia.com/gpu": "1"},
-        "limits": {"nvidia.com/gpu": "1"},
+        "limits": {"cpu": "4", "nvidia.com/gpu": "1"},
     }
+
+
+def test_a_ghost_says_for_what_it_is_there_so_that_whoever_comes_after_a_crash_knows_it() -> None:
+    ghost = Ghost("default", "train-ghost-1", "train", {"cpu": "4"}, key=str(A), run="r1")
+    assert ghost_manifest(ghost, instance="abcdef")["metadata"]["labels"] == {
+        "escher.dev/ghost": "train",
+        "escher.dev/ghost-instance": "abcdef",
+        "escher.dev/ghost-run": "r1",
+        "escher.dev/ghost-key": "default.a-0",
+    }
+
+
+def test_a_ghost_is_let_in_where_pod_security_is_restricted() -> None:
+    """As the Pod Security Standards ask: https://kubernetes.io/docs/concepts/security/pod-security-standards/."""
+    spec = ghost_manifest(GHOST)["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] != 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    [container] = spec["containers"]
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 async def test_a_run_that_is_given_up_cancels_its_gang_and_says_so_to_whoever_waits() -> None:

@@ -20,7 +20,7 @@ POD: dict[str, Any] = {
 
 
 def test_one_pod_serves_both_approaches_and_is_not_changed_itself() -> None:
-    ask = gang("train", 8, {"cpu": "4"})
+    ask = gang("train", 8, {"cpu": "4"}, run="r1")
     extender = ask.requirement(3, Approach.EXTENDER).attach(POD)
     assert extender["spec"]["schedulerName"] == "escher"
     assert extender["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "4", "memory": "1Gi"}}
@@ -28,8 +28,8 @@ def test_one_pod_serves_both_approaches_and_is_not_changed_itself() -> None:
     assert pure["spec"]["schedulerName"] == "escher-resources"
     # CPU is counted once: by the ghost.
     assert pure["spec"]["containers"][0]["resources"] == {
-        "requests": {"memory": "1Gi", "app.escher.dev/default.train-3": "1"},
-        "limits": {"app.escher.dev/default.train-3": "1"},
+        "requests": {"memory": "1Gi", "cpu": "0", "app.escher.dev/default.train-3-r1": "1"},
+        "limits": {"app.escher.dev/default.train-3-r1": "1"},
     }
     for pod in (extender, pure):
         metadata = pod["metadata"]
@@ -49,8 +49,8 @@ def test_a_device_is_asked_for_as_request_and_limit() -> None:
 
 def test_what_the_ghost_holds_is_taken_out_of_every_container() -> None:
     pod = {"spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "1"}}}]}}
-    made = gang("train", 1, {"cpu": "2"}).requirement(0, Approach.EXTENDED_RESOURCES).attach(pod)
-    assert made["spec"]["containers"][1]["resources"] == {"limits": {}}
+    made = gang("train", 1, {"cpu": "2"}, run="r1").requirement(0, Approach.EXTENDED_RESOURCES).attach(pod)
+    assert made["spec"]["containers"][1]["resources"] == {"limits": {}, "requests": {"cpu": "0"}}
 
 
 def test_what_the_pod_says_itself_stays() -> None:
@@ -61,22 +61,22 @@ def test_what_the_pod_says_itself_stays() -> None:
             "initContainers": [{"name": "first", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}],
         },
     }
-    made = gang("train", 1, {"cpu": "2"}).requirement(0, Approach.EXTENDED_RESOURCES).attach(said)
+    made = gang("train", 1, {"cpu": "2"}, run="r1").requirement(0, Approach.EXTENDED_RESOURCES).attach(said)
     assert made["metadata"]["annotations"]["team"] == "ml"
-    key = "app.escher.dev/default.train-0"
+    key = "app.escher.dev/default.train-0-r1"
     assert made["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi", key: "1"}
     # What the ghost holds is taken out of these too.
-    assert made["spec"]["initContainers"][0]["resources"] == {"requests": {}, "limits": {}}
+    assert made["spec"]["initContainers"][0]["resources"] == {"requests": {"cpu": "0"}, "limits": {}}
 
 
 def test_without_a_ghost_nothing_is_taken_out() -> None:
-    ask = gang("train", 1, {"cpu": "2"})
+    ask = gang("train", 1, {"cpu": "2"}, run="r1")
     assert ask.requirement(0, Approach.EXTENDER).without == frozenset()
     assert ask.requirement(0, Approach.EXTENDED_RESOURCES).without == {"cpu"}
 
 
 def test_the_gate_is_put_on_where_somebody_takes_it_off_and_others_stay() -> None:
-    ask = gang("train", 2, {"cpu": "2"}, gated=True)
+    ask = gang("train", 2, {"cpu": "2"}, gated=True, run="r1")
     made = ask.requirement(0, Approach.EXTENDER).attach(POD)
     assert made["spec"]["schedulingGates"] == [{"name": "escher.dev/gang"}]
     queued = {"spec": {**POD["spec"], "schedulingGates": [{"name": "queue"}, {"name": "escher.dev/gang"}]}}
@@ -98,9 +98,57 @@ def test_keys_are_unique_per_gang_and_bundle_or_one_for_a_jobs_template() -> Non
     assert [own.requirement(bundle, Approach.EXTENDER).resources for bundle in (0, 1)] == [{"cpu": "1"}, {"cpu": "2"}]
 
 
+def test_who_holds_the_room_is_asked_for_by_the_scheduler_that_is_named() -> None:
+    ask = gang("train", 1, {"cpu": "2"}, scheduler="default-scheduler", run="r1")
+    assert ask.requirement(0, Approach.EXTENDED_RESOURCES).scheduler_name == "default-scheduler"
+    assert ask.requirement(0, Approach.EXTENDER).scheduler_name == "escher"
+    assert ask.requirement(0, Approach.LEDGER).scheduler_name == "escher-ledger"
+
+
+def test_a_member_says_that_it_asks_for_none_of_what_its_ghost_holds_where_that_may_be_said() -> None:
+    ask = gang("train", 1, {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}, run="r1")
+    assert ask.requirement(0, Approach.EXTENDED_RESOURCES).resources == {
+        "cpu": "0",
+        "memory": "0",
+        "app.escher.dev/default.train-0-r1": "1",
+    }
+
+
+def test_each_run_has_keys_of_its_own() -> None:
+    ask = gang("train", 2, {"cpu": "1"})
+    assert ask.with_run("a1").key(1) == "app.escher.dev/default.train-1-a1"
+    assert ask.with_run("b2").key(1) == "app.escher.dev/default.train-1-b2"
+    assert ask.with_run("a1").with_run("b2") == ask.with_run("b2")
+    assert gang("train", 2, {"cpu": "1"}, one_key=True, run="a1").key(0) == "app.escher.dev/default.train-all-a1"
+    assert ask.run == ""
+
+
+def test_members_of_ghosts_are_not_made_from_an_ask_that_nobody_runs() -> None:
+    ask = gang("train", 2, {"cpu": "1"})
+    with pytest.raises(ValueError, match="make them from the `spec` of its run"):
+        ask.requirement(0, Approach.EXTENDED_RESOURCES)
+    assert ask.requirement(0, Approach.EXTENDER).resources == {"cpu": "1"}
+
+
+@pytest.mark.parametrize("run", ["A", "a.b", "a" * 13])
+def test_a_token_of_a_run_is_a_short_label(run: str) -> None:
+    with pytest.raises(InvalidName) as refused:
+        gang("train", 1, {"cpu": "1"}, run=run)
+    assert refused.value.field == "run"
+    assert gang("train", 1, {"cpu": "1"}, run="a" * 12).run == "a" * 12
+
+
+def test_a_token_for_which_the_name_has_no_room_is_refused() -> None:
+    longest = gang("g" * (63 - len("default.") - len("-0-12345678")), 1, {"cpu": "1"})
+    assert longest.with_run("12345678")
+    with pytest.raises(InvalidName, match="has 64 characters"):
+        longest.with_run("123456789")
+
+
 def test_what_is_not_said_of_a_gang_is_usual() -> None:
     train = gang("train", 1, {"cpu": "1"}, one_key=True)
     assert (train.size, train.priority, dict(train.placement)) == (1, 0, {})
+    assert (train.scheduler, train.run) == ("escher-resources", "")
     assert train.key(0) == "app.escher.dev/default.train-all"
 
 

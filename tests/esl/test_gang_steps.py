@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -83,11 +84,12 @@ class Play:
             self.confirm(*self.bind(ghost, node))
         assert self.esl.phase(spec.gang) is Phase.HELD
 
-    def run(self, spec: GangSpec, bundle: int, on: NodeName | None, *, finished: bool = False) -> Pod:
-        """The member of that bundle is seen: bound there, or pending."""
-        made = pod(f"{spec.gang.name}-{bundle}", {spec.key(bundle): 1}, node=on, finished=finished)
-        self.see(made)
-        return made
+    def run(self, spec: GangSpec, bundle: int, on: NodeName | None, **facts: Any) -> list[Effect]:
+        """The member of that bundle is seen: bound there, or pending, or ended."""
+        if facts.get("succeeded"):
+            facts["finished"] = True
+        facts.setdefault("name", f"{spec.gang.name}-{bundle}")
+        return self.see(pod(asks={spec.key(bundle): 1}, node=on, **facts))
 
 
 def deleted(effects: Sequence[Effect]) -> list[str]:
@@ -142,7 +144,9 @@ class TestHolding:
         assert play.refuse(creation) == []
         [_, ghost] = play.ghosts
         assert play.drop(ghost.name)
-        assert play.reports == [("train", News.ROLLED_BACK, "forbidden")]
+        [(_, news, why)] = play.reports
+        assert news is News.ROLLED_BACK
+        assert why.endswith("was refused: forbidden")
 
     def test_a_resource_that_is_refused_once_and_told_twice_is_waited_for_until_it_is_gone(self) -> None:
         play = Play()
@@ -173,7 +177,7 @@ class TestAnEnd:
         train = gang("train", 1, EACH)
         play.hold(train, N1)
         play.run(train, 0, N1)
-        play.run(train, 0, N1, finished=True)
+        play.run(train, 0, N1, succeeded=True)
         play.confirm(RemoveCapacity(N1, train.key(0)))
         play.drop(play.ghosts[0].name)
         assert play.reports == [("train", News.RESERVED, ""), ("train", News.ENDED, "all members have ended")]
@@ -183,7 +187,7 @@ class TestAnEnd:
         play = Play()
         train = gang("train", 1, EACH)
         play.hold(train, N1)
-        play.run(train, 0, N1, finished=True)
+        play.run(train, 0, N1, succeeded=True)
         assert play.esl.phase(train.gang) is Phase.ENDING
 
     def test_leaves_a_ghost_to_each_member_that_runs_until_that_has_ended(self) -> None:

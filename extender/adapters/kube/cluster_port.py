@@ -1,6 +1,7 @@
 """Cluster port: an ESL at work on a real API server, with nothing but pods and node status.
 
-    watch on the pods of a namespace --events--> ESL --effects--> pods created and deleted, node status patched
+    watch on the pods of a namespace, and on nodes --events--> ESL --effects--> pods created, deleted and evicted,
+                                                                                node status patched
 
 The ESL decides at once, in the event loop; effects are carried out in lanes, one per pod and one per node: in order
 within a lane, all lanes at the same time. What waits for one node goes there in one PATCH. What fails for want of an
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Self
 
 import msgspec
@@ -19,21 +20,24 @@ import structlog
 
 from extender.adapters import objects
 from extender.adapters.kube.connection import METADATA_ONLY, Requests, address
-from extender.adapters.kube.kinds import Kind
+from extender.adapters.kube.kinds import Kind, nodes
+from extender.adapters.kube.node_facts import NodeFacts
 from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.writers import ApiNodeStatusWriter
-from extender.app.ports import Gone, Occupied, PodOwner, Refused, Unavailable
+from extender.adapters.kube.writers import ApiEvictor, ApiNodeStatusWriter
+from extender.app.ports import Gone, Occupied, PodOwner, PodRef, Refused, Unavailable
 from extender.core.back_off import doubled
 from extender.core.cluster import Pod
-from extender.core.names import DOMAIN, NodeName, PodUid, ResourceKey
+from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.esl.base import (
     CapacityConfirmed,
+    CapacitySeen,
     CreateGhost,
     DeleteGhost,
     Effect,
     EffectRefused,
     Esl,
     Event,
+    EvictMember,
     Ghost,
     PodGone,
     PodSeen,
@@ -42,10 +46,11 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
+from extender.esl.gang_left import GHOST_LABEL, INSTANCE_LABEL, KEY_LABEL, RUN_LABEL, Keys
 
-GHOST_LABEL = f"{DOMAIN}/ghost"
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 
+_NOBODY = 65535
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _NO_LIMIT = float("inf")
@@ -76,9 +81,16 @@ class EslDriver:
         *,
         namespace: str,
         owner: PodOwner | None = None,
+        instance: str = "",
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`owner`: a pod with whose end Kubernetes deletes the ghosts, should this process not live to do it."""
+        """`owner`: a pod with whose deletion Kubernetes deletes the ghosts, should this process not live to do it. As
+        long as it is there they are, though it has Completed. The members should have it as an owner too: without,
+        those that run would run on without room.
+
+        `instance`: what the ghosts are to say of who made them; it may be set anew.
+        """
+        self.instance = instance
         self.changed = asyncio.Event()
         """Set whenever the ESL has been told something; clear it to wait for the next time."""
         self._requests = requests
@@ -88,6 +100,8 @@ class EslDriver:
         self._owner = owner
         self._sleep = sleep
         self._nodes = ApiNodeStatusWriter(requests)
+        self._evictor = ApiEvictor(requests)
+        self._node_facts = NodeFacts(namespace, lambda *seen: self.tell(CapacitySeen(*seen)))
         self._lanes: dict[str, deque[Effect]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -99,13 +113,21 @@ class EslDriver:
         path = address("api", "v1", "namespaces", self._namespace, "pods")
         # How long members may wait for each other is kube-scheduler's affair with the extender only.
         kind = Kind("pods", path, objects.Pod, lambda pod: objects.to_pod(pod, _NO_LIMIT))
-        reflector = Reflector(self._requests, kind, self._pods)
-        following = self._spawn(reflector.run())
-        synced = asyncio.ensure_future(reflector.synced.wait())
-        await asyncio.wait([following, synced], return_when=asyncio.FIRST_COMPLETED)
-        synced.cancel()
-        if following.done():
-            await following
+        facts = self._node_facts
+        pods = Reflector(self._requests, kind, self._pods)
+        followed = Reflector(self._requests, nodes(), facts, on_rewind=facts.rewound)
+        following = [self.spawn(pods.run()), self.spawn(followed.run())]
+
+        async def synced() -> None:
+            await pods.synced.wait()
+            await followed.synced.wait()
+
+        waiting = asyncio.create_task(synced())
+        await asyncio.wait([*following, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        for each in following:
+            if each.done():
+                await each
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -125,6 +147,10 @@ class EslDriver:
         """The pods of the namespace as they were last seen."""
         return list(self._pods.known.values())
 
+    def known_keys(self) -> Keys:
+        """The resources in the namespace's name that nodes have, as was last seen or written."""
+        return self._node_facts.keys
+
     def tell(self, event: Event) -> None:
         """The ESL has taken the event in, and what it wants done is under way."""
         self.perform(self._esl.handle(event, self.now()))
@@ -137,7 +163,7 @@ class EslDriver:
                     self._report(effect)
                 case CreateGhost(ghost):
                     self._enqueue(f"pod {ghost.name}", effect)
-                case DeleteGhost(_, name, _):
+                case DeleteGhost(_, name, _) | EvictMember(_, name, _):
                     self._enqueue(f"pod {name}", effect)
                 case SetCapacity(node) | RemoveCapacity(node):
                     self._enqueue(f"node {node}", effect)
@@ -158,10 +184,11 @@ class EslDriver:
             waiting.append(effect)
             return
         self._lanes[lane] = deque([effect])
-        self._spawn(self._drain(lane))
+        self.spawn(self._drain(lane))
 
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """It is under way until the block is left; should it fail, leaving raises why."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -197,10 +224,14 @@ class EslDriver:
             node, latest[effect.resource] = effect.node, effect
         desired = {each.resource: each.units for each in latest.values() if isinstance(each, SetCapacity)}
         refusal: Refused | None = None
+        version = ""
         try:
-            await self._nodes.advertise(node, desired, [r for r in latest if r not in desired])
+            version = await self._nodes.advertise(node, desired, [r for r in latest if r not in desired])
         except Gone:
             desired = {}
+        except Occupied as error:
+            # The patch asks for no version: it has met other writes, and will do when it is tried again.
+            raise Unavailable(str(error)) from error
         except Refused as error:
             refusal = error
         for _ in range(taken):
@@ -210,6 +241,8 @@ class EslDriver:
                 self.tell(EffectRefused(effect, str(refusal)))
             else:
                 self.tell(CapacityConfirmed(node, effect.resource, desired.get(effect.resource, 0)))
+        if refusal is None:
+            self._node_facts.wrote(node, version, {resource: desired.get(resource, 0) for resource in latest})
 
     async def _write_pod(self, waiting: deque[Effect]) -> None:
         effect = waiting[0]
@@ -217,6 +250,8 @@ class EslDriver:
         try:
             if isinstance(effect, CreateGhost):
                 await self._create(effect.ghost)
+            elif isinstance(effect, EvictMember):
+                await self._evictor.evict(PodRef(effect.namespace, effect.name, effect.uid))
             elif isinstance(effect, DeleteGhost):
                 await self._requests.request(
                     "DELETE", address("api", "v1", "namespaces", effect.namespace, "pods", effect.name),
@@ -225,20 +260,24 @@ class EslDriver:
         except Refused as error:
             if isinstance(error, Gone) and isinstance(effect, DeleteGhost):
                 event = PodGone(effect.namespace, effect.name)
-            else:
+            elif not (isinstance(error, Gone) and isinstance(effect, EvictMember)):
                 event = EffectRefused(effect, str(error))
         waiting.popleft()
         if event is not None:
             self.tell(event)
 
     async def _create(self, ghost: Ghost) -> None:
-        body = _encode(ghost_manifest(ghost, self._owner))
+        body = _encode(ghost_manifest(ghost, self._owner, self.instance))
         path = address("api", "v1", "namespaces", ghost.namespace, "pods")
         try:
             await self._requests.request("POST", path, body, accept=METADATA_ONLY)
-        except Occupied:
+        except Occupied as error:
             # By an attempt of ours whose answer was lost, or by somebody else's pod of the same name.
-            found = await self._requests.request("GET", f"{path}/{ghost.name}", accept=METADATA_ONLY)
+            try:
+                found = await self._requests.request("GET", f"{path}/{ghost.name}", accept=METADATA_ONLY)
+            except Gone as none:
+                # There is no such pod: others were writing to the quota that it is counted in.
+                raise Unavailable(str(error)) from none
             if (_labelled.decode(found).metadata.labels or {}).get(GHOST_LABEL) != ghost.group:
                 raise
 
@@ -270,17 +309,16 @@ class PodFacts:
         self._tell(PodGone(item.namespace, item.name))
 
 
-def ghost_manifest(ghost: Ghost, owner: PodOwner | None = None) -> dict[str, Any]:
-    """The pod: it does nothing, may do nothing, and is gone at once when it is deleted."""
-    held: dict[str, Any] = {"requests": dict(ghost.requests)}
-    extended = {resource: quantity for resource, quantity in ghost.requests.items() if "/" in resource}
-    if extended:
-        held["limits"] = extended
-    metadata: dict[str, Any] = {
-        "name": ghost.name,
-        "namespace": ghost.namespace,
-        "labels": {GHOST_LABEL: ghost.group},
-    }
+def ghost_manifest(ghost: Ghost, owner: PodOwner | None = None, instance: str = "") -> dict[str, Any]:
+    """The pod: it does nothing, may do nothing, and is gone at once when it is deleted.
+
+    It is let in where the namespace enforces the Pod Security Standard `restricted`. Limits are as the requests, so
+    that neither a limit range's default is below what it holds nor a quota of limits misses any.
+    """
+    labels = {GHOST_LABEL: ghost.group}
+    labels |= {INSTANCE_LABEL: instance} if instance else {}
+    labels |= {RUN_LABEL: ghost.run, KEY_LABEL: ghost.key.partition("/")[2]} if ghost.run else {}
+    metadata: dict[str, Any] = {"name": ghost.name, "namespace": ghost.namespace, "labels": labels}
     if owner is not None:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}]
     return {
@@ -293,6 +331,23 @@ def ghost_manifest(ghost: Ghost, owner: PodOwner | None = None) -> dict[str, Any
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "containers": [{"name": "ghost", "image": PAUSE_IMAGE, "resources": held}],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": _NOBODY,
+                "runAsGroup": _NOBODY,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "ghost",
+                    "image": PAUSE_IMAGE,
+                    "resources": {"requests": dict(ghost.requests), "limits": dict(ghost.requests)},
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
         },
     }

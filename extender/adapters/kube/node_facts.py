@@ -1,0 +1,73 @@
+"""What the nodes say of one namespace's ephemeral resources, and who has changed it: `ports.Sink` of nodes.
+
+What we have written ourselves is known from the answer, so that an older state of the node, which the watch may show
+afterwards, is not taken for somebody else's change. Knows no policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from extender.app.versions import older
+from extender.core.cluster import Node
+from extender.core.names import NodeName, ResourceKey
+
+
+class NodeFacts:
+    def __init__(self, namespace: str, tell: Callable[[NodeName, ResourceKey, int], None]) -> None:
+        """`tell`: a node's units of a resource are others than before, and we have not written them."""
+        self.keys: dict[NodeName, dict[ResourceKey, int]] = {}
+        """Of every node that has any: how many units capacity and allocatable both have. 0: one of them has none."""
+        self._prefix = f"{namespace}."
+        self._tell = tell
+        self._versions: dict[NodeName, str] = {}
+
+    def replace(self, objects: Iterable[Node]) -> None:
+        present = {node.name: node for node in objects}
+        for name in [name for name in self._versions if name not in present]:
+            self._forget(name)
+        for node in present.values():
+            self.upsert(node)
+
+    def upsert(self, item: Node) -> None:
+        if older(item.version, self._versions.get(item.name, "")):
+            return
+        self._versions[item.name] = item.version
+        before = self.keys.pop(item.name, {})
+        after = {
+            key: min(item.capacity.get(key, 0), item.allocatable.get(key, 0))
+            for key in {*item.capacity, *item.allocatable}
+            if key.partition("/")[2].startswith(self._prefix)
+        }
+        if after:
+            self.keys[item.name] = after
+        for key in sorted({*before, *after}):
+            if before.get(key, 0) != after.get(key, 0):
+                self._tell(item.name, key, after.get(key, 0))
+
+    def remove(self, item: Node) -> None:
+        self._forget(item.name)
+
+    def rewound(self) -> None:
+        """The API server has gone back in time: what is older now is true."""
+        self._versions = dict.fromkeys(self._versions, "")
+
+    def wrote(self, node: NodeName, version: str, units: Mapping[ResourceKey, int]) -> None:
+        """We have written this, and the node has had that version then. 0: the key is gone."""
+        if older(version, self._versions.get(node, "")):
+            now = self.keys.get(node, {})
+            for key, written in units.items():
+                if now.get(key, 0) != written:
+                    self._tell(node, key, now.get(key, 0))
+            return
+        if version:
+            self._versions[node] = version
+        left = {key: n for key, n in {**self.keys.pop(node, {}), **units}.items() if n or key not in units}
+        if left:
+            self.keys[node] = left
+
+    def _forget(self, node: NodeName) -> None:
+        self._versions.pop(node, None)
+        for key, units in self.keys.pop(node, {}).items():
+            if units:
+                self._tell(node, key, 0)

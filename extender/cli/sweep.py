@@ -1,0 +1,52 @@
+"""`escher gang sweep`: what dead applications with gangs without an extender have left in a namespace goes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from extender.adapters.kube.connection import Connection
+from extender.adapters.kube.credentials import BadConfiguration, Credentials, from_kubeconfig
+from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
+from extender.app.ports import Refused, Unavailable
+from extender.cli.api import Json, Namespace, out, print_json
+from extender.core.names import GangKey
+
+
+def sweep(
+    namespace: Namespace = "default",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Of the cluster; else $KUBECONFIG, else ~/.kube/config.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Remove what dead applications have left of gangs without an extender: no service is asked.
+
+    Takes up to half a minute, for it waits until the Leases of those who are dead have run out. Ghosts whose members
+    still run stay; sweep again when those have ended.
+    """
+    # What is left is the result; what happens meanwhile is for applications' logs.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    try:
+        swept = asyncio.run(_sweep(namespace, kubeconfig, context))
+    except (BadConfiguration, Refused, Unavailable, TimeoutError) as error:
+        typer.echo(f"escher gang sweep: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        print_json({"items": [{"namespace": gang.namespace, "gang": gang.name, "run": run} for gang, run in swept]})
+        return
+    for gang, run in swept:
+        out.print(f"{gang}: nothing is left of run {run} but what its members use", markup=False)
+    if not swept:
+        out.print(f"nothing was left in namespace {namespace}", markup=False)
+
+
+async def _sweep(namespace: str, kubeconfig: Path | None, context: str | None) -> list[tuple[GangKey, str]]:
+    credentials = await Credentials.load(from_kubeconfig(kubeconfig, context))
+    async with Connection(credentials) as connection, ExtendedResourceGangs(connection, namespace=namespace) as gangs:
+        return await gangs.collected()

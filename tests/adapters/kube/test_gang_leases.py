@@ -1,0 +1,146 @@
+"""Who is dead: proven by a lease that ran out and could be deleted, or by none; never guessed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from extender.adapters.kube.connection import JSON, TIMEOUT
+from extender.adapters.kube.gang_leases import DURATION, GangLeases, Lost
+from extender.app.ports import Refused
+from extender.simulation import Simulation
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class TwoLives:
+    """Two instances and the API server between them."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.clock = Clock()
+        self.one, self.other = (
+            GangLeases(simulation.requests, "default", name, self.clock) for name in ("aaaaaa", "bbbbbb")
+        )
+        self.simulation = simulation
+
+    async def names(self) -> list[str]:
+        found = await self.simulation.ask("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases")
+        return sorted(each["metadata"]["name"] for each in found["items"])
+
+
+@pytest.fixture
+async def lives() -> Any:
+    async with Simulation() as simulation:
+        lives = TwoLives(simulation)
+        await lives.one.acquire()
+        yield lives
+
+
+async def test_who_renews_lives(lives: TwoLives) -> None:
+    for _ in range(5):
+        assert await lives.other.dead({"aaaaaa"}) == set()
+        lives.clock.now += DURATION - 1
+        await lives.one.renew()
+
+
+async def test_who_does_not_renew_is_dead_after_its_time_and_finds_out(lives: TwoLives) -> None:
+    assert await lives.other.dead(set()) == set()
+    lives.clock.now += DURATION - 0.1
+    assert await lives.other.dead(set()) == set()
+    lives.clock.now += 0.1
+    assert await lives.other.dead(set()) == {"aaaaaa"}
+    assert await lives.other.dead(set()) == {"aaaaaa"}, "it stays dead"
+    assert await lives.names() == []
+    with pytest.raises(Lost):
+        await lives.one.renew()
+
+
+async def test_who_renews_just_before_it_is_declared_dead_lives(lives: TwoLives) -> None:
+    await lives.other.dead(set())
+    lives.clock.now += DURATION
+    deleting = lives.other._delete
+
+    async def meanwhile(name: str, options: Mapping[str, Any]) -> None:
+        await lives.one.renew()
+        await deleting(name, options)
+
+    lives.other._delete = meanwhile  # type: ignore[method-assign]
+    assert await lives.other.dead(set()) == set()
+    await lives.one.renew()
+
+
+async def test_who_has_no_lease_is_dead_and_who_is_not_suspected_is_not_asked_about(lives: TwoLives) -> None:
+    assert await lives.other.dead({"cccccc", "bbbbbb"}) == {"cccccc"}
+
+
+async def test_what_was_seen_before_an_interruption_proves_nothing(lives: TwoLives) -> None:
+    await lives.other.dead(set())
+    lives.clock.now += 10 * DURATION
+    lives.other.interrupted()
+    assert await lives.other.dead(set()) == set()
+
+
+async def test_a_birth_whose_answer_was_lost_is_one(lives: TwoLives) -> None:
+    await lives.one.acquire()
+    await lives.one.renew()
+
+
+async def test_a_renewal_whose_answer_was_lost_is_no_end(lives: TwoLives) -> None:
+    await lives.one._touch()
+    await lives.one.renew()
+    await lives.one.renew()
+
+
+async def test_of_two_who_come_after_it_both_find_out(lives: TwoLives) -> None:
+    third = GangLeases(lives.simulation.requests, "default", "cccccc", lives.clock)
+    for each in (lives.other, third):
+        assert await each.dead({"aaaaaa"}) == set()
+        assert each.undecided
+    lives.clock.now += DURATION
+    for each in (lives.other, third):
+        assert await each.dead({"aaaaaa"}) == {"aaaaaa"}
+        assert not each.undecided
+
+
+async def test_it_is_gone_after_its_end(lives: TwoLives) -> None:
+    assert await lives.names() == ["escher-ghosts-aaaaaa"]
+    await lives.one.release()
+    assert await lives.names() == []
+    await lives.one.release()
+
+
+async def test_what_is_refused_is_said() -> None:
+    class Closed:
+        async def request(
+            self,
+            method: str,
+            path: str,
+            body: bytes | None = None,
+            *,
+            content_type: str = JSON,
+            accept: str = JSON,
+            within: float = TIMEOUT,
+        ) -> bytes:
+            raise Refused(403, "leases is forbidden")
+
+        def lines(self, path: str, *, silence: float) -> Any:
+            raise NotImplementedError
+
+    with pytest.raises(Refused, match="forbidden"):
+        await GangLeases(Closed(), "default", "aaaaaa", asyncio.get_running_loop().time).acquire()
