@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -145,6 +145,9 @@ def test_killed_in_the_midst_of_a_transaction_the_service_leaves_all_of_it_or_no
         found = arena.api.list_all(path)
         return {each["metadata"]["name"]: each["spec"]["nodes"].get(row.node, 0) for each in found}
 
+    def says(names: Iterable[str]) -> dict[str, str | None]:
+        return {name: arena.says(row.node, arena.key(name))[0] for name in names}
+
     def transact() -> bool:
         wishes = [
             {"op": "set", "namespace": arena.namespace, "name": f"r{index}", "capacity": units, "node_spec": row.node}
@@ -168,8 +171,7 @@ def test_killed_in_the_midst_of_a_transaction_the_service_leaves_all_of_it_or_no
         now = there()
         assert now in ((done,) if told else (done, before))
         before = now
-        says = {name: arena.says(row.node, arena.key(name))[0] for name in done}
-        assert says == {name: str(now[name]) if name in now else None for name in done}
+        eventually(lambda now=now, done=done: says(done) == {n: str(now[n]) if n in now else None for n in done})  # type: ignore[misc]
 
 
 def test_pods_wait_for_what_is_claimed_and_are_woken_by_its_release(row: Row) -> None:
