@@ -130,9 +130,12 @@ def test_both_run_at_once_each_with_its_lease_and_place_the_pods_of_their_profil
         for config, port in chosen.items():
             stack.enter_context(scheduling(cluster, config, kubeconfig, port, tmp_path))
         for config, (lease, profile) in CONFIGS.items():
-            eventually(lambda port=chosen[config]: is_healthy(port), what=f"{config} healthy")  # type: ignore[misc]
             name = f"{profile}-{let_in.__name__.replace('_', '-')}"
             api.post("/api/v1/namespaces/default/pods", pod(name, profile))
             path = f"/api/v1/namespaces/default/pods/{name}"
+            eventually(lambda port=chosen[config]: is_healthy(port), what=f"{config} healthy")  # type: ignore[misc]
             eventually(lambda path=path: api.get(path)["spec"].get("nodeName"), within=40, what=f"{name} bound")  # type: ignore[misc]
-            assert api.get(f"{LEASES}/{lease}")["spec"]["holderIdentity"]
+            taken = api.get(f"{LEASES}/{lease}")["spec"]
+            assert taken["holderIdentity"]
+            # Whoever may make a lease, and not renew it, is a scheduler for ten seconds.
+            eventually(lambda: api.get(f"{LEASES}/{lease}")["spec"]["renewTime"] > taken["renewTime"], what="a renewal")  # noqa: B023
