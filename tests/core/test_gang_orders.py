@@ -80,10 +80,12 @@ class TestWithMisfortunes:
         orders = every_order(rivals(TWO, ON_TWO_NODES, {"retry": 2}, seen=True, alike=False), at_least=600)
         assert orders.outcomes.keys() == ONE_OF_THEM
 
+    @pytest.mark.longer
     def test_kube_scheduler_tries_a_pod_that_is_deleted(self) -> None:
         world = rivals(TWO, ONE_AND_A_HALF, {"delete": 1, "late": 1}, seen=True, mortal="a")
         assert every_order(world, at_least=1_000).outcomes.keys() == ONE_OF_THEM | {(1, 2)}
 
+    @pytest.mark.longer
     def test_room_is_saved_for_the_one_that_has_waited_long(self) -> None:
         world = rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False, patience=IMPATIENT)
         assert every_order(world, at_least=2_500).outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
@@ -96,6 +98,7 @@ class TestOptimistic:
         orders = every_order(rivals(TWO, {"n1": 4}, reserve_at_filter=False), at_least=1_500)
         assert orders.outcomes.keys() == {(2, 2)}
 
+    @pytest.mark.longer
     def test_of_a_smaller_and_a_larger_one_either_is_bound(self) -> None:
         world = rivals(TWO_AND_THREE, {"n1": 2, "n2": 2}, seen=True, alike=False, reserve_at_filter=False)
         assert every_order(world, at_least=1_500).outcomes.keys() == {(2, 0), (0, 3)}

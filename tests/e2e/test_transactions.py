@@ -137,6 +137,7 @@ def test_a_dry_run_answers_and_changes_nothing(row: Row) -> None:
     assert row.state() == before
 
 
+@pytest.mark.longer
 def test_killed_in_the_midst_of_a_transaction_the_service_leaves_all_of_it_or_nothing(row: Row) -> None:
     arena, units = row.arena, 0
     path = f"/apis/escher.dev/v1alpha1/namespaces/{arena.namespace}/ephemeralresources"

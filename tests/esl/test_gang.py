@@ -79,6 +79,7 @@ def test_two_gangs_that_cannot_both_fit_run_one_after_the_other_without_knowing_
 
 @settings(max_examples=settings().max_examples // 2)
 @given(dice=DICE, beforehand=st.booleans())
+@pytest.mark.longer
 def test_two_gangs_of_a_shared_library_take_turns(dice: random.Random, beforehand: bool) -> None:
     world = SimulatedCluster({"n1": 8, "n2": 8}, app(space=Space.LIB))
     first, second = gang("first", 12, EACH), gang("second", 12, EACH)

@@ -39,6 +39,7 @@ def test_all_agree_throughout_a_month(seed: int) -> None:
     assert len(result.days) == 30
 
 
+@pytest.mark.longer
 def test_the_same_seed_is_the_same_month_and_another_another() -> None:
     first, again, other = (live(Plan(seed, days=0.25, applications=10, nodes=4)) for seed in (5, 5, 6))
     for each in (first, again, other):
@@ -66,6 +67,7 @@ def _never_notices_that_time_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
     ("break_it", "seed", "finding"),
     [(_chooses_anew, 0, "it has moved"), (_never_notices_that_time_went_back, 26, "the objects say otherwise")],
 )
+@pytest.mark.longer
 def test_what_does_not_hold_is_found(
     monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], seed: int, finding: str
 ) -> None:

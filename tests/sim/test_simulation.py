@@ -121,6 +121,7 @@ def test_a_day_of_work_is_done_in_seconds_and_everything_runs() -> None:
     assert day["writes"] > 2_000
 
 
+@pytest.mark.longer
 def test_the_same_seed_gives_the_same_hours_and_another_seed_others() -> None:
     first, again, other = (in_its_own_time(a_day(seed, hours=3)) for seed in (5, 5, 6))
     assert first == again
