@@ -82,7 +82,7 @@ def test_its_pods_are_bound_all_or_none(arena: Arena) -> None:
     assert arena.gang_state("podgroup.mpi")["phase"] == "waiting"
     arena.nodes(1)
     assert len(set(arena.until_bound(pods).values())) == 4
-    assert arena.gang_state("podgroup.mpi")["phase"] == "bound"
+    eventually(lambda: arena.gang_state("podgroup.mpi")["phase"] == "bound", what="the gang bound")
 
 
 def test_pods_that_come_before_their_group_wait_for_it_and_are_told(arena: Arena) -> None:

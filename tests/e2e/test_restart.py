@@ -30,7 +30,7 @@ def test_the_ledger_is_the_clusters_after_a_restart_in_which_everything_changed(
     assert {name: node["available"] for name, node in after.items()} == {
         name: node["available"] for name, node in before.items()
     }
-    assert arena.gang_state("train")["phase"] == "bound"
+    eventually(lambda: arena.gang_state("train")["phase"] == "bound", what="the gang bound")
 
     resources = f"/apis/escher.dev/v1alpha1/namespaces/{arena.namespace}/ephemeralresources"
     with away(arena, killed=True):
