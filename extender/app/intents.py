@@ -115,7 +115,11 @@ class Intents:
                     intent = Intent(transaction, tuple(formers), deciding=deciding)
                 await self._store_intent(each, intent)
         except NotAnnounced:
-            self.end(announced, over=await self.close(announced))
+            over = False
+            try:
+                over = await self.close(announced)
+            finally:
+                self.end(announced, over=over)
             raise
         except BaseException:
             self.end(announced, over=False)
@@ -126,9 +130,12 @@ class Intents:
         name = _name(namespace, intent.transaction)
         try:
             stored = await self._store.create(EphemeralResource(name, {}, intent=intent, mark=self._marks.new()))
-        except Occupied:
-            # It has arrived twice: nobody else knows its name.
-            stored = await self._store.get(name)
+        except Occupied as error:
+            # It has arrived twice: nobody else knows its name. Or two have taken of one quota at the same moment.
+            try:
+                stored = await self._store.get(name)
+            except Refused:
+                raise Unavailable(f"the intent {name} cannot be stored: {error}", retry_after=1.0) from error
         except Refused as error:
             raise NotAnnounced(namespace, error) from error
         self._catalog.learn(stored)
@@ -216,7 +223,8 @@ class Intents:
             return
         if intent.deciding:
             deciding = await self._refresh((intent.deciding, name[1]))
-            if deciding is not None and _speaks_of(deciding, intent.transaction):
+            # Ours decides itself. Of others nothing is to be learned, and they may speak of each other for ever.
+            if deciding is not None and _speaks_of(deciding, intent.transaction, deciding=""):
                 await self.resolve((intent.deciding, name[1]))
             else:
                 await self._delete(entry.resource)
@@ -323,7 +331,7 @@ def _name(namespace: str, transaction: str) -> EphemeralName:
 
 
 def _speaks_of(entry: Entry, transaction: str, deciding: str | None = None) -> bool:
-    """Whether it is an intent of that transaction, and says that this namespace's decides."""
+    """Whether it is an intent of that transaction, and says that this namespace's decides; empty: that it does."""
     intent = entry.resource.intent
     if intent is None or intent.transaction != transaction or entry.resource.deleting:
         return False
