@@ -252,12 +252,12 @@ class Intents:
         self._marks.void(transaction)
         for part in parts:
             for former in _formers(part):
-                await self._restore((part.resource.name.namespace, former.name), former, transaction)
+                await self._restore((part.resource.name.namespace, former.name), former, transaction, name)
         for part in reversed(parts):
             await self._delete(bearer if part is parts[0] else part.resource)
         _log.warning("a transaction that was not finished is taken back", transaction=transaction, name="/".join(name))
 
-    async def _restore(self, name: Identity, former: Former, transaction: str) -> None:
+    async def _restore(self, name: Identity, former: Former, transaction: str, deciding: Identity) -> None:
         """The object is what it was, unless others made something else of it, or the API server will not have it."""
         refused = False
         for _ in range(_ATTEMPTS):
@@ -265,7 +265,7 @@ class Intents:
             now = None if entry is None else entry.resource
             try:
                 if not refused:
-                    await self._restore_from(now, former, transaction)
+                    await self._restore_from(now, former, transaction, deciding)
                 elif now is not None and transaction_of(now.mark) == transaction:
                     await self._spare(now)
                 return
@@ -283,10 +283,13 @@ class Intents:
         version = now.resource_version
         self._catalog.learn(await self._store.annotate(now.name, mark=self._marks.new(), if_version=version))
 
-    async def _restore_from(self, now: EphemeralResource | None, former: Former, transaction: str) -> None:
+    async def _restore_from(
+        self, now: EphemeralResource | None, former: Former, transaction: str, deciding: Identity
+    ) -> None:
         was = former.resource
         if now is None:
-            if was is not None and former.deletes:
+            # Another service may have taken it back meanwhile, and somebody deleted the object since.
+            if was is not None and former.deletes and await self._is_there(deciding, transaction):
                 await self._create_again(was, transaction)
             return
         if now.deleting:
@@ -302,6 +305,10 @@ class Intents:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
             await self._spare(now)
+
+    async def _is_there(self, deciding: Identity, transaction: str) -> bool:
+        entry = await self._refresh(deciding)
+        return entry is not None and _speaks_of(entry, transaction)
 
     async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
         if not was.nodes or was.choice is None:

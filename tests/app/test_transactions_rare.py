@@ -4,15 +4,19 @@ intent that is refused, or that a call leaves behind which is cancelled just the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
+from extender.app.journal import Journal
 from extender.app.management import SetResource
 from extender.app.ports import EphemeralResource, Intent, Occupied, Refused, Unavailable
+from extender.app.sinks import Nodes
 from extender.core.names import EphemeralName
 from tests.app.fakes import Fault, every_node, unavailable
+from tests.app.test_transaction_crashes import Both
 from tests.app.test_transactions_in_trouble import run, setting, there
 from tests.app.world import World
 
@@ -119,4 +123,56 @@ async def test_an_intent_that_meets_a_conflict_of_quotas_is_tried_again_by_the_c
         await run(world, setting("r", 1), setting("s", 1))
     assert told.value.retry_after == 1
     assert (await run(world, setting("r", 1), setting("s", 1))).committed == [0, 1]
+    world.agree()
+
+
+# -- a second service
+
+
+class Slow:
+    """A way to the store on which each call takes a while more."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, what: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*arguments: Any, **options: Any) -> Any:
+            await asyncio.sleep(0.3)
+            return await getattr(self._store, what)(*arguments, **options)
+
+        return call
+
+
+async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that_still_takes_the_first_one_back(
+    world: World,
+) -> None:
+    """A rolling update: the new service gives up what it finds under way, and the old one's caller tries again."""
+    await world.set("r", 2, "n1")
+    await world.quiet(5)
+    api, create = world.api, world.api.store.create
+    api.latency = 0.05
+    waits = [3.0]
+
+    async def late_at_first(resource: EphemeralResource, **options: Any) -> EphemeralResource:
+        if resource.name.name == "s0" and waits:
+            await asyncio.sleep(waits.pop())
+        return await create(resource, **options)
+
+    api.store.create = late_at_first  # type: ignore[method-assign]
+    wishes = [*(setting(f"s{i}", 1) for i in range(20)), REMOVED]
+    first = asyncio.create_task(run(world, *wishes))
+    await asyncio.sleep(0.3)
+    anew = World(api=api)
+    for part in (anew.resources, anew.resources.intents, anew.resources.undoing, anew.conditions):
+        part._store = cast(Any, Slow(api.store))
+    anew.list()
+    api.nodes_watch.sink = Both(Nodes(world.keeper, Journal(api.clock)), Nodes(anew.keeper, Journal(api.clock)))
+    api.resources_watch.sink = Both(world.resources.catalog, anew.resources.catalog)
+    async with anew.running():
+        with pytest.raises(Unavailable, match="another instance"):
+            await first
+        assert (await run(world, *wishes)).committed == list(range(21))
+        await world.quiet(100)
+        assert there(world) == {f"s{i}": {"n1": 1} for i in range(20)}
+        anew.agree()
     world.agree()
