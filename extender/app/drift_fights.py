@@ -45,6 +45,10 @@ class Fights:
         """A write of ours has succeeded: the node said this."""
         self._left[node] = desired
 
+    def nodes(self) -> set[NodeName]:
+        """Those of which anything is known."""
+        return {*self._left, *self._fights}
+
     def forget(self, node: NodeName) -> None:
         """The node is gone."""
         self._left.pop(node, None)

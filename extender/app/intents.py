@@ -115,7 +115,11 @@ class Intents:
                     intent = Intent(transaction, tuple(formers), deciding=deciding)
                 await self._store_intent(each, intent)
         except NotAnnounced:
-            self.end(announced, over=await self.close(announced))
+            over = False
+            try:
+                over = await self.close(announced)
+            finally:
+                self.end(announced, over=over)
             raise
         except BaseException:
             self.end(announced, over=False)
@@ -126,9 +130,12 @@ class Intents:
         name = _name(namespace, intent.transaction)
         try:
             stored = await self._store.create(EphemeralResource(name, {}, intent=intent, mark=self._marks.new()))
-        except Occupied:
-            # It has arrived twice: nobody else knows its name.
-            stored = await self._store.get(name)
+        except Occupied as error:
+            # It has arrived twice: nobody else knows its name. Or two have taken of one quota at the same moment.
+            try:
+                stored = await self._store.get(name)
+            except Refused:
+                raise Unavailable(f"the intent {name} cannot be stored: {error}", retry_after=1.0) from error
         except Refused as error:
             raise NotAnnounced(namespace, error) from error
         self._catalog.learn(stored)
@@ -216,7 +223,8 @@ class Intents:
             return
         if intent.deciding:
             deciding = await self._refresh((intent.deciding, name[1]))
-            if deciding is not None and _speaks_of(deciding, intent.transaction):
+            # Ours decides itself. Of others nothing is to be learned, and they may speak of each other for ever.
+            if deciding is not None and _speaks_of(deciding, intent.transaction, deciding=""):
                 await self.resolve((intent.deciding, name[1]))
             else:
                 await self._delete(entry.resource)
@@ -244,12 +252,12 @@ class Intents:
         self._marks.void(transaction)
         for part in parts:
             for former in _formers(part):
-                await self._restore((part.resource.name.namespace, former.name), former, transaction)
+                await self._restore((part.resource.name.namespace, former.name), former, transaction, name)
         for part in reversed(parts):
             await self._delete(bearer if part is parts[0] else part.resource)
         _log.warning("a transaction that was not finished is taken back", transaction=transaction, name="/".join(name))
 
-    async def _restore(self, name: Identity, former: Former, transaction: str) -> None:
+    async def _restore(self, name: Identity, former: Former, transaction: str, deciding: Identity) -> None:
         """The object is what it was, unless others made something else of it, or the API server will not have it."""
         refused = False
         for _ in range(_ATTEMPTS):
@@ -257,7 +265,7 @@ class Intents:
             now = None if entry is None else entry.resource
             try:
                 if not refused:
-                    await self._restore_from(now, former, transaction)
+                    await self._restore_from(now, former, transaction, deciding)
                 elif now is not None and transaction_of(now.mark) == transaction:
                     await self._spare(now)
                 return
@@ -275,10 +283,13 @@ class Intents:
         version = now.resource_version
         self._catalog.learn(await self._store.annotate(now.name, mark=self._marks.new(), if_version=version))
 
-    async def _restore_from(self, now: EphemeralResource | None, former: Former, transaction: str) -> None:
+    async def _restore_from(
+        self, now: EphemeralResource | None, former: Former, transaction: str, deciding: Identity
+    ) -> None:
         was = former.resource
         if now is None:
-            if was is not None and former.deletes:
+            # Another service may have taken it back meanwhile, and somebody deleted the object since.
+            if was is not None and former.deletes and await self._is_there(deciding, transaction):
                 await self._create_again(was, transaction)
             return
         if now.deleting:
@@ -294,6 +305,10 @@ class Intents:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
             await self._spare(now)
+
+    async def _is_there(self, deciding: Identity, transaction: str) -> bool:
+        entry = await self._refresh(deciding)
+        return entry is not None and _speaks_of(entry, transaction)
 
     async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
         if not was.nodes or was.choice is None:
@@ -323,7 +338,7 @@ def _name(namespace: str, transaction: str) -> EphemeralName:
 
 
 def _speaks_of(entry: Entry, transaction: str, deciding: str | None = None) -> bool:
-    """Whether it is an intent of that transaction, and says that this namespace's decides."""
+    """Whether it is an intent of that transaction, and says that this namespace's decides; empty: that it does."""
     intent = entry.resource.intent
     if intent is None or intent.transaction != transaction or entry.resource.deleting:
         return False

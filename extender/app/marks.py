@@ -33,6 +33,10 @@ class Marks:
         """That of a write of the transaction which leaves the object as `resource`."""
         return f"{transaction}.{digest(resource)}.{self.new()}"
 
+    def like(self, mark: str) -> str:
+        """Another, which says the same of transaction and digest."""
+        return ".".join([*mark.split(".")[:-1], self.new()])
+
     def unanswered(self, name: Identity, mark: str) -> None:
         """A creation with this mark may have been done, or may be some day."""
         self._unanswered.setdefault(name, set()).add(mark)

@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import structlog
@@ -38,6 +38,7 @@ GRACE = 60.0
 ROUND = 60.0
 """Seconds between full rounds."""
 _AT_MOST = 16
+_STALE_AT_MOST = 64
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
@@ -85,6 +86,10 @@ class Ends:
         if resource.expires_at is not None and self._expiring.get(name) != resource.expires_at:
             self._expiring[name] = resource.expires_at
             heappush(self._expiries, (resource.expires_at, name))
+            if len(self._expiries) > _STALE_AT_MOST + 2 * len(self._expiring):
+                # Each renewal leaves one, which would stay for as long as a time to live may be.
+                self._expiries = [(when, each) for each, when in self._expiring.items()]
+                heapify(self._expiries)
         if self._is_void(resource.mark):
             heappush(self._queue, (now.steady, name))
         owner = resource.owner
@@ -124,9 +129,9 @@ class Ends:
         found: dict[Identity, None] = {}
         for queue, by in self._calendars(now):
             while queue and queue[0][0] <= by:
-                name = heappop(queue)[1]
+                when, name = heappop(queue)
                 found[name] = None
-                if queue is self._expiries:
+                if queue is self._expiries and self._expiring.get(name) == when:
                     # Should the clock be set back before it has ended, it is on the calendar again after a round.
                     self._expiring.pop(name, None)
         return list(found)
@@ -260,6 +265,7 @@ class Reconcile:
         for node in self._keeper.nodes.values():
             if self._keeper.drift(node):
                 self._write_back.advertise(node.name)
+        self._write_back.forget_departed()
         if repaired := self._catalog.repair():
             _log.error("the ledger differed from the objects; repaired", resources=repaired)
         for entry in list(self._catalog.entries()):

@@ -23,7 +23,7 @@ from extender.app.locks import NameLocks
 from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.marks import Marks, is_same_state
 from extender.app.ports import EphemeralResource, Gone, Occupied, Refused, ResourceStore, Unavailable
-from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, held, outcome, plan
+from extender.app.steps import Change, Create, Delete, Nothing, Step, departed, for_good, held, outcome, plan
 from extender.app.undoing import Undoing
 from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
 from extender.core.names import EphemeralName, NodeName, ResourceKey
@@ -142,6 +142,9 @@ class Resources:
             if announced is not None and not self._is_as_announced(request.name, announced):
                 raise Overtaken(request.name)
             step, nodes = plan(request, entry, self.catalog, self._keeper)
+            if announced is not None and isinstance(step, Delete) and step.resource.finalizers:
+                # Of several operations of one name none need be a deletion when it is looked at alone.
+                raise for_good(step.resource)
             mark = own_mark if announced is None else self._mark(announced, step, entry)
             attempt = Written(request, None if entry is None else entry.resource, None, nodes, step, mark)
             try:

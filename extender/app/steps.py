@@ -196,6 +196,13 @@ def held(resource: EphemeralResource) -> str:
     return f"{resource.name} is being deleted, and {named} {'hold it' if count > 1 else 'holds it'}"
 
 
+def for_good(resource: EphemeralResource) -> Invalid:
+    """That it cannot be deleted together with anything else."""
+    name, by = resource.name, ", ".join(resource.finalizers)
+    said = f"{name} has finalizers ({by}), so that its deletion could not be taken back: delete it by itself"
+    return Invalid("name", str(name), said)
+
+
 def _require_key(name: EphemeralName, catalog: Catalog, keeper: Keeper) -> None:
     key = name.key(keeper.ledger.domain)
     holder = catalog.holder_of(key)

@@ -28,7 +28,7 @@ from extender.app.keeper import Keeper
 from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.ports import Refused, Unavailable
 from extender.app.resources import Resources
-from extender.app.steps import Change, Create, Delete, Nothing, Step, plan
+from extender.app.steps import Change, Create, Delete, Nothing, Step, for_good, plan
 from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
 from extender.core.ledger import Cause, Commit, Holder, Mode, Row, Stale
 from extender.core.names import NodeName, ResourceKey
@@ -131,7 +131,7 @@ class Transactions:
                 course.refuse(index, error)
                 continue
             if isinstance(step, Delete) and step.resource.finalizers and _can_fail(request):
-                course.refuse(index, _for_good(step))
+                course.refuse(index, for_good(step.resource))
                 continue
             course.steps[index] = step
             key = wish.name.key(self._keeper.ledger.domain)
@@ -288,12 +288,14 @@ class Transactions:
 
         Whoever gives a transaction up takes back what it wrote before the intent is deleted.
         """
-        for written in course.written.values():
-            if not isinstance(written.step, Nothing):
-                entry = await self._resources.refresh(written.request.name)
-                known = None if entry is None else entry.resource.mark
-                return known == (None if written.after is None else written.after.mark)
-        return True
+        done = [each for _, each in sorted(course.written.items()) if not isinstance(each.step, Nothing)]
+        if not done:
+            return True
+        # The last of all is the last of its name.
+        last = done[-1]
+        entry = await self._resources.refresh(last.request.name)
+        known = None if entry is None else entry.resource.mark
+        return known == (None if last.after is None else last.after.mark)
 
     # -- taking back ---------------------------------------------------------------------------------------------
 
@@ -369,12 +371,6 @@ class Transactions:
 def _can_fail(request: Transact) -> bool:
     """Whether one operation that is done may have to be taken back for another."""
     return request.mode is Mode.ALL_OR_NOTHING and len(request.operations) > 1
-
-
-def _for_good(step: Delete) -> Invalid:
-    name, by = step.resource.name, ", ".join(step.resource.finalizers)
-    said = f"{name} has finalizers ({by}), so that its deletion could not be taken back: delete it by itself"
-    return Invalid("name", str(name), said)
 
 
 def _as_one(writes: Sequence[Written]) -> Written:

@@ -20,6 +20,7 @@ from extender.core.names import EphemeralName, NodeName
 _log = structlog.get_logger(__name__)
 
 _ATTEMPTS = 8
+_REMEMBERED = 4096
 
 
 class Undoing:
@@ -36,6 +37,8 @@ class Undoing:
         self._store = store
         self._marks = marks
         self._refresh = refresh
+        self._instead: dict[str, EphemeralResource] = {}
+        """By the mark of a write: what stands for the object that it left, for we gave that another mark or UID."""
 
     def settled(self, name: EphemeralName) -> None:
         """What is known of the object is what shall be there, and nothing that is still on its way."""
@@ -58,9 +61,10 @@ class Undoing:
         if is_same_state(there, attempt.before):
             # It may be on its way still: at another version it will be refused.
             try:
-                self._catalog.learn(
-                    await self._store.annotate(name, mark=self._marks.new(), if_version=there.resource_version)
-                )
+                mark = self._marks.like(there.mark)
+                now = await self._store.annotate(name, mark=mark, if_version=there.resource_version)
+                self._catalog.learn(now)
+                self._takes_the_place(of=there, now=now)
             except (Occupied, Gone):
                 await self._refresh(name)
         return None
@@ -68,6 +72,7 @@ class Undoing:
     async def undo(self, written: Written) -> None:
         """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
         before, after, name = written.before, written.after, written.request.name
+        after = None if after is None else self._instead.get(after.mark, after)
         if isinstance(written.step, Nothing) or (before is None and after is None):
             return
         if after is not None and after.deleting and before is not None:
@@ -94,11 +99,20 @@ class Undoing:
             self._catalog.learn(made)
             if made.nodes != before.nodes:
                 await self._merge(before, made, before.nodes, made.resource_version)
+            self._takes_the_place(of=before, now=replace(made, nodes=before.nodes))
         elif before is None:
             self._catalog.deleted(name, after, await self._store.delete(name, if_version=self._now_at(after)))
         else:
             former = {node: before.nodes.get(node) for node in written.nodes}
             await self._merge(before, after, former, self._now_at(after))
+
+    def _takes_the_place(self, of: EphemeralResource, now: EphemeralResource) -> None:
+        """An earlier write of this name that left the one has left the other, should it be taken back as well."""
+        if not of.mark:
+            return
+        self._instead[of.mark] = now
+        if len(self._instead) > _REMEMBERED:
+            del self._instead[next(iter(self._instead))]
 
     async def _merge(
         self,

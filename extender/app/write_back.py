@@ -111,6 +111,14 @@ class WriteBack:
         self._written.clear()
         self._fights.forget_all()
 
+    def forget_departed(self) -> None:
+        """Nothing is kept of nodes that are not there, but what is under way."""
+        known = {*self._written, *self._rests_until, *self._fights.nodes()}
+        for node in known - self._keeper.nodes.keys() - self._pending.keys():
+            self._written.pop(node, None)
+            self._rests_until.pop(node, None)
+            self._fights.forget(node)
+
     async def settled(self, nodes: Iterable[NodeName], within: float) -> bool:
         """All of these nodes say what was desired when this was called; False if not within so many seconds.
 

@@ -158,3 +158,16 @@ async def test_a_node_that_is_gone_is_forgotten() -> None:
     assert fights.wait(N1, 4.0) == 4.0
     fights.forget(N1)
     assert (fights.wait(N1, 4.0), fights.is_repair(N1, {DATA: 1}, [DATA])) == (0.0, False)
+
+
+async def test_nodes_that_have_left_are_forgotten(world: World) -> None:
+    """Under an autoscaler each has a name of its own."""
+    for each in range(30):
+        name = f"node-{each}"
+        world.add_nodes(name)
+        await world.set("data", 4, name)
+        await world.quiet(1)
+        world.api.drop_node(NodeName(name))
+    await world.quiet(120)
+    kept = world.write_back
+    assert {*kept._written, *kept._rests_until, *kept._fights.nodes()} <= {"n1", "n2"}

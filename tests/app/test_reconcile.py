@@ -35,6 +35,27 @@ async def test_what_is_set_again_lives_on(world: World) -> None:
     assert world.capacity("r") == {}, "it has one again"
 
 
+async def test_what_is_renewed_often_and_lives_long_is_not_remembered_for_each_renewal(world: World) -> None:
+    ends = world.reconcile._ends
+    for _ in range(300):
+        await world.set("r", 1, "n1", ttl_seconds=86400)
+        await world.set("short", 1, "n1", ttl_seconds=9)
+        await world.quiet(10)
+    assert len(ends._expiries) < 100
+    assert world.capacity("short") == {}
+    await world.quiet(86400 - 15)
+    assert world.capacity("r") == {"n1": 1}
+    await world.quiet(10)
+    assert world.capacity("r") == {}
+
+
+async def test_what_is_made_and_deleted_is_not_remembered_until_it_would_have_ended(world: World) -> None:
+    for each in range(300):
+        await world.set(f"r{each}", 1, "n1", ttl_seconds=86400)
+        await world.resources.delete_resource(EphemeralName("team", f"r{each}"))
+    assert len(world.reconcile._ends._expiries) < 100
+
+
 async def test_a_renewal_that_we_have_not_seen_yet_is_respected(world: World) -> None:
     await world.set("r", 1, "n1", ttl_seconds=30)
     world.api.resources_watch.held = True

@@ -84,7 +84,12 @@ def read_json(body: bytes) -> Any:
     if twice:
         keys = {id(each): key for each, key in twice}
         raise _refused(value, "is there more than once", lambda each, _: keys.get(id(each)))
-    if _HALF.search(text) and not _can_be_written(value):
+    # What can be read may be nested too deeply to be written.
+    try:
+        has_half = _HALF.search(text) is not None and not _can_be_written(value)
+    except RecursionError:
+        raise Problem(Kind.NOT_JSON, "the body is nested too deeply") from None
+    if has_half:
         raise _refused(value, "has half a surrogate pair, which is no character", _half_in)
     return value
 

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -111,11 +111,15 @@ class _Former(_Json):
     deletes: bool = False
 
 
+_MOST = 1000
+"""Objects of a transaction: it has no more operations."""
+
+
 class _Intent(_Json):
     transaction: str
-    objects: list[_Former]
+    objects: Annotated[list[_Former], msgspec.Meta(max_length=_MOST)]
     deciding: str = ""
-    others: list[str] = []
+    others: Annotated[list[str], msgspec.Meta(max_length=_MOST)] = []
     given_up: bool = False
 
 

@@ -220,3 +220,12 @@ async def test_a_charset_that_is_announced_changes_nothing(client: httpx.AsyncCl
     headers = {b"content-type": b"application/json; charset=" + charset}
     answer = await client.put(RESOURCE, content=body, headers=headers)
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("bracket", ["[]", "{}"])
+def test_whatever_its_depth_half_a_pair_is_refused(bracket: str) -> None:
+    """What can just be read is nested too deeply to be written."""
+    opening = bracket[0] + ('"a":' if bracket == "{}" else "")
+    for depth in range(900, 1100):
+        with pytest.raises(Problem):
+            read_json((opening * depth + '"\\ud800"' + bracket[1] * depth).encode())

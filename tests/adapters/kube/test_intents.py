@@ -95,6 +95,10 @@ def test_it_speaks_of_no_other_namespace() -> None:
         b64encode(zlib.compress(b"not json")).decode(),
         b64encode(zlib.compress(b"\xff\xfe")).decode(),
         b64encode(zlib.compress(b" " * 2**27)).decode(),
+        b64encode(
+            zlib.compress(b'{"transaction":"1","objects":[' + b'{"name":"a"},' * 1000 + b'{"name":"a"}]}')
+        ).decode(),
+        '{"transaction":"1","objects":[],"others":[' + '"a",' * 1000 + '"a"]}',
     ],
 )
 def test_what_we_have_not_written_is_no_intent(text: str) -> None:
