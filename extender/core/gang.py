@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from extender.core.attempt import Attempt
 from extender.core.brake import Withheld
 from extender.core.cluster import Pod
-from extender.core.gang_ask import DEFAULT_TIMEOUT, LARGEST_GANG, GangAsk
+from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
 from extender.core.gang_phases import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
-from extender.core.parts import Proof, Trial, proven_part
+from extender.core.parts import Proof, Trial, misleading, proven_part
 from extender.core.planning import Shortfall
 
 Turn = tuple[int, float, int, float, GangKey]
@@ -158,14 +158,7 @@ class Gang:
 
     def misleading(self) -> tuple[Pod, ...]:
         """Its quorum is bound: those whose attempt would yet prove, if they lost others, that it never was whole."""
-        staying, unbound, trial = self.staying(), self._unbound(), self.trial
-        found = {}
-        if (proof := proven_part(staying, unbound, trial, LARGEST_GANG)) is not None:
-            found = {pod.uid: pod for pod in proof.bound}
-        # No watch has told yet of what was written a moment ago.
-        if trial is not None and trial.size - len(trial.members & unbound.keys()) < trial.needed:
-            found |= {pod.uid: pod for pod in staying if pod.uid in trial.members}
-        return tuple(found.values())
+        return tuple(misleading(self.staying(), self._unbound().keys(), self.trial).values())
 
     def _unbound(self) -> dict[PodUid, Pod]:
         return {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}

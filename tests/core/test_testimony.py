@@ -133,6 +133,28 @@ class TestNobodyIsEvicted:
         live(world)
         assert world.bound("train") == 2
 
+    def test_where_one_that_came_between_two_tries_of_another_was_bound_in_its_stead_and_has_left(
+        self, world: GangWorld
+    ) -> None:
+        """The first says that they were two, and the last that they were three."""
+        first, second, third = members = of_quorum(2, 3)
+        world.create(*members[:2])
+        world.bring(members[:2])
+        world.write(first.uid)
+        fails(world, second)
+        world.create(third)
+        world.bring([second])
+        fails(world, second)
+        world.bring([third])
+        world.write(third.uid)
+        world.catch_up()
+        assert world.gangs == {"train": Phase.BOUND}
+        cordon(world, *world.nodes)
+        drain(world, third)
+        world.restart()
+        live(world)
+        assert world.bound("train") == 1
+
     def test_where_the_surplus_came_while_bindings_were_being_written(self, world: GangWorld) -> None:
         members = of_quorum(3, 8)
         world.create(*members[:5])
