@@ -55,8 +55,8 @@ class Trial:
 
     def let(self, arrived: Iterable[PodUid], unbound: Collection[PodUid], lacking: int) -> list[PodUid]:
         """Those of the arrived whose Bindings may be written now. Who was made since it began only if the quorum, of
-        which so many lack, cannot be whole then without each of those that it speaks of. `unbound`: members of the gang
-        that exist and are not bound."""
+        which so many lack, cannot be whole then without each of those that it speaks of; or if so few of these wait
+        that it may have been whole anyway. `unbound`: members of the gang that exist and are not bound."""
         known: list[PodUid] = []
         new: list[PodUid] = []
         for uid in arrived:
@@ -66,6 +66,9 @@ class Trial:
         waited_for = self.members & set(unbound)
         if not waited_for:
             return new
+        if self.least - len(waited_for) >= self.needed:
+            # Elastic: whoever leaves, those that are left name enough others that may have been bound.
+            return [*known, *new]
         return [*known, *new[: max(0, lacking - len(known))]] if waited_for <= set(known) else known
 
     def marks(self, joins: bool) -> dict[PodUid, Attempt]:

@@ -225,6 +225,26 @@ class TestWhoComesLater:
         world.delete(members[2].uid)
         assert list(world.opened) == [members[3].uid]
 
+    def test_completes_a_gang_that_may_have_been_whole_without_those_for_whom_there_is_no_place(
+        self, world: GangWorld
+    ) -> None:
+        """Two of an elastic gang have been pending for days; one that ran is lost, and the service was started anew."""
+        members = of_quorum(2, 4)
+        members[2:] = [replace(each, node_selector={"zone": "nowhere"}) for each in members[2:]]
+        world.create(*members)
+        live(world)
+        assert world.bound("train") == 2
+        world.delete(members[0].uid)
+        world.restart()
+        world.create(replace(members[0], name="successor", uid=PodUid("uid-successor")))
+        live(world)
+        assert world.bound("train") == 2
+        cordon(world, *world.nodes)
+        world.delete(PodUid("uid-successor"))
+        world.restart()
+        live(world)
+        assert world.bound("train") == 1
+
     def test_completes_a_quorum_only_together_with_all_that_it_began_with(self) -> None:
         a, b, c, d, e = map(PodUid, "abcde")
         trial = Trial("x", needed=3)
