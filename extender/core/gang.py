@@ -32,6 +32,7 @@ NO_ROOM = "gang does not fit now: it waits its turn"
 HOPELESS = "gang can be placed nowhere: no nodes here meet what its members require of each other"
 REFUSED_ELSEWHERE = "kube-scheduler offers no node of the gang's plan, for a reason that Escher does not know"
 NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
+NOT_BROUGHT = "kube-scheduler has not brought the gang's quorum to its places in time, several times in a row"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
 QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
@@ -58,6 +59,8 @@ class Gang:
     """Members at the barrier: their bind waits."""
     writing: dict[PodUid, NodeName] = field(default_factory=dict)
     """Members whose Binding is being written."""
+    asked: set[PodUid] = field(default_factory=set)
+    """Members that kube-scheduler has asked about since its latest plan was made."""
     rejected: set[PodUid] = field(default_factory=set)
     """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
     turned_away_in: Phase | None = None
