@@ -15,7 +15,7 @@ from extender.app.management import Explanation, NodeGroup, NotFound
 from extender.app.wording import amount, left_in_part, number, what_runs, why_gang_waits, why_nobody_leaves
 from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
-from extender.core.gang import HOPELESS, QUARANTINE, REFUSED_ELSEWHERE, Gang
+from extender.core.gang import HOPELESS, NOT_BROUGHT, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_phases import Phase
 from extender.core.ledger import Holding
@@ -191,7 +191,7 @@ class Explain:
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
-        elif why_not == REFUSED_ELSEWHERE:
+        elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):
             reason = f"{reason}; {why_not}, and it is planned again after a pause"
             remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")
         if fitting:

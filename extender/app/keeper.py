@@ -621,6 +621,8 @@ class Keeper:
 
     def bound(self, uid: PodUid, node: NodeName) -> None:
         """The pod's Binding is written."""
+        # The API server has it, though no watch may have told of it yet.
+        self._unseen.pop(uid, None)
         pod = self.pods.get(uid)
         if pod is not None:
             self.pods[uid] = replace(pod, node=node)

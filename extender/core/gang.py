@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from extender.core.attempt import Attempt
 from extender.core.brake import Withheld
 from extender.core.cluster import Pod
-from extender.core.gang_ask import DEFAULT_TIMEOUT, LARGEST_GANG, GangAsk
+from extender.core.gang_ask import DEFAULT_TIMEOUT, GangAsk
 from extender.core.gang_phases import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey, NodeName, PodUid
 from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
-from extender.core.parts import Proof, Trial, proven_part
+from extender.core.parts import Proof, Trial, misleading, proven_part
 from extender.core.planning import Shortfall
 
 Turn = tuple[int, float, int, float, GangKey]
@@ -32,6 +32,7 @@ NO_ROOM = "gang does not fit now: it waits its turn"
 HOPELESS = "gang can be placed nowhere: no nodes here meet what its members require of each other"
 REFUSED_ELSEWHERE = "kube-scheduler offers no node of the gang's plan, for a reason that Escher does not know"
 NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
+NOT_BROUGHT = "kube-scheduler has not brought the gang's quorum to its places in time, several times in a row"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
 QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
@@ -58,6 +59,8 @@ class Gang:
     """Members at the barrier: their bind waits."""
     writing: dict[PodUid, NodeName] = field(default_factory=dict)
     """Members whose Binding is being written."""
+    asked: set[PodUid] = field(default_factory=set)
+    """Members that kube-scheduler has asked about since its latest plan was made."""
     rejected: set[PodUid] = field(default_factory=set)
     """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
     turned_away_in: Phase | None = None
@@ -158,14 +161,7 @@ class Gang:
 
     def misleading(self) -> tuple[Pod, ...]:
         """Its quorum is bound: those whose attempt would yet prove, if they lost others, that it never was whole."""
-        staying, unbound, trial = self.staying(), self._unbound(), self.trial
-        found = {}
-        if (proof := proven_part(staying, unbound, trial, LARGEST_GANG)) is not None:
-            found = {pod.uid: pod for pod in proof.bound}
-        # No watch has told yet of what was written a moment ago.
-        if trial is not None and trial.size - len(trial.members & unbound.keys()) < trial.needed:
-            found |= {pod.uid: pod for pod in staying if pod.uid in trial.members}
-        return tuple(found.values())
+        return tuple(misleading(self.staying(), self._unbound().keys(), self.trial).values())
 
     def _unbound(self) -> dict[PodUid, Pod]:
         return {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}

@@ -31,6 +31,7 @@ from extender.core.gang import (
     INCOMPLETE,
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
+    NOT_BROUGHT,
     NOT_ITS_NODE,
     OUTRANKED,
     QUARANTINE,
@@ -63,7 +64,7 @@ from extender.core.parts import Trial, gone_on_with
 from extender.core.places import Places
 from extender.core.planning import Shortfall
 from extender.core.promises import GATHER_LIMIT, GATHER_SECONDS, Ahead, Promises
-from extender.core.replans import Replans
+from extender.core.replans import LONGEST_PAUSE, LONGEST_UNASKED, Replans
 from extender.core.savings import DEFAULT_THRIFT, Thrift
 from extender.core.staying import Staying
 from extender.core.turns import DEFAULT_PATIENCE, Patience
@@ -115,6 +116,8 @@ class Gangs:
         self.bystanders = Bystanders()
         self._places = Places(ledger, nodes, self.staying, self.bystanders)
         self._replans = Replans()
+        self._overdue = Replans()
+        """Of plans that ran out though all members existed."""
         self._drawn: dict[GangKey, None] = {}
         """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
         self.waiting = Waiting(
@@ -274,6 +277,7 @@ class Gangs:
         for known in (self.in_part, self.in_doubt, self._untold, self._planned, self._held_up):
             known.pop(gang.key, None)
         self._replans.forget(gang)
+        self._overdue.forget(gang)
         self._drawn.pop(gang.key, None)
 
     def _weigh(self, gang: Gang, now: float) -> None:
@@ -314,6 +318,7 @@ class Gangs:
             self.effects.append(VoidAttempts(gang.key, misleading))
         gang.deadline, gang.trial, gang.timed_out = None, None, 0
         self._replans.forget(gang)
+        self._overdue.forget(gang)
         self._planned.pop(gang.key, None)
         self.waiting.ended(gang)
         self._places.release_vacant(gang)
@@ -364,6 +369,9 @@ class Gangs:
             return NO_ROOM
         if gang.phase is Phase.QUARANTINED:
             return QUARANTINE
+        if pod.uid not in gang.asked:
+            gang.asked.add(pod.uid)
+            self._overdue.end_pause(gang)
         planless = not gang.holds_a_plan or (gang.needed and not gang.writing and not self._places.unbound(gang))
         if planless and (self.waiting.postpone(gang) or not self._plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
@@ -409,7 +417,9 @@ class Gangs:
         """The constant reason for which a gang without a plan, whose members exist, is turned away."""
         if self._places.hopeless(gang) is not None:
             return HOPELESS
-        return REFUSED_ELSEWHERE if self._replans.pauses(gang, len(self.nodes), now) else NO_ROOM
+        if self._replans.pauses(gang, len(self.nodes), now):
+            return REFUSED_ELSEWHERE
+        return NOT_BROUGHT if self._overdue.pauses(gang, len(self.nodes), now) else NO_ROOM
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """The plan stands, but the pod fits on none of the nodes sent."""
@@ -465,7 +475,7 @@ class Gangs:
             gang.shortfall = None
             return False
         unheld = ahead is Ahead.UNHELD
-        if self._replans.pauses(gang, len(self.nodes), now):
+        if any(each.pauses(gang, len(self.nodes), now) for each in (self._replans, self._overdue)):
             return False
         if gang.tried_at == self._now_tried(gang) and not (first is not None and self._offers_more(gang, sent)):
             return False
@@ -487,6 +497,7 @@ class Gangs:
         gang.step(Step.PLAN_MADE)
         gang.deadline, gang.shortfall, gang.tried_at = deadline, None, None
         gang.displaced.clear()
+        gang.asked = set() if first is None else {first.uid}
         if missing:
             self.promises.begun(gang, now, held=not unheld)
         self._planned[gang.key] = now + UNDISTURBED_SECONDS
@@ -756,7 +767,17 @@ class Gangs:
         if not (gang.unheld and gang.missing):
             self.effects.append(GangTimedOut(key, len(waiting) + gang.placed, gang.quorum, waiting))
         self.waiting.preempting.ran_out(gang, now)
+        if not gang.missing:
+            self._leave_alone(gang, now)
         self._dissolve(gang, now, TOO_LATE)
+
+    def _leave_alone(self, gang: Gang, now: float) -> None:
+        """Nothing is planned, and no room saved, for a while after plans that kube-scheduler did not carry out: else
+        their room would be idle for ever."""
+        longest = LONGEST_PAUSE if all(pod.uid in gang.asked for pod in gang.unplaced()) else LONGEST_UNASKED
+        until = self._overdue.failed(gang, len(self.nodes), now, longest)
+        if until is not None:
+            self._held_up[gang.key] = gang.saves_after = until
 
     def next_deadline(self) -> float | None:
         """The next moment at which `heed_time`, or `waiting`, has something to do, in seconds that only pass."""

@@ -25,13 +25,15 @@ from extender.core.names import PodUid
 class Trial:
     """Bindings that we write for one quorum, until it is whole. `needed` of the `members` had to be bound for it.
 
-    `size`: how many may be bound in it; more than the members, where an earlier life of ours knew of others.
+    `size`: how many may be bound in it; more than the members, where an earlier life of ours knew of others. `least`:
+    how many there were when the first of those that are bound were told; they say so for ever. 0: nobody was yet.
     """
 
     id: str
     needed: int
     members: set[PodUid] = field(default_factory=set)
     size: int = 0
+    least: int = 0
     refused: set[PodUid] = field(default_factory=set)
     """Those whose Binding the API server refused for good, and that cannot have been bound before."""
 
@@ -53,8 +55,8 @@ class Trial:
 
     def let(self, arrived: Iterable[PodUid], unbound: Collection[PodUid], lacking: int) -> list[PodUid]:
         """Those of the arrived whose Bindings may be written now. Who was made since it began only if the quorum, of
-        which so many lack, cannot be whole then without each of those that it speaks of. `unbound`: members of the gang
-        that exist and are not bound."""
+        which so many lack, cannot be whole then without each of those that it speaks of; or if so few of these wait
+        that it may have been whole anyway. `unbound`: members of the gang that exist and are not bound."""
         known: list[PodUid] = []
         new: list[PodUid] = []
         for uid in arrived:
@@ -64,10 +66,14 @@ class Trial:
         waited_for = self.members & set(unbound)
         if not waited_for:
             return new
+        if self.least - len(waited_for) >= self.needed:
+            # Elastic: whoever leaves, those that are left name enough others that may have been bound.
+            return [*known, *new]
         return [*known, *new[: max(0, lacking - len(known))]] if waited_for <= set(known) else known
 
     def marks(self, joins: bool) -> dict[PodUid, Attempt]:
         """What each member is to say. `joins`: the gang runs already."""
+        self.least = self.least or max(self.size, len(self.members))
         needed = min(self.needed, len(self.members))
         return attempts_for(self.id, sorted(self.members), needed=needed, joins=joins, size=self.size)
 
@@ -124,6 +130,29 @@ def proven_part(
     return None
 
 
+def misleading(placed: Iterable[Pod], unplaced: Collection[PodUid], trial: Trial | None) -> dict[PodUid, Pod]:
+    """Of `placed`, whose quorum is whole: who would yet prove, left alone with those that are not bound, that it never
+    was. Each counts by what it says itself, for the others may go. O(placed x 16)."""
+    placed = list(placed)
+    named: dict[str, set[PodUid]] = {}
+    for pod in placed:
+        if pod.attempt is not None and not pod.attempt.joins:
+            named.setdefault(pod.attempt.id, set()).update(pod.attempt.others)
+    found: dict[PodUid, Pod] = {}
+    if trial is not None:
+        named.setdefault(trial.id, set()).update(trial.members)
+        # No watch has told yet of what was written a moment ago.
+        if trial.least - len(trial.members & set(unplaced)) < trial.needed:
+            found = {pod.uid: pod for pod in placed if pod.uid in trial.members}
+    for pod in placed:
+        attempt = pod.attempt
+        if attempt is None or attempt.joins:
+            continue
+        if attempt.size - len(named[attempt.id] & set(unplaced)) < attempt.needed:
+            found[pod.uid] = pod
+    return found
+
+
 def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
     """The latest attempt of those that are bound, as far as they tell: after a restart it is gone on with. Whoever made
     it may have bound any of its members, and may be at it still."""
@@ -134,4 +163,5 @@ def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
     of_it = [(uid, attempt) for uid, attempt in attempts if attempt.id == latest.id]
     members = {uid for uid, _ in of_it} | {other for _, attempt in of_it for other in attempt.others}
     size = max(len(members), *(attempt.size for _, attempt in of_it))
-    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members, size, unsure=set(members))
+    least = min(attempt.size for _, attempt in of_it)
+    return Trial(latest.id, min(attempt.needed for _, attempt in of_it), members, size, least, unsure=set(members))

@@ -437,6 +437,20 @@ def test_a_node_that_vanishes_under_a_plan_is_not_bound_to(world: GangWorld) -> 
     assert world.bound("train") == 2
 
 
+def test_who_was_bound_is_there_though_no_watch_tells_of_it_for_minutes(world: GangWorld) -> None:
+    nodes(world, 2)
+    members = gang_pods("train", 2)
+    world.create(*members, seen=False)
+    world.events.clear()
+    world.bring(members)
+    for member in members:
+        world.write(member.uid)
+    world.pass_time(200)
+    assert world.gangs == {"train": Phase.BOUND}
+    assert {held.holder for held in world.keeper.ledger.holdings()} == {member.uid for member in members}
+    world.check()
+
+
 def test_a_call_about_a_pod_that_is_deleted_leaves_nothing_behind(world: GangWorld) -> None:
     nodes(world, 3)
     members = gang_pods("train", 2)

@@ -133,6 +133,28 @@ class TestNobodyIsEvicted:
         live(world)
         assert world.bound("train") == 2
 
+    def test_where_one_that_came_between_two_tries_of_another_was_bound_in_its_stead_and_has_left(
+        self, world: GangWorld
+    ) -> None:
+        """The first says that they were two, and the last that they were three."""
+        first, second, third = members = of_quorum(2, 3)
+        world.create(*members[:2])
+        world.bring(members[:2])
+        world.write(first.uid)
+        fails(world, second)
+        world.create(third)
+        world.bring([second])
+        fails(world, second)
+        world.bring([third])
+        world.write(third.uid)
+        world.catch_up()
+        assert world.gangs == {"train": Phase.BOUND}
+        cordon(world, *world.nodes)
+        drain(world, third)
+        world.restart()
+        live(world)
+        assert world.bound("train") == 1
+
     def test_where_the_surplus_came_while_bindings_were_being_written(self, world: GangWorld) -> None:
         members = of_quorum(3, 8)
         world.create(*members[:5])
@@ -202,6 +224,26 @@ class TestWhoComesLater:
         assert not world.opened
         world.delete(members[2].uid)
         assert list(world.opened) == [members[3].uid]
+
+    def test_completes_a_gang_that_may_have_been_whole_without_those_for_whom_there_is_no_place(
+        self, world: GangWorld
+    ) -> None:
+        """Two of an elastic gang have been pending for days; one that ran is lost, and the service was started anew."""
+        members = of_quorum(2, 4)
+        members[2:] = [replace(each, node_selector={"zone": "nowhere"}) for each in members[2:]]
+        world.create(*members)
+        live(world)
+        assert world.bound("train") == 2
+        world.delete(members[0].uid)
+        world.restart()
+        world.create(replace(members[0], name="successor", uid=PodUid("uid-successor")))
+        live(world)
+        assert world.bound("train") == 2
+        cordon(world, *world.nodes)
+        world.delete(PodUid("uid-successor"))
+        world.restart()
+        live(world)
+        assert world.bound("train") == 1
 
     def test_completes_a_quorum_only_together_with_all_that_it_began_with(self) -> None:
         a, b, c, d, e = map(PodUid, "abcde")

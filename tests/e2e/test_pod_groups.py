@@ -10,6 +10,7 @@ import pytest
 
 from extender.controlplane.cluster import LocalCluster
 from loadtests.pods import EXTENDER
+from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field, stays
 

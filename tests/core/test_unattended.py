@@ -1,0 +1,117 @@
+"""Plans that kube-scheduler does not carry out: room is not idle for them for ever.
+
+It does not bring who waits for a claim that is not there, or whose volumes cannot be bound; nor anybody while it is
+down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from extender.app.explain import Explain
+from extender.core.gang import NOT_BROUGHT
+from extender.core.gang_phases import Phase
+from extender.core.ledger import Kind
+from extender.core.names import CPU, GangKey
+from extender.core.replans import LONGEST_PAUSE, LONGEST_UNASKED
+from tests.builders import gang_pods, node
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 8000}
+NODES = 4
+HOUR = 3600
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    world = GangWorld()
+    for number in range(NODES):
+        world.add_node(node(f"n{number}"))
+    return world
+
+
+def idle_for_gangs(world: GangWorld) -> float:
+    """The share of the cluster that is held for gangs now, and that nobody is bound to."""
+    held = (each for each in world.keeper.ledger.holdings() if each.kind is not Kind.BOUND)
+    return sum(each.units.get(CPU, 0) for each in held) / (NODES * FULL["cpu"])
+
+
+def live(world: GangWorld, seconds: int, *, brings: Collection[str] = (), binds: bool = True) -> int:
+    """kube-scheduler tries these members every second, and no others. In how many seconds more than a quarter of the
+    cluster was idle."""
+    found = 0
+    for _ in range(seconds):
+        world.pass_time(1)
+        for member in world.pending():
+            if member.name in brings and world.filter(member).passed and binds:
+                world.bind(member.uid)
+        if not binds:
+            # Something else than we has kept them from being bound.
+            world.assumed.clear()
+        for uid in list(world.opened):
+            world.write(uid)
+        world.catch_up()
+        world.check()
+        found += idle_for_gangs(world) > 0.25
+    return found
+
+
+ALL = tuple(f"train-{number}" for number in range(NODES))
+
+
+@pytest.mark.parametrize(
+    ("brings", "binds", "longest"),
+    [((), True, LONGEST_UNASKED), (ALL[:3], True, LONGEST_UNASKED), (ALL, False, LONGEST_PAUSE)],
+    ids=["none is brought", "one is not brought", "all are brought and none comes to be bound"],
+)
+def test_room_is_idle_for_them_ever_more_rarely(
+    world: GangWorld, brings: Collection[str], binds: bool, longest: float
+) -> None:
+    world.create(*gang_pods("train", NODES, FULL))
+    assert live(world, 2 * HOUR, brings=brings, binds=binds) < 2 * HOUR * 0.15
+    assert live(world, 4 * HOUR, brings=brings, binds=binds) <= 30 * (4 * HOUR / longest + 1) * 1.1
+
+
+@pytest.mark.parametrize("brings", [(), ALL[:3]])
+def test_it_is_planned_at_once_when_one_is_asked_about_that_was_not(world: GangWorld, brings: Collection[str]) -> None:
+    world.create(*gang_pods("train", NODES, FULL))
+    live(world, HOUR, brings=brings)
+    assert world.gangs == {"train": Phase.WAITING}
+    # The claim is there, or kube-scheduler: it tries them all.
+    world.asleep.clear()
+    live(world, 10, brings=ALL)
+    assert world.bound("train") == NODES
+
+
+def test_who_runs_is_forgiven(world: GangWorld) -> None:
+    world.create(*gang_pods("train", NODES, FULL))
+    live(world, HOUR)
+    live(world, 10, brings=ALL)
+    assert world.bound("train") == NODES
+    for each in list(world.pods):
+        world.delete(each)
+    world.create(*gang_pods("train", NODES, FULL))
+    live(world, 62)
+    assert world.gangs == {"train": Phase.PLANNED}
+
+
+def test_others_have_the_room_meanwhile(world: GangWorld) -> None:
+    for number in range(3):
+        world.create(*gang_pods(f"bad{number}", NODES, FULL))
+        live(world, 10)
+    live(world, 1800)
+    other = gang_pods("other", NODES, FULL)
+    world.create(*other)
+    live(world, 120, brings=[each.name for each in other])
+    assert world.bound("other") == NODES
+
+
+def test_people_are_told_why(world: GangWorld) -> None:
+    world.create(*gang_pods("train", NODES, FULL))
+    live(world, 600, brings=ALL[:3])
+    assert {each.reason for each in world.turned_away} == {NOT_BROUGHT}
+    told = Explain(world.keeper).gang(GangKey("default", "train"))
+    assert NOT_BROUGHT in told.summary
+    assert "kubectl describe pod" in told.remedies[0]
