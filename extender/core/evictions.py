@@ -60,7 +60,7 @@ class Evictions:
         lower = {
             node: chosen
             for node, chosen in victims.items()
-            if all(uid not in self._pods or self._pods[uid].priority < pod.priority for uid in chosen)
+            if all(uid not in self._pods or self._may_go(self._pods[uid], pod) for uid in chosen)
         }
         members = {node: self._members(chosen) for node, chosen in lower.items()}
         # What is offered already costs nothing more.
@@ -72,6 +72,10 @@ class Evictions:
                 self._offered |= dict.fromkeys(members[node], now + OFFER_SECONDS)
                 self._offers.append(_Offer(pod, frozenset(lower[node]), {}, now + OFFER_SECONDS))
         return found or self._offer_gangs(pod, lower, members, now)
+
+    def _may_go(self, victim: Pod, preemptor: Pod) -> bool:
+        """As for a gang: never one that would come again in the same place, nor another scheduler's unless allowed."""
+        return victim.priority < preemptor.priority and self._gangs.waiting.preempting.may_leave(victim)
 
     def _offer_gangs(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from extender.core.cluster import Owner, Pod
 from extender.core.evictions import OFFER_SECONDS
 from extender.core.gang_phases import Phase
 from extender.core.names import NodeName, PodUid
+from extender.core.restraint import Bounds
 from tests.builders import gang_pods, pod
 from tests.core.gang_world import GangWorld
 from tests.core.test_gangs import nodes
@@ -48,6 +50,25 @@ def test_victims_of_no_gang_and_members_beyond_the_quorum_may_go(world: GangWorl
     world.create(plain)
     world.schedule()
     assert offered(world, [plain], [one], [one, two]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("victim", "others", "goes"),
+    [
+        ({"scheduler": "elsewhere"}, False, False),
+        ({"scheduler": "elsewhere"}, True, True),
+        ({"owner": Owner("DaemonSet", "agent", "agent")}, True, False),
+        ({"mirror": True}, True, False),
+        ({}, False, True),
+    ],
+)
+def test_who_may_not_leave_for_a_gang_may_not_for_an_ordinary_pod(
+    world: GangWorld, victim: dict[str, Any], others: bool, goes: bool
+) -> None:
+    world.keeper.preempting.bounds = Bounds(others=others)
+    stands = pod("stands", {"cpu": 1000}, node=NodeName("n0"), **victim)
+    world.create(stands)
+    assert offered(world, [stands]) == ([0] if goes else [])
 
 
 def test_a_member_that_is_being_bound_counts_and_one_that_only_has_its_place_does_not(world: GangWorld) -> None:

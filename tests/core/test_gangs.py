@@ -447,7 +447,7 @@ def test_who_was_bound_is_there_though_no_watch_tells_of_it_for_minutes(world: G
         world.write(member.uid)
     world.pass_time(200)
     assert world.gangs == {"train": Phase.BOUND}
-    assert {held.holder for held in world.keeper.ledger.holdings()} == {member.uid for member in members}
+    assert {str(held.holder) for held in world.keeper.ledger.holdings()} == {str(member.uid) for member in members}
     world.check()
 
 
