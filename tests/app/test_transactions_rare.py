@@ -14,7 +14,7 @@ from extender.app.journal import Journal
 from extender.app.management import SetResource
 from extender.app.ports import EphemeralResource, Intent, Occupied, Refused, Unavailable
 from extender.app.sinks import Nodes
-from extender.core.names import EphemeralName
+from extender.core.names import EphemeralName, NodeName
 from tests.app.fakes import Fault, every_node, unavailable
 from tests.app.test_transaction_crashes import Both
 from tests.app.test_transactions_in_trouble import run, setting, there
@@ -176,3 +176,20 @@ async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that
         assert there(world) == {f"s{i}": {"n1": 1} for i in range(20)}
         anew.agree()
     world.agree()
+
+
+async def test_what_no_watch_has_told_of_is_deleted_beside_another_write_with_an_intent(world: World) -> None:
+    """A crash between the two writes would leave half of it."""
+    announced: list[Any] = []
+    announce = world.resources.intents.announce
+
+    async def noted(known: Any, deletes: Any) -> Any:
+        announced.append(set(known))
+        return await announce(known, deletes)
+
+    cast(Any, world.resources.intents).announce = noted
+    world.api.resources_watch.held = True
+    world.api.put(EphemeralResource(REMOVED.name, {NodeName("n1"): 3}))
+    await run(world, setting("a", 1), REMOVED)
+    assert announced == [{("team", "a"), ("team", "r")}]
+    assert len(there(world)) == 1
