@@ -70,7 +70,8 @@ class TestWaking:
         # just when the others were woken: it was turned away once more, and is woken once more.
         assert sum(wakes) <= 5, wakes
         # One call a member; and one more each, where kube-scheduler tried it again by itself before it was woken.
-        assert 4 <= calls <= 4 + sum(wakes)
+        # Each is tried for its wake; and by kube-scheduler itself for what made room, on a busy machine before and after.
+        assert 4 <= calls <= 4 + 2 * sum(wakes)
         arena.field.measured.append(f"{scheduler}, {change}: wakes {wakes}, {calls} filter calls for 4 members")
 
     def test_what_makes_too_little_room_wakes_nobody(self, arena: Arena, scheduler: str) -> None:
