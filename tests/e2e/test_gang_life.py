@@ -69,7 +69,7 @@ class TestWaking:
         # One wake a member. kube-scheduler may have tried one of them itself, on nodes as they were before the change,
         # just when the others were woken: it was turned away once more, and is woken once more.
         assert sum(wakes) <= 5, wakes
-        # One call a member; and one or, on a busy machine, two more each, where kube-scheduler tried it again by itself.
+        # One call a member; and one or, on a busy machine, two more each, where kube-scheduler tried it by itself.
         assert 4 <= calls <= 4 + 2 * sum(wakes)
         arena.field.measured.append(f"{scheduler}, {change}: wakes {wakes}, {calls} filter calls for 4 members")
 
