@@ -24,7 +24,9 @@ def gated(arena: Arena, name: str, size: int, **more: Any) -> list[Json]:
 
 
 def waits(arena: Arena, name: str) -> None:
-    eventually(lambda: arena.gang_state(name)["phase"] == "waiting", what="the gang waiting")
+    path = f"/v1/namespaces/{arena.namespace}/gangs/{name}"
+    # The service may not have heard of its pods yet, and knows of no such gang.
+    eventually(lambda: arena.service.raw("GET", path).json().get("phase") == "waiting", what="the gang waiting")
 
 
 def at_gate(arena: Arena) -> set[str]:
