@@ -107,6 +107,7 @@ class Resources:
         Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
         """
         async with self.locks.hold([identity(request.name)]):
+            await self.look_before(request)
             written = await self.write(request)
             answer = self.outcome(written)
         if not request.dry_run:
@@ -128,14 +129,11 @@ class Resources:
             await self._write_back.settled(nodes, ADVERTISE_WITHIN)
 
     async def write(self, request: SetResource, announced: Announced | None = None) -> Written:
-        """The object says what the request asks for. The caller holds the name's lock.
+        """The object says what the request asks for. The caller holds the name's lock, and has had a `look_before`.
 
         Raises as `set_resource`; Unsure where the object may say so all the same. As part of what is `announced` also
         Overtaken, and Broken.
         """
-        if request.capacity == 0 and self.catalog.get(request.name) is None:
-            await self.refresh(request.name)
-        await self.look_whether_gone(request.name)
         own_mark = self.marks.new()
         for _ in range(_ATTEMPTS):
             entry = self.catalog.get(request.name)
@@ -229,11 +227,14 @@ class Resources:
             raise version_conflict(request.name, request.if_version, now) from error
         return None if now is None else now.resource
 
-    async def look_whether_gone(self, name: EphemeralName) -> None:
-        """If the object is known to be being deleted, it still is: the watch may tell of its end later than others."""
-        entry = self.catalog.get(name)
-        if entry is not None and entry.resource.deleting:
-            await self.refresh(name)
+    async def look_before(self, request: SetResource) -> None:
+        """What is planned on is what the store says, where the watch may be behind it.
+
+        An object that is being deleted may be gone, and one that is to be deleted and not known may be there.
+        """
+        entry = self.catalog.get(request.name)
+        if entry.resource.deleting if entry is not None else request.capacity == 0:
+            await self.refresh(request.name)
 
     async def refresh(self, name: EphemeralName | Identity) -> Entry | None:
         """The catalog knows of the object what the store says now."""

@@ -93,10 +93,7 @@ class Transactions:
     async def _transact(self, request: Transact, course: Course) -> Outcome:
         all_or_nothing = request.mode is Mode.ALL_OR_NOTHING
         for wish in course.sets.values():
-            await self._resources.look_whether_gone(wish.name)
-            if all_or_nothing and wish.capacity == 0 and self._resources.catalog.get(wish.name) is None:
-                # No watch has told of it yet, perhaps: what is deleted beside another write needs an intent.
-                await self._resources.refresh(wish.name)
+            await self._resources.look_before(wish)
         self._check(request, course)
         if all_or_nothing and not course.refused and not request.dry_run:
             await self._announce(course)
