@@ -9,6 +9,8 @@ RUN python -m venv /build && /build/bin/pip install --require-hashes --requireme
     && python -m venv /opt/escher && /opt/escher/bin/pip install --require-hashes --requirement requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY extender/ extender/
+COPY kubesim/ kubesim/
+COPY escher_k8s/ escher_k8s/
 COPY scheduler-config/ scheduler-config/
 COPY deploy/ deploy/
 # No isolation and no index: what builds the wheel was installed from hashes above.

@@ -9,6 +9,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Where the environment forbids bytecode, every test process and every cluster would compile all of this anew: most of
+# what it takes to collect the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first of these that is new enough; or say PYTHON=/path/to/python3.12.
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -30,9 +33,10 @@ DEMO_ARGS ?=
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
 CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
-# Which mutants: "extender.core.turns.*", or names as the survivors are listed; all that have no result yet, if empty.
+# Which mutants: "extender.core.gangs.queue.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
 LIFE_ARGS ?= --seeds 1000 --weeks 2
+CLIENT_ARGS ?= --minutes 10
 MONTH_ARGS ?= --seeds 1 --days 30
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
@@ -62,6 +66,10 @@ life: setup ## Live two weeks of 1,000 clusters in virtual time; look for harm, 
 .PHONY: month
 month: setup ## Live a month of ephemeral resources in virtual time; look whether all agree, and count API writes (minutes; no Go)
 	$(BIN)/python -m loadtests.month $(MONTH_ARGS)
+
+.PHONY: client
+client: setup ## Ask the embedded cluster for anything, right or wrong, for ten minutes; look for 500s and for growth (no Go)
+	$(BIN)/python -m loadtests.client $(CLIENT_ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)

@@ -12,7 +12,7 @@ import gc
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,12 +24,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service, create_app
-from extender.adapters.http.bodies import Room
+from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
-from extender.adapters.kube.connection import Connection, Requests
-from extender.adapters.kube.credentials import Credentials, default_loader
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
@@ -45,23 +43,39 @@ from extender.adapters.metrics import CredentialMetrics, Metrics
 from extender.adapters.open_files import open_at_once, raise_limit
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
-from extender.app.conditions import Conditions
-from extender.app.desk import Desk
 from extender.app.destroyed import logged
+from extender.app.effects import Effects
+from extender.app.explain import Explain
+from extender.app.feedback import PodsRewound
+from extender.app.gates import Gates
+from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
-from extender.app.keeper import Effect, Keeper, Rules
+from extender.app.keeper import Keeper
 from extender.app.knowledge import Knowledge
-from extender.app.marks import Marks
-from extender.app.ports import Clock, Refused, Unavailable
+from extender.app.management import Management
+from extender.app.objects.conditions import Conditions
+from extender.app.objects.marks import Marks
+from extender.app.ports import Clock, EphemeralResource, ResourceStatus
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
-from extender.app.sinks import DisruptionBudgets, Groups, Nodes, Pods, Promises
+from extender.app.sinks import Facts
 from extender.app.stale_wakes import StaleWakes
+from extender.app.tables import Rules
+from extender.app.transactions import Transactions
 from extender.app.write_back import WriteBack
-from extender.core.restraint import Bounds
-from extender.core.savings import Thrift
-from extender.core.turns import Patience
+from extender.core.budgets import Budget
+from extender.core.cluster import Node, Pod
+from extender.core.gangs.backfill import Thrift
+from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.promises import Promise
+from extender.core.gangs.queue import Patience
+from extender.core.gangs.restraint import Bounds
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, default_loader
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.requests import Requests
+from extender.registry import policies
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
 from extender.stopping import Asked
@@ -135,71 +149,95 @@ class Application:
                 settings.preempts_other_schedulers,
             ),
         )
-        self.keeper = Keeper(clock, self._take, rules, life=world.unique())
+        self.keeper = Keeper(
+            clock,
+            rules,
+            policies(settings.policies, settings.policies_folder),
+            life=world.unique(),
+        )
         self.write_back = WriteBack(
-            self.keeper,
+            self.keeper.tables,
             ApiNodeStatusWriter(connection),
             wrote=lambda seconds: self.metrics.node_written(seconds),
             undone=lambda: self.metrics.node_undone(),
             chance=chance,
         )
-        self.metrics = Metrics(self.registry, self.keeper, self.write_back, lambda: self.resources.intents.unfinished())
-        self.auditor = Auditor(self.keeper, self.journal, self.metrics.violated)
-        self.scheduling = Scheduling(
+        self.metrics = Metrics(
+            self.registry, self.keeper.tables, self.write_back, lambda: self.resources.intents.unfinished()
+        )
+        self.auditor = Auditor(self.keeper.tables, self.journal, self.metrics.violated)
+        self.gates = Gates()
+        binder = ApiBinder(connection)
+        self.effects = Effects(
             self.keeper,
-            ApiBinder(connection),
+            binder,
             ApiWaker(connection),
             ApiEvictor(connection),
             ApiRecorder(connection, now=now),
             nominator=ApiNominator(connection),
             disruptions=ApiDisruptions(connection),
             evictions_per_second=settings.evictions_per_second,
-            write_within=settings.scheduler_http_timeout_seconds * 0.5,
             journal=self.journal,
+            gates=self.gates,
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
             destroyed=logged(self.metrics.destroyed),
             withheld=self.metrics.withheld,
         )
+        self.scheduling = Scheduling(
+            self.keeper,
+            self.effects,
+            self.gates,
+            binder,
+            write_within=settings.scheduler_http_timeout_seconds * 0.5,
+            journal=self.journal,
+        )
         store = ApiResourceStore(connection, now)
-        self.resources = Resources(self.keeper, store, self.write_back, Marks(world.unique))
-        self.conditions = Conditions(self.keeper, self.resources.catalog, store, chance=chance)
+        self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
+        self.conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
+            self.resources.known, store, self.resources.placements, chance=chance
+        )
         self.reconcile = Reconcile(
             self.keeper,
+            self.effects,
             self.resources,
             self.write_back,
             ApiOwners(connection),
             each_round=[self.conditions.look_again],
             chance=chance,
         )
-        self.stale_wakes = StaleWakes(self.keeper, ApiWaker(connection))
-        self.braking = Braking(self.keeper)
-        self.management = Desk(self.keeper, self.resources, self.reconcile.nudge, self.braking)
+        self.stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
+        self.braking = Braking(self.keeper, self.effects)
+        inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
+        self.management = Management(
+            resources=self.resources,
+            transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
+            state=inquiries,
+            gangs=inquiries,
+            explain=Explain(self.keeper.tables),
+            brake=self.braking,
+        )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
+        facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
-        self._nodes = follow(kinds.nodes(), Nodes(self.keeper, self.journal), on_rewind=self.write_back.rewind)
+        self._nodes = follow(kinds.nodes(), facts(Node), on_rewind=self.write_back.rewind)
         self._pods = follow(
             kinds.pods(settings.scheduler_http_timeout_seconds),
-            Pods(self.keeper, self.journal),
-            on_rewind=self.keeper.rewind_pods,
+            facts(Pod),
+            on_rewind=lambda: self.effects.do(self.keeper.heed(PodsRewound())),
         )
-        self._objects = follow(
-            kinds.ephemeral_resources(), self.resources.catalog, on_rewind=self.resources.catalog.rewind
-        )
+        self._objects = follow(kinds.ephemeral_resources(), self.resources.known, on_rewind=self.resources.known.rewind)
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
-        self.keeper.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
-        # Nothing but preemption waits for them: see `budgets_known`.
-        self.keeper.preempting.budgets_known = False
-        self._budgets = follow(budgets(), DisruptionBudgets(self.keeper, self.journal))
-        self._groups = follow(pod_groups.pod_groups(), Groups(self.keeper, self.journal))
+        self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
+        # Nothing but preemption waits for them: see `Budgets.known`.
+        self.keeper.tables.gangs.waiting.preempting.victims.budgets.known = False
+        self._budgets = follow(budgets(), facts(Budget))
+        self._groups = follow(pod_groups.pod_groups(), facts(PodGroup))
         self._without_groups = False
-        self._jobs = follow(jobs.jobs(), Promises(self.keeper, self.journal))
+        self._jobs = follow(jobs.jobs(), facts(Promise))
         self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
-
-    def _take(self, effects: Sequence[Effect]) -> None:
-        self.scheduling.take(effects)
 
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
@@ -232,11 +270,11 @@ class Application:
             self.stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self.auditor.run(),
-            self.keeper.knowledge.watch(self.keeper.settle),
+            self.keeper.tables.knowledge.watch(lambda: self.effects.do(self.keeper.settle())),
         ]
 
     async def _follow_objects(self) -> None:
-        """Once it is known what nodes say already: see `Catalog.first_full`."""
+        """Once it is known what nodes say already: see `Capacities.first_full`."""
         await self._nodes.synced.wait()
         await self._objects.run()
 
@@ -284,7 +322,7 @@ class Application:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
-        _log.info("ready", nodes=len(self.keeper.nodes), pods=len(self.keeper.pods))
+        _log.info("ready", nodes=len(self.keeper.tables.nodes), pods=len(self.keeper.tables.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:
         """What follows the file for the brake's sake."""
@@ -304,12 +342,12 @@ class Application:
             ages=self.ages,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,
-            room=Room(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
+            room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
         )
 
     async def close(self) -> None:
-        await self.scheduling.close()
+        await self.effects.close()
 
 
 async def serve(
@@ -317,8 +355,8 @@ async def serve(
 ) -> Signals | None:
     """The service has run until a signal asked it to end: that one is answered.
 
-    Raises CannotListen, BadConfiguration, and what a part of it died of. `load` reads the settings `file` again, in
-    which some may be changed meanwhile.
+    Raises CannotListen, BadConfiguration, BadPolicy, and what a part of it died of. `load` reads the settings `file`
+    again, in which some may be changed meanwhile.
     """
     check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     async with AsyncExitStack() as stack:

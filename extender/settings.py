@@ -105,6 +105,12 @@ class Settings(BaseModel):
         le=86_400.0,
         description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
     )
+    policies: tuple[str, ...] = Field(
+        (),
+        description="further policies, asked after those that come with Escher: module:Class, or the name of an entry "
+        "point of the group escher.policies",
+    )
+    policies_folder: Path | None = Field(None, description="a folder that has modules named in `policies`")
     body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     bodies_limit_bytes: int | None = Field(
         None,

@@ -1,7 +1,7 @@
 """One life of the service in a simulation: its verbs, its line to the API server, and a death nobody hears of it after.
 
-Knows the application and how its process ends: killed, it answers nobody, sends nothing, and what it has just sent has
-arrived or has not. Must not know the rest of the cluster, nor when it dies.
+Knows the application and how its process ends: killed, it answers nobody, sends nothing, and what it has just sent
+arrives or does not. Must not know the rest of the cluster, nor when it dies.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from extender.adapters.kube.connection import JSON, TIMEOUT, Away
-from extender.app.ports import Clock, Unavailable
+from extender.app.ports import Clock
 from extender.bootstrap import Application, Cluster, World
+from extender.kube.errors import Away, Unavailable
+from extender.kube.requests import JSON, TIMEOUT
 from extender.settings import Settings
-from extender.sim.scheduler.extender_client import ExtenderFailed
 
 _DEAD = "the process is dead"
+
+
+class NoAnswer(Exception):
+    """A scheduler that called the service got none; `str()` says why."""
 
 
 class SteppedClock:
@@ -38,18 +42,26 @@ class SteppedClock:
 class Line:
     """Implements `Requests`: a connection that ends with its process, and whose watches can be late."""
 
+    late_by = 0.0
+    """Seconds from what a watch tells to its being heard."""
+    twice = False
+    """Whether all that a watch tells is heard two times."""
+
     def __init__(self, inner: Cluster) -> None:
         self._inner = inner
         self._dead = False
+        self._under_way: set[asyncio.Task[bytes]] = set()
         self._turned_away: Unavailable | None = None
         self._flows = asyncio.Event()
         self._flows.set()
         self._breaks = 0
 
-    def cut(self) -> None:
-        """Nothing more is sent, nor heard."""
+    def cut(self, *, losing: bool) -> None:
+        """Nothing more is sent, nor heard. `losing`: what is on its way there does not arrive."""
         self._dead = True
         self._flows.set()
+        for sent in self._under_way if losing else ():
+            sent.cancel()
 
     def hold_watches(self) -> None:
         """From now on nothing that a watch tells comes through, until `release_watches`."""
@@ -86,20 +98,37 @@ class Line:
         within: float = TIMEOUT,
     ) -> bytes:
         self._check()
-        answer = await self._inner.request(method, path, body, content_type=content_type, accept=accept, within=within)
+        asked = self._inner.request(method, path, body, content_type=content_type, accept=accept, within=within)
+        sent = asyncio.ensure_future(asked)
+        self._under_way.add(sent)
+        sent.add_done_callback(self._arrived)
+        try:
+            answer = await asyncio.shield(sent)
+        except asyncio.CancelledError:
+            # Of whoever has died meanwhile it arrives all the same.
+            if not self._dead:
+                sent.cancel()
+            raise
         self._check()
         return answer
+
+    def _arrived(self, sent: asyncio.Task[bytes]) -> None:
+        self._under_way.discard(sent)
+        _forget(sent)
 
     async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
         self._check()
         unbroken = self._breaks
-        async with aclosing(self._inner.lines(path, silence=silence)) as lines:
+        told = self._inner.lines(path, silence=silence)
+        async with aclosing(_late(told, self.late_by) if self.late_by else told) as lines:
             async for line in lines:
                 await self._flows.wait()
                 self._check()
                 if self._breaks != unbroken:
                     raise Away("connection reset by peer")
                 yield line
+                if self.twice:
+                    yield line
 
     def _check(self) -> None:
         if self._dead:
@@ -129,7 +158,7 @@ class ServiceLife:
             if following.done():
                 following.result()
         finally:
-            self.kill()
+            self.kill(losing=True)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
             await self.application.close()
@@ -139,18 +168,18 @@ class ServiceLife:
         for reflector in self.application.reflectors:
             await reflector.synced.wait()
 
-    def kill(self) -> None:
-        """As kill -9 does it."""
+    def kill(self, *, losing: bool) -> None:
+        """As kill -9 does it. `losing`: what it has just sent does not arrive."""
         if not self._died.done():
             self._died.set_result(None)
-        self.line.cut()
+            self.line.cut(losing=losing)
 
     async def call(self, verb: str, body: bytes) -> bytes:
-        """What a scheduler gets. Raises ExtenderFailed."""
+        """What a scheduler gets. Raises NoAnswer."""
         if self._died.done():
-            raise ExtenderFailed("connection refused")
+            raise NoAnswer("connection refused")
         if not self.application.ready():
-            raise ExtenderFailed("the service is not ready")
+            raise NoAnswer("the service is not ready")
         answered = self._calls[verb](body)
         if isinstance(answered, bytes):
             return answered
@@ -160,7 +189,36 @@ class ServiceLife:
         if not self._died.done():
             return answer.result()
         answer.add_done_callback(_forget)
-        raise ExtenderFailed("connection reset by peer")
+        raise NoAnswer("connection reset by peer")
+
+
+async def _late(lines: AsyncGenerator[bytes, None], seconds: float) -> AsyncGenerator[bytes, None]:
+    """The same, each so much later; the end of it too."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Queue[tuple[float, bytes | Exception | None]] = asyncio.Queue()
+
+    async def listen() -> None:
+        async with aclosing(lines):
+            try:
+                async for line in lines:
+                    told.put_nowait((loop.time(), line))
+                told.put_nowait((loop.time(), None))
+            except Unavailable as error:
+                told.put_nowait((loop.time(), error))
+
+    listening = asyncio.ensure_future(listen())
+    try:
+        while True:
+            when, line = await told.get()
+            await asyncio.sleep(max(0.0, when + seconds - loop.time()))
+            if line is None:
+                return
+            if isinstance(line, Exception):
+                raise line
+            yield line
+    finally:
+        listening.cancel()
+        await asyncio.wait({listening})
 
 
 def _forget(answer: asyncio.Future[bytes]) -> None:

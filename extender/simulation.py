@@ -14,31 +14,48 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from extender.adapters.kube.connection import JSON
 from extender.bootstrap import Application, World
+from extender.bootstrap import Cluster as Connection
 from extender.controlplane import crds, nodes, schedulers
 from extender.controlplane.nodes import NodeShape
+from extender.core.names import DOMAIN
+from extender.kube.requests import JSON
 from extender.settings import Settings
-from extender.sim.apiserver.in_process import InProcess
-from extender.sim.clock import Clock
-from extender.sim.cluster import Cluster
-from extender.sim.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, Json, Kind
-from extender.sim.scheduler.extender_client import CallableExtender, ExtenderFailed
-from extender.sim.store import Backup
-from extender.simulated_service import ServiceLife, SteppedClock
+from extender.simulated_service import NoAnswer, ServiceLife, SteppedClock
+from kubesim.apiserver.in_process import InProcess
+from kubesim.clock import Clock
+from kubesim.embedded import Cluster
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, Json, Kind
+from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient, ExtenderFailed
+from kubesim.store import Backup
 
 NOWHERE = "http://escher.invalid"
 """Where the schedulers' configuration says that the extender is; nobody asks there."""
 
 ADMIN, SERVICE = "admin", "escher"
 """As whom the user of a simulation asks the API server, and the service in it: the audit tells them apart."""
+
+
+# What is shipped is read once, for many thousand clusters may be told of it.
+
+
+@cache
+def _definitions() -> list[Json]:
+    return crds.shipped_definitions()
+
+
+@cache
+def _scheduler_configs() -> tuple[Json, Json]:
+    ours = schedulers.extender_scheduler(kubeconfig=None, service_url=NOWHERE)
+    return ours, schedulers.resources_scheduler(kubeconfig=None)
 
 
 class Simulation:
@@ -53,12 +70,19 @@ class Simulation:
         node_objects: Sequence[Json] | None = None,
         settings: Settings | None = None,
         latency: float = 0.001,
+        scheduler: Mapping[str, Any] | None = None,
+        extender: Mapping[str, Any] | None = None,
     ) -> None:
+        """`scheduler`, `extender`: what stands otherwise than as shipped in the KubeSchedulerConfiguration of the
+        scheduler that calls the service, and in its entry for the service."""
         self._seed = seed
         self._latency = latency
         self._settings = settings or Settings.model_validate({})
         self._objects = node_objects
         self._count, self._shape = nodes, node_shape or NodeShape()
+        self._scheduler, self._extender = scheduler or {}, extender or {}
+        self.watches_late_by = 0.0
+        """Seconds by which the service hears late what its watches tell, from its next watch on."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -66,19 +90,17 @@ class Simulation:
         self.cluster = Cluster(
             self.clock,
             seed=self._seed,
-            scheduler_configs=[
-                schedulers.extender_scheduler(kubeconfig=None, service_url=NOWHERE),
-                schedulers.resources_scheduler(kubeconfig=None),
-            ],
-            extender=CallableExtender(self._call),
+            scheduler_configs=self._scheduler_configs(),
+            extender=self.extender_client(),
             latency=self._latency,
+            pod_annotations=DOMAIN,
         )
         self.requests = self._connection("outside", ADMIN)
         drawn = self._drawn("service")
         self.service_clock = SteppedClock(self.clock)
         """What the service takes for the time of day; `ahead` steps it."""
         self._world = World(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}")
-        self._to_service = self._connection("network", SERVICE)
+        self._to_service = self.connection_of_service()
         self.lives = 0
         """How many the service has had."""
         self._group = asyncio.TaskGroup()
@@ -89,6 +111,11 @@ class Simulation:
             await self._stack.aclose()
             raise
         return self
+
+    def _scheduler_configs(self) -> list[Json]:
+        ours, other = _scheduler_configs()
+        extenders = [{**each, **self._extender} for each in ours["extenders"]]
+        return [{**ours, **self._scheduler, "extenders": extenders}, other]
 
     def _drawn(self, part: str) -> random.Random:
         # One for each part, so that what one draws does not depend on how often another does.
@@ -101,7 +128,7 @@ class Simulation:
         group = self._group = await self._stack.enter_async_context(self._group)
         running = [group.create_task(self.cluster.run())]
         self._stack.callback(lambda: [task.cancel() for task in running])
-        for definition in crds.shipped_definitions():
+        for definition in _definitions():
             await self.create(definition, CUSTOM_RESOURCE_DEFINITION)
         made = nodes.plain(self._count, self._shape) if self._objects is None else self._objects
         for node in made:
@@ -117,6 +144,7 @@ class Simulation:
     def _new_service(self) -> ServiceLife:
         self.lives += 1
         self._last = ServiceLife(self._to_service, self._settings, self._world)
+        self._last.line.late_by = self.watches_late_by
         return self._last
 
     @property
@@ -131,10 +159,10 @@ class Simulation:
 
     # -- the service dies ----------------------------------------------------------------------------------------
 
-    def kill(self) -> None:
-        """The service is dead, at once; whoever waits for it hears that."""
+    def kill(self, *, losing: bool = True) -> None:
+        """The service is dead, at once; whoever waits for it hears that. `losing`: what it has just sent is lost."""
         if self.service is not None:
-            self.service.kill()
+            self.service.kill(losing=losing)
             self.service = None
 
     async def restart(self, after: float = 0.0) -> None:
@@ -178,7 +206,18 @@ class Simulation:
         answer: Json = msgspec.json.decode(await self.requests.request(method, path, sent, content_type=content_type))
         return answer
 
+    def connection_of_service(self) -> Connection:
+        """By which the service asks the API server, in all of its lives."""
+        return self._connection("network", SERVICE)
+
+    def extender_client(self) -> ExtenderClient:
+        """What the schedulers call; whoever wants to overhear them puts something between."""
+        return CallableExtender(self._call)
+
     async def _call(self, verb: str, body: bytes) -> bytes:
         if self.service is None:
             raise ExtenderFailed("connection refused")
-        return await self.service.call(verb, body)
+        try:
+            return await self.service.call(verb, body)
+        except NoAnswer as error:
+            raise ExtenderFailed(str(error)) from error

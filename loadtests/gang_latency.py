@@ -30,94 +30,56 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Set
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import uvloop
 
-from extender.adapters.kube.connection import Connection, address
-from extender.adapters.kube.credentials import Credentials, from_kubeconfig
-from extender.controlplane.cluster import RealCluster
-from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
+from extender.controlplane.clusters import RealCluster
+from extender.controlplane.witness import Changing, Collection, Late, Sighting, following, name_of
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.requests import address
+from loadtests.pods import EXTENDER, PURE, Json, pod
 from loadtests.progress import say
+from loadtests.reading import node_of
 
 NAMESPACE = "default"
-_PODS_PATH = ("api", "v1", "namespaces", NAMESPACE, "pods")
-_PODS = address(*_PODS_PATH)
+_PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
 _GROUPS = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{NAMESPACE}/podgroups"
 _JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 _OTHERS = "gang-latency-others"
 _CREATORS = 16
+_CPU = "500m"
 _PATIENCE = 20.0
 """A gang that is not bound after so many seconds counts as stuck."""
 
-Manifest = dict[str, Any]
+
+def _ungrouped(name: str, gang: str, size: int) -> Json:
+    return pod(name, PURE, cpu=_CPU)
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    version: str = msgspec.field(name="resourceVersion", default="")
+def _through(name: str, gang: str, size: int) -> Json:
+    return pod(name, EXTENDER, cpu=_CPU)
 
 
-class _Spec(msgspec.Struct):
-    node: str | None = msgspec.field(name="nodeName", default=None)
+def _native(name: str, gang: str, size: int) -> Json:
+    made = _ungrouped(name, gang, size)
+    made["spec"]["schedulingGroup"] = {"podGroupName": gang}
+    return made
 
 
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+def _extender(name: str, gang: str, size: int) -> Json:
+    return pod(name, EXTENDER, gang=gang, quorum=size, cpu=_CPU)
 
 
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
+def _gated(name: str, gang: str, size: int) -> Json:
+    return pod(name, EXTENDER, gang=gang, quorum=size, gated=True, cpu=_CPU)
 
 
-_events = msgspec.json.Decoder(_Event)
-
-
-def _pod(name: str, scheduler: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "schedulerName": scheduler,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "500m"}}}],
-        },
-    }
-
-
-def _ungrouped(name: str, gang: str, size: int) -> Manifest:
-    return _pod(name, "escher-resources")
-
-
-def _through(name: str, gang: str, size: int) -> Manifest:
-    return _pod(name, "escher")
-
-
-def _native(name: str, gang: str, size: int) -> Manifest:
-    pod = _pod(name, "escher-resources")
-    pod["spec"]["schedulingGroup"] = {"podGroupName": gang}
-    return pod
-
-
-def _extender(name: str, gang: str, size: int) -> Manifest:
-    pod = _pod(name, "escher")
-    pod["metadata"] |= {"labels": {GANG_LABEL: gang}, "annotations": {MIN_MEMBER: str(size)}}
-    return pod
-
-
-def _gated(name: str, gang: str, size: int) -> Manifest:
-    pod = _extender(name, gang, size)
-    pod["spec"]["schedulingGates"] = [{"name": GANG_GATE}]
-    return pod
-
-
-APPROACHES: dict[str, Callable[[str, str, int], Manifest]] = {
+APPROACHES: dict[str, Callable[[str, str, int], Json]] = {
     "ungrouped": _ungrouped,
     "native": _native,
     "extender": _extender,
@@ -130,66 +92,54 @@ _BASE = {"job": "job", "job-gang": "job"}
 """What an approach is compared with, where that is not `ungrouped`."""
 
 
-def _job(approach: str, gang: str, size: int) -> Manifest:
-    pod = APPROACHES[approach](gang, gang, size)
+def _job(approach: str, gang: str, size: int) -> Json:
+    made = APPROACHES[approach](gang, gang, size)
     template = {
-        "metadata": {key: value for key, value in pod["metadata"].items() if key in ("labels", "annotations")},
-        "spec": pod["spec"] | {"restartPolicy": "Never"},
+        "metadata": {key: value for key, value in made["metadata"].items() if key in ("labels", "annotations")},
+        "spec": made["spec"],
     }
     spec = {"parallelism": size, "completions": size, "completionMode": "Indexed", "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": gang}, "spec": spec}
 
 
-def _waiting(number: int) -> list[Manifest]:
+def _waiting(number: int) -> list[Json]:
     """A pod on a node, and a gang of two of which only one has room there beside it."""
     there = {"kubernetes.io/hostname": f"node-{number}"}
-    pods = [_pod(f"there-{number}", "escher-resources")]
-    pods += [_extender(f"waits-{number}-{member}", f"waits-{number}", 2) for member in range(2)]
-    for pod, cpu in zip(pods, ("4", "3", "3"), strict=True):
-        pod["metadata"]["namespace"] = _OTHERS
-        pod["spec"]["nodeSelector"] = there
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
-    return pods
+    gang = {"gang": f"waits-{number}", "quorum": 2, "cpu": "3", "selector": there}
+    members = [pod(f"waits-{number}-{member}", EXTENDER, **gang) for member in range(2)]
+    return [pod(f"there-{number}", PURE, cpu="4", selector=there), *members]
 
 
-class Outside:
-    """A watch on pods that knows nothing but names: which are bound since when, and which exist."""
+class Outside(Changing):
+    """Of all pods their names: which are bound since when, and which exist."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
+        super().__init__()
         self.bound_at: dict[str, float] = {}
-        self.existing: set[str] = set()
-        self._changed = asyncio.Event()
+        self.pods = Collection(_PODS, "Pod", self._see, read=_placed, identity=name_of, now=time.perf_counter)
 
-    async def follow(self) -> None:
-        version = ""
-        while True:  # the API server ends watches, those of slow readers above all
-            query = {"watch": "true", "resourceVersion": version}
-            async with aclosing(self._connection.lines(address(*_PODS_PATH, query=query), silence=3600.0)) as lines:
-                async for line in lines:
-                    event = _events.decode(line)
-                    version = event.object.metadata.version or version
-                    self._see(event.type, event.object)
-                    self._changed.set()
+    @property
+    def existing(self) -> Set[str]:
+        return self.pods.known.keys()
 
-    def _see(self, kind: str, pod: _Object) -> None:
-        name = pod.metadata.name
-        if kind == "DELETED":
-            self.existing.discard(name)
-            return
-        self.existing.add(name)
-        if pod.spec.node and name not in self.bound_at:
-            self.bound_at[name] = time.perf_counter()
+    def _see(self, sighting: Sighting[tuple[str, bool]]) -> None:
+        name, is_bound = sighting.seen
+        if is_bound and not sighting.gone:
+            self.bound_at.setdefault(name, sighting.time)
+        self.has_changed()
 
-    async def until(self, holds: Callable[[], bool], what: str) -> None:
+    async def until_seen(self, holds: Callable[[], bool], what: str) -> None:
+        """Raises Late."""
         try:
-            async with asyncio.timeout(_PATIENCE):
-                while not holds():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
+            await self.until(holds, what, within=_PATIENCE)
+        except Late:
             bound = len(self.existing & self.bound_at.keys())
-            raise TimeoutError(f"{what}: {bound} of {len(self.existing)} bound after {_PATIENCE:g} s") from None
+            raise Late(f"{what}: {bound} of {len(self.existing)} bound after {_PATIENCE:g} s") from None
+
+
+def _placed(found: Json) -> tuple[str, bool]:
+    """Its name, and whether it is bound."""
+    return name_of(found), bool(node_of(found))
 
 
 class Bench:
@@ -198,10 +148,10 @@ class Bench:
         self._outside = outside
         self._made = 0
 
-    async def _post(self, path: str, body: Manifest) -> None:
+    async def _post(self, path: str, body: Json) -> None:
         await self._connection.request("POST", path, msgspec.json.encode(body))
 
-    async def _create(self, bodies: Iterable[Manifest]) -> None:
+    async def _create(self, bodies: Iterable[Json]) -> None:
         left = iter(bodies)
 
         async def create() -> None:
@@ -214,8 +164,8 @@ class Bench:
         """In another namespace so many gangs wait for room from now on."""
         await self._post("/api/v1/namespaces", {"metadata": {"name": _OTHERS}})
         for number in range(gangs):
-            for pod in _waiting(number):
-                await self._post(f"/api/v1/namespaces/{_OTHERS}/pods", pod)
+            for each in _waiting(number):
+                await self._post(f"/api/v1/namespaces/{_OTHERS}/pods", each)
         await asyncio.sleep(2.0)  # they are tried, and turned away
 
     async def once(self, approach: str, size: int) -> float:
@@ -227,21 +177,22 @@ class Bench:
             await self._post(_GROUPS, group)
         bound_at = self._outside.bound_at
         bound_at.clear()  # the cluster is empty
+        made = [APPROACHES[approach](f"{gang}-{number}", gang, size) for number in range(size)]
         began = time.perf_counter()
         if approach in _BASE:
             await self._post(_JOBS, _job(approach, gang, size))
         else:
-            await self._create(APPROACHES[approach](f"{gang}-{number}", gang, size) for number in range(size))
+            await self._create(made)
         took = math.inf
         try:
-            await self._outside.until(lambda: len(bound_at) == size, gang)
+            await self._outside.until_seen(lambda: len(bound_at) == size, gang)
             took = max(bound_at.values()) - began
-        except TimeoutError as stuck:
+        except Late as stuck:
             say(f"\n{stuck}\n")
         if approach in _BASE:
             await self._connection.request("DELETE", f"{_JOBS}/{gang}", b'{"propagationPolicy":"Background"}')
         await self._connection.request("DELETE", _PODS, b'{"gracePeriodSeconds":0}')
-        await self._outside.until(lambda: not self._outside.existing, "an empty cluster")
+        await self._outside.until_seen(lambda: not self._outside.existing, "an empty cluster")
         if approach == "native":
             await self._connection.request("DELETE", f"{_GROUPS}/{gang}")
         await asyncio.sleep(0.15)  # the watches of schedulers and service catch up; the same for every approach
@@ -251,13 +202,12 @@ class Bench:
 @asynccontextmanager
 async def _connected(kubeconfig: Any) -> AsyncIterator[tuple[Connection, Outside]]:
     async with Connection(await Credentials.load(from_kubeconfig(kubeconfig))) as connection:
-        outside = Outside(connection)
-        following = asyncio.create_task(outside.follow())
+        outside = Outside()
         warming = asyncio.create_task(connection.keep_warm(_CREATORS))
         try:
-            yield connection, outside
+            async with following(connection, outside.pods):
+                yield connection, outside
         finally:
-            following.cancel()
             warming.cancel()
 
 

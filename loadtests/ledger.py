@@ -12,7 +12,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.controlplane.api import Api
-from loadtests.observer import Amounts, Json, amounts, quantity, requests_of
+from loadtests.reading import Amounts, Json, amounts, quantity, requests_of
 from loadtests.room import Saved
 
 SAVING = "saving"

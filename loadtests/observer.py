@@ -1,8 +1,8 @@
 """An outside witness: a process of its own that watches pods and nodes, and says what could be seen at every moment.
 
-It asks the API server and nobody else, and imports nothing that decides: it reads gangs from labels and annotations,
-adds up requests with an arithmetic of its own, and so cannot share a mistake with the ledger. A *moment* is a
-resource version: both watches together are put in that order before anything is said.
+It asks the API server and nobody else, and imports nothing that decides: what pods and nodes say it has from
+`loadtests.reading`, and so it cannot share a mistake with the ledger. A *moment* is a resource version: both watches
+together are put in that order before anything is said.
 
 A gang cannot be bound in one write, for each Binding is a call. What is promised and judged is a *burst*: the time
 from the first Binding of a gang until its quorum is bound. A gang is *partly bound* if a burst took longer than a
@@ -25,57 +25,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import httpx
+from extender.controlplane.api import Access, Api
+from extender.controlplane.witness import Collection, Sighting, Watching, name_of
+from loadtests.reading import OURS, WAKE, Amounts, Json, amounts, quorum_of, requests_of
 
-from extender.controlplane.api import Access, Api, ApiError
-
-GANG, MIN_MEMBER, WAKE = "escher.dev/gang", "escher.dev/gang-min-member", "escher.dev/wake"
-OURS = "escher.dev/"
-Json = dict[str, Any]
-Amounts = dict[str, Fraction]
-
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-
-
-def quantity(text: str) -> Fraction:
-    """The value of a Kubernetes quantity."""
-    for suffix, factor in _BINARY.items():
-        if text.endswith(suffix):
-            return Fraction(text.removesuffix(suffix)) * factor
-    if text[-1] in _DECIMAL:
-        return Fraction(text[:-1]) * Fraction(10) ** _DECIMAL[text[-1]]
-    return Fraction(text)
-
-
-def amounts(said: dict[str, str] | None) -> Amounts:
-    return {name: quantity(text) for name, text in (said or {}).items()}
-
-
-def requests_of(pod: Json) -> Amounts:
-    """What a pod without init containers asks for: the sum of its containers, where a limit alone is a request."""
-    total: Amounts = defaultdict(Fraction, pods=Fraction(1))
-    for container in pod["spec"]["containers"]:
-        resources = container.get("resources") or {}
-        for name, units in amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}).items():
-            total[name] += units
-    return dict(total)
-
-
-def gang_of(pod: Json) -> tuple[str, int] | None:
-    """Name and quorum of the gang that the pod says it belongs to, as a user reads interfaces.md."""
-    metadata = pod["metadata"]
-    quorum = (metadata.get("annotations") or {}).get(MIN_MEMBER)
-    name = (metadata.get("labels") or {}).get(GANG)
-    if name is None:
-        controllers = [each for each in metadata.get("ownerReferences") or [] if each.get("controller")]
-        name = f"{controllers[0]['kind']}:{controllers[0]['name']}" if controllers else None
-    if name is None or quorum is None or not quorum.isdigit():
-        return None
-    return f"{metadata['namespace']}/{name}", int(quorum)
-
+_BEGINS_WITHIN = 30.0
 
 # -- what is said in the end -----------------------------------------------------------------------------------------
 
@@ -155,17 +111,6 @@ class Report:
 # -- how it is found out ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Sighting:
-    """An object as it was from `version` on, seen at `time`; `gone` if it was deleted then."""
-
-    version: int
-    time: float
-    kind: str
-    gone: bool
-    seen: Json
-
-
 def reduced_pod(pod: Json) -> Json:
     metadata, status = pod["metadata"], pod.get("status") or {}
     conditions = status.get("conditions") or []
@@ -175,7 +120,7 @@ def reduced_pod(pod: Json) -> Json:
         "node": pod["spec"].get("nodeName"),
         "finished": status.get("phase") in ("Succeeded", "Failed"),
         "requests": requests_of(pod),
-        "gang": gang_of(pod),
+        "gang": quorum_of(pod),
         "woken": (metadata.get("annotations") or {}).get(WAKE),
         "disrupted": any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions),
     }
@@ -204,10 +149,10 @@ class Replay:
         self.report = Report()
         self._excess.clear()
 
-    def take(self, sightings: Iterable[Sighting]) -> None:
+    def take(self, sightings: Iterable[Sighting[Json]]) -> None:
         for each in sorted(sightings, key=lambda each: each.version):
             self.report.moments += 1
-            if each.kind == "node":
+            if each.kind == "Node":
                 self._take_node(each)
             else:
                 self._take_pod(each)
@@ -223,7 +168,7 @@ class Replay:
 
     # -- nodes
 
-    def _take_node(self, sighting: Sighting) -> None:
+    def _take_node(self, sighting: Sighting[Json]) -> None:
         name = sighting.seen["uid"]
         if sighting.gone:
             self.nodes.pop(name, None)
@@ -239,7 +184,7 @@ class Replay:
 
     # -- pods
 
-    def _take_pod(self, sighting: Sighting) -> None:
+    def _take_pod(self, sighting: Sighting[Json]) -> None:
         pod = sighting.seen
         before = self.pods.get(pod["uid"])
         if before is None and not sighting.gone:
@@ -265,7 +210,7 @@ class Replay:
         else:
             self.pods[pod["uid"]] = pod
 
-    def _hold(self, pod: Json, sighting: Sighting) -> None:
+    def _hold(self, pod: Json, sighting: Sighting[Json]) -> None:
         self.report.bound += 1
         node = pod["node"]
         held, has = self.held[node], self.nodes.get(node, {})
@@ -298,7 +243,7 @@ class Replay:
     def _gang(self, name: str) -> GangSeen:
         return self.report.gangs.setdefault(name, GangSeen())
 
-    def _take_member(self, pod: Json, sighting: Sighting) -> None:
+    def _take_member(self, pod: Json, sighting: Sighting[Json]) -> None:
         name, quorum = pod["gang"]
         gang, members, placed = self._gang(name), self._members[name], self._placed[name]
         gang.quorum = quorum
@@ -341,92 +286,31 @@ class Replay:
 # -- the process that watches ----------------------------------------------------------------------------------------
 
 
-class Watching:
-    """One kind, listed once and followed for ever; what is seen is appended to `log`."""
+def collection(kind: str, log: list[Sighting[Json]]) -> Collection[Json]:
+    """All pods or all nodes; what is seen is appended to `log`."""
+    if kind == "Pod":
+        return Collection("/api/v1/pods", kind, log.append, read=reduced_pod)
+    # A node that is made again under its name is the same to pods that were bound to it.
+    return Collection("/api/v1/nodes", kind, log.append, read=reduced_node, identity=name_of)
 
-    def __init__(self, kubeconfig: Path, kind: str, log: list[Sighting]) -> None:
-        self.gaps = 0
-        self.known: dict[str, Sighting] = {}
-        """What is there, by its identity, as it was last seen."""
-        self.last = 0
-        self._api = Api(Access(kubeconfig))
-        self._kind = kind
-        self._log = log
-        self._reduce = reduced_pod if kind == "pod" else reduced_node
 
-    @property
-    def path(self) -> str:
-        return f"/api/v1/{self._kind}s"
+def catch_up(api: Api, watched: Collection[Json], *, within: float = 10.0) -> int:
+    """The version up to which all has been seen: at least what the API server knew when this was called.
 
-    def _uid(self, each: Json) -> str:
-        # A node that is made again under its name is the same to pods that were bound to it.
-        return str(each["metadata"]["uid" if self._kind == "pod" else "name"])
-
-    def list(self) -> None:
-        answer = self._api.get(self.path)
-        present = {self._uid(each): each for each in answer["items"]}
-        for uid, before in list(self.known.items()):
-            if uid not in present:
-                # When it went is not known. It may have been at once, and that does nobody wrong.
-                self._note(uid, max(self.last, before.version), before.seen, gone=True)
-        for uid, each in present.items():
-            before_that = self.known.get(uid)
-            if before_that is None or before_that.version < int(each["metadata"]["resourceVersion"]):
-                self._see(each, gone=False)
-        self.last = int(answer["metadata"]["resourceVersion"])
-
-    def follow(self) -> None:
-        expired = False
-        while True:
-            try:
-                if expired:
-                    self.list()
-                    expired = False
-                for event in self._api.watch(self.path, resourceVersion=self.last, allowWatchBookmarks=True):
-                    if event["type"] == "ERROR":
-                        raise ApiError(int(event["object"].get("code", 0)), "", "")
-                    self.last = int(event["object"]["metadata"]["resourceVersion"])
-                    if event["type"] != "BOOKMARK":
-                        self._see(event["object"], gone=event["type"] == "DELETED")
-            except ApiError as error:
-                if error.status == 410 and not expired:
-                    self.gaps += 1
-                    expired = True
-                else:
-                    # An API server that starts refuses this and that for a moment.
-                    threading.Event().wait(0.2)
-            except httpx.TransportError:
-                # The API server is away, or the cluster is gone and the parent will end us.
-                threading.Event().wait(0.2)
-
-    def _see(self, each: Json, *, gone: bool) -> None:
-        self._note(self._uid(each), int(each["metadata"]["resourceVersion"]), self._reduce(each), gone=gone)
-
-    def _note(self, uid: str, version: int, seen: Json, *, gone: bool) -> None:
-        sighting = Sighting(version, time.monotonic(), self._kind, gone, seen)
-        if gone:
-            self.known.pop(uid, None)
-        else:
-            self.known[uid] = sighting
-        self._log.append(sighting)
-
-    def catch_up(self, *, within: float = 10.0) -> int:
-        """The version up to which all has been seen: at least what the API server knew when this was called.
-
-        Raises TimeoutError.
-        """
-        answer = self._api.get(self.path)
-        known = {self._uid(each): int(each["metadata"]["resourceVersion"]) for each in answer["items"]}
-        version, deadline = int(answer["metadata"]["resourceVersion"]), time.monotonic() + within
-        while self.last < version:
-            seen = {uid: each.version for uid, each in self.known.copy().items()}
-            # The list's own version may be that of a change in another kind, which this watch never tells.
-            if all(seen.get(uid, 0) >= each for uid, each in known.items()) and seen.keys() <= known.keys():
-                break
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the watch of {self._kind}s did not catch up with {version} in {within:g} s")
-            threading.Event().wait(0.01)
-        return version
+    Raises TimeoutError.
+    """
+    answer = api.get(watched.path)
+    there = {watched.identity(each): int(each["metadata"]["resourceVersion"]) for each in answer["items"]}
+    version, deadline = int(answer["metadata"]["resourceVersion"]), time.monotonic() + within
+    while watched.version < version:
+        seen = {identity: each.version for identity, each in watched.known.copy().items()}
+        # The list's own version may be that of a change in another kind, which this watch never tells.
+        if all(seen.get(identity, 0) >= each for identity, each in there.items()) and seen.keys() <= there.keys():
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the watch of {watched.path} did not catch up with {version} in {within:g} s")
+        threading.Event().wait(0.01)
+    return version
 
 
 def say(answer: Json) -> None:
@@ -435,11 +319,13 @@ def say(answer: Json) -> None:
 
 
 def main(kubeconfig: Path) -> None:
-    log: list[Sighting] = []
-    watching = [Watching(kubeconfig, kind, log) for kind in ("node", "pod")]
+    log: list[Sighting[Json]] = []
+    api, collections = Api(Access(kubeconfig)), [collection(kind, log) for kind in ("Node", "Pod")]
+    watching = [Watching(api, each) for each in collections]
     for each in watching:
-        each.list()
-        threading.Thread(target=each.follow, daemon=True).start()
+        each.start()
+    if not all(each.begun.wait(_BEGINS_WITHIN) for each in watching):
+        sys.exit(f"the API server has not answered for {_BEGINS_WITHIN:g} s")
     replay = Replay()
     say({"ready": True})
     for line in sys.stdin:
@@ -447,7 +333,7 @@ def main(kubeconfig: Path) -> None:
         if command == "end":
             return
         try:
-            until = min(each.catch_up() for each in watching)
+            until = min(catch_up(api, each) for each in collections)
         except TimeoutError as error:
             say({"error": str(error)})
             continue
@@ -460,7 +346,7 @@ def main(kubeconfig: Path) -> None:
             say({"begun": True})
         else:
             report = replay.finish(time.monotonic())
-            report.gaps = sum(each.gaps for each in watching)
+            report.gaps = sum(each.gaps for each in collections)
             say(dataclasses.asdict(report))
 
 

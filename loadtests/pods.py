@@ -7,6 +7,9 @@ from typing import Any
 
 EXTENDER, LEDGER, PURE = "escher", "escher-ledger", "escher-resources"
 """The schedulers' profiles: with the extender, with its ledger alone, and without it."""
+OURS = (EXTENDER, LEDGER)
+"""Those that ask the service. Without it a gang is an ESL's work, and not a pod's annotation."""
+PROFILES = (*OURS, PURE)
 Json = dict[str, Any]
 
 
@@ -22,11 +25,13 @@ def pod(
     priority_class: str | None = None,
     gated: bool = False,
     grace: int = 0,
+    annotations: Mapping[str, str] | None = None,
     **asks: str | int,
 ) -> Json:
     """A pod of one container. `gated`: with Escher's scheduling gate. `grace`: seconds that it may take to end; with
     none, nobody learns how it ended. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
-    annotations = {
+    said = {
+        **(annotations or {}),
         "escher.dev/gang-min-member": quorum,
         "escher.dev/run-seconds": run_seconds,
         "escher.dev/gang-timeout-seconds": timeout,
@@ -50,7 +55,7 @@ def pod(
         "metadata": {
             "name": name,
             "labels": {} if gang is None else {"escher.dev/gang": gang},
-            "annotations": {key: str(value) for key, value in annotations.items() if value is not None},
+            "annotations": {key: str(value) for key, value in said.items() if value is not None},
         },
         "spec": spec,
     }

@@ -1,24 +1,34 @@
 """Who could be bound and is not: reckoned from nodes and pods as the API server tells them, and from nothing else.
 
-Knows nothing of the ledger or of kube-scheduler. What it can answer exactly is what it is asked for: whether one more
-pod has room, and whether so many pods that are alike have room at once. It counts resources, node selectors and taints;
-a workload that uses more (affinity, tolerations, members of a gang that differ) is refused.
+Knows nothing of the ledger or of kube-scheduler. It counts resources, node selectors and taints; a pending pod that
+uses more (affinity, init containers) is refused. Whether so many pods that are alike have room at once is answered
+exactly; of members that differ it is tried, the least first, and where no room is found there may still be some.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from loadtests.observer import Amounts, gang_of, requests_of
-from loadtests.observer import amounts as quantities
+from loadtests.reading import (
+    ATTEMPT,
+    GATE,
+    Amounts,
+    Json,
+    attempt_of,
+    controller_of,
+    gang_of,
+    is_gated,
+    is_leaving,
+    is_of_daemon_set,
+    is_over,
+    node_of,
+    quorum_of,
+    requests_of,
+)
+from loadtests.reading import amounts as quantities
 
-Json = dict[str, Any]
-ATTEMPT = "escher.dev/attempt"
-"""Annotation: with whom the pod was bound."""
 Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
 """What a pod asks for, in thousandths of units, and its node selector."""
 
@@ -49,7 +59,7 @@ def shape_of(pod: Json) -> Shape:
     return tuple(sorted(requests.items())), tuple(sorted((spec.get("nodeSelector") or {}).items()))
 
 
-class Room:
+class RoomWatch:
     """What is free on each node that takes pods: allocatable without what its unfinished pods ask for, and without what
     is saved."""
 
@@ -62,20 +72,26 @@ class Room:
                 self._labels[name] = node["metadata"].get("labels") or {}
                 self._free[name] = _thousandths(quantities(node["status"]["allocatable"]))
         for pod in pods:
-            node_name = pod["spec"].get("nodeName")
-            if node_name in self._free and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-                free = self._free[node_name]
-                for resource, units in shape_of(pod)[0]:
-                    free[resource] = free.get(resource, 0) - units
+            if node_of(pod) in self._free and not is_over(pod):
+                self._take(self._free[node_of(pod)], _thousandths(requests_of(pod)).items())
         for name, units_saved in saved.places:
-            for resource, units in _thousandths(units_saved).items() if name in self._free else ():
-                self._free[name][resource] = self._free[name].get(resource, 0) - units
+            if name in self._free:
+                self._take(self._free[name], _thousandths(units_saved).items())
         self._copies: dict[Shape, int] = {}
+
+    @staticmethod
+    def _take(free: dict[str, int], asked: Iterable[tuple[str, int]]) -> None:
+        for resource, units in asked:
+            free[resource] = free.get(resource, 0) - units
 
     @property
     def nodes(self) -> set[str]:
         """Those that take pods."""
         return set(self._free)
+
+    def free(self, resource: str) -> dict[str, int]:
+        """What each node that takes pods has left of it, in thousandths."""
+        return {name: free.get(resource, 0) for name, free in self._free.items()}
 
     def copies(self, shape: Shape) -> int:
         """How many more pods of this shape have room at once.
@@ -83,56 +99,112 @@ class Room:
         Exact: alike pods take from each node what it can hold of them, whatever the order.
         """
         if shape not in self._copies:
-            requests, selector = shape
-            self._copies[shape] = sum(
-                max(0, min(free.get(resource, 0) // units for resource, units in requests))
-                for name, free in self._free.items()
-                if all(self._labels[name].get(key) == value for key, value in selector)
-            )
+            self._copies[shape] = sum(max(0, self._times(free, shape)) for free in self._fitting(self._free, shape))
         return self._copies[shape]
+
+    def at_once(self, shapes: Sequence[Shape]) -> int:
+        """How many of these pods, or, where they are alike, of such pods, have room at once.
+
+        The largest first, each where the least CPU is left.
+        """
+        if len(set(shapes)) == 1:
+            return self.copies(shapes[0])
+        left = {name: dict(free) for name, free in self._free.items()}
+        found = 0
+        for shape in sorted(shapes, key=_cpu, reverse=True):
+            nodes = [free for free in self._fitting(left, shape) if self._times(free, shape) > 0]
+            if nodes:
+                self._take(min(nodes, key=lambda free: free.get("cpu", 0)), shape[0])
+                found += 1
+        return found
+
+    def _fitting(self, nodes: Mapping[str, dict[str, int]], shape: Shape) -> Iterable[dict[str, int]]:
+        """What is free on those whose labels the shape asks for."""
+        _, selector = shape
+        return (
+            free for name, free in nodes.items() if all(self._labels[name].get(key) == value for key, value in selector)
+        )
+
+    @staticmethod
+    def _times(free: dict[str, int], shape: Shape) -> int:
+        return min(free.get(resource, 0) // units for resource, units in shape[0])
+
+
+def _cpu(shape: Shape) -> int:
+    return dict(shape[0]).get("cpu", 0)
 
 
 def waiting_though_there_is_room(
-    nodes: Iterable[Json], pods: Iterable[Json], saved: Saved = NOTHING_SAVED
+    nodes: Iterable[Json],
+    pods: Iterable[Json],
+    saved: Saved = NOTHING_SAVED,
+    *,
+    groups: Mapping[str, int] | None = None,
+    asked: Callable[[Json], bool] = lambda pod: True,
+    bare_ones_count: bool = False,
 ) -> list[str]:
     """Pods and gangs that could be bound now and are not, in words. What is saved for a gang is room for that one only.
 
     A gang could, if what it lacks to its quorum exists and has room at once; beyond the quorum each member counts for
     itself. Members that have ended count only if they ended well and a controller made them: of others it is not known,
-    after a restart, of which run they were.
+    after a restart, of which run they were; with `bare_ones_count` they count all the same. `groups`: the quorums of
+    the PodGroups that there are; None: they are not installed, and their pods are ordinary ones. `asked`: about which
+    pods; all others only hold room.
     """
     nodes, pods = list(nodes), list(pods)
-    room, room_with_saved = Room(nodes, pods, saved), Room(nodes, pods)
+    room, room_with_saved = RoomWatch(nodes, pods, saved), RoomWatch(nodes, pods)
     found, gangs = [], defaultdict[str, list[Json]](list)
     for pod in pods:
-        if (gang := gang_of(pod)) is not None:
-            gangs[gang[0]].append(pod)
-        elif not pod["spec"].get("nodeName") and (copies := room.copies(shape_of(pod))):
-            found.append(f"{pod['metadata']['name']} has room {copies} times")
-    for name, members in gangs.items():
-        waiting = [each for each in members if not each["spec"].get("nodeName")]
-        shapes = {shape_of(each) for each in waiting}
-        assert len(shapes) <= 1, f"the members of {name} differ, which is not reckoned with here"
-        quorum = max(gang[1] for each in members if (gang := gang_of(each)))
-        lacking = max(quorum - sum(map(_counts, members)), 1)
+        if not asked(pod) or is_leaving(pod):
+            continue
+        gang = gang_of(pod)
+        if gang is not None and (gang.quorum is not None or groups is not None):
+            gangs[gang.key].append(pod)
+        elif _waits_alone(pod) and (copies := room.copies(shape_of(pod))):
+            found.append(f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']} has room {copies} times")
+    for name, members in sorted(gangs.items()):
+        waiting = sorted((shape_of(each) for each in members if _waits_in_gang(each)), key=_cpu)
+        quorum = max((_quorum(each, groups) for each in members if not is_over(each)), default=0)
+        if not waiting or not quorum:
+            continue
+        lacking = max(quorum - sum(_counts(each, bare_ones_count) for each in members), 1)
         its_room = room_with_saved if name == saved.gang else room
-        if len(waiting) >= lacking and (copies := its_room.copies(*shapes)) >= lacking:
-            found.append(f"gang {name} needs {lacking} more places and has room for {copies}")
+        if len(waiting) >= lacking and (places := its_room.at_once(waiting[:lacking])) >= lacking:
+            found.append(f"gang {name} needs {lacking} more places and has room for {places}")
     return found
 
 
-def _counts(pod: Json) -> bool:
-    phase = (pod.get("status") or {}).get("phase")
-    if not pod["spec"].get("nodeName") or phase == "Failed" or pod["metadata"].get("deletionTimestamp"):
+def _waits_alone(pod: Json) -> bool:
+    return not node_of(pod) and not is_over(pod) and not is_gated(pod) and not is_of_daemon_set(pod)
+
+
+def _waits_in_gang(pod: Json) -> bool:
+    """Behind no gate but the service's own."""
+    gates = pod["spec"].get("schedulingGates") or ()
+    return not node_of(pod) and not is_over(pod) and all(gate["name"] == GATE for gate in gates)
+
+
+def _quorum(pod: Json, groups: Mapping[str, int] | None) -> int:
+    """What a member asks for; 0: its PodGroup is not there."""
+    gang = gang_of(pod)
+    if gang is None:
+        return 0
+    return (groups or {}).get(gang.key, 0) if gang.quorum is None else gang.quorum
+
+
+def _counts(pod: Json, bare_ones_count: bool) -> bool:
+    """Whether the member counts as placed."""
+    if not node_of(pod):
         return False
-    return phase != "Succeeded" or any(each.get("controller") for each in pod["metadata"].get("ownerReferences") or ())
+    ended_well = (pod.get("status") or {}).get("phase") == "Succeeded"
+    return (bare_ones_count or controller_of(pod) is not None) if ended_well else not is_over(pod)
 
 
 def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
     """What is saved for a gang that does not need it, in words."""
-    members = [pod for pod in pods if (gang := gang_of(pod)) is not None and gang[0] == saved.gang]
+    members = [pod for pod in pods if (gang := quorum_of(pod)) is not None and gang[0] == saved.gang]
     waiting = [each for each in members if not each["spec"].get("nodeName")]
-    quorum = max((gang[1] for each in members if (gang := gang_of(each))), default=0)
+    quorum = max((gang[1] for each in members if (gang := quorum_of(each))), default=0)
     lacking = max(quorum - (len(members) - len(waiting)), 0)
     found = []
     if len(saved.places) > lacking:
@@ -152,7 +224,7 @@ def partly_bound(pods: Iterable[Json]) -> list[str]:
     """
     members, quorums = defaultdict[str, list[Json]](list), dict[str, int]()
     for pod in pods:
-        if (gang := gang_of(pod)) is not None:
+        if (gang := quorum_of(pod)) is not None:
             quorums[gang[0]] = max(quorums.get(gang[0], 0), gang[1])
             members[gang[0]].append(pod)
     found: list[str] = []
@@ -165,9 +237,5 @@ def partly_bound(pods: Iterable[Json]) -> list[str]:
 
 
 def _may_have_run(pod: Json, waiting: set[str]) -> bool:
-    said = (pod["metadata"].get("annotations") or {}).get(ATTEMPT)
-    if said is None:
-        return False
-    attempt = json.loads(said)
-    unbound = waiting.intersection(attempt["with"])
-    return attempt["pod"] == pod["metadata"]["uid"] and attempt["size"] - len(unbound) >= attempt["needed"]
+    attempt = attempt_of(pod["metadata"]["uid"], (pod["metadata"].get("annotations") or {}).get(ATTEMPT) or "")
+    return attempt is not None and attempt.size - len(waiting.intersection(attempt.named)) >= attempt.needed

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from extender.core.cluster import Node, Owner, Pod, Requirement, SelectorTerm, Taint, Toleration
+from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
-from extender.core.units import Vector
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.names import GangKey
+from extender.core.policy import Permit, Refuse
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.node_match import Requirement, SelectorTerm, Taint, Toleration
+from extender.kube.quantities import Vector
 
 NOW = 1_000_000.0
 """Some moment; tests count from it."""
@@ -38,6 +41,11 @@ def pod(name: str = "pod", asks: Amounts | None = None, *, namespace: str = "def
     facts.setdefault("scheduler", "escher")
     requests = units({"cpu": 1000} if asks is None else asks, pods=1)
     return Pod(namespace=namespace, name=name, requests=requests, **facts)
+
+
+def gone(uid: PodUid | str) -> Pod:
+    """Of a pod that is deleted nothing counts but its UID."""
+    return replace(pod(), uid=PodUid(uid))
 
 
 def gang_pods(name: str, size: int, asks: Amounts | None = None, *, quorum: int | None = None) -> list[Pod]:
@@ -84,20 +92,26 @@ def ledger_of(rows: Mapping[str, Amounts]) -> Ledger:
     """A ledger with these nodes present; resources in escher.dev are set as applications would."""
     ledger = Ledger()
     for name, has in rows.items():
-        ledger.set_node(NodeName(name), units(has))
+        ledger.capacity.set_node(NodeName(name), units(has))
         for resource, number in units(has).items():
-            if resource.startswith(f"{ledger.domain}/"):
-                ledger.set_capacity(NodeName(name), resource, number)
-    ledger.drain_gains()
+            if resource.startswith(f"{ledger.capacity.domain}/"):
+                ledger.capacity.set(NodeName(name), resource, number)
+    ledger.changes.drain_gains()
     return ledger
 
 
 def claim(holder: str, on: str, asks: Amounts, *, until: float | None = NOW + 30, gang: str | None = None) -> Holding:
     """An assumption, as a transaction takes it."""
     owner = None if gang is None else GangKey("default", gang)
-    return Holding(Holder(holder), NodeName(on), units(asks), Kind.ASSUMPTION, owner, until)
+    return Holding(Holder(holder), NodeName(on), units(asks), HoldingKind.ASSUMPTION, owner, until)
 
 
 def slot(holder: str, on: str, asks: Amounts, *, gang: str = "train", until: float = NOW + 30) -> Holding:
     """A reservation for a gang, as a transaction takes it."""
-    return Holding(Holder(holder), NodeName(on), units(asks), Kind.RESERVATION, GangKey("default", gang), until)
+    return Holding(Holder(holder), NodeName(on), units(asks), HoldingKind.RESERVATION, GangKey("default", gang), until)
+
+
+def reason_of(permit: Permit) -> str:
+    """Why the bind is refused."""
+    assert isinstance(permit, Refuse), permit
+    return permit.reason

@@ -1,4 +1,6 @@
 """Hypothesis for all tests: the same examples on every run, and the blob that reproduces a failure in the report.
+Fixtures of the embedded cluster, which are a plugin that is installed with it; and real time for async tests, unless
+their folder or module says `virtual_time`.
 
 HYPOTHESIS_PROFILE=explore draws new examples, many of them, and prints the seed to run them again with. The profile
 `mutants` is for mutation testing: the first fifth of the examples, and a failure is enough, none simpler is looked for.
@@ -7,9 +9,15 @@ Where a test needs more examples than others or fewer, it says so as a multiple 
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+pytest_plugins = ["kubesim.pytest_plugin", "pytester"]
 
 settings.register_profile(
     "ci", derandomize=True, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -19,3 +27,28 @@ settings.register_profile(
     "mutants", settings.get_profile("ci"), max_examples=20, phases=[Phase.explicit, Phase.generate], print_blob=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is made now, thousands of tests and all modules, stays to the end: no garbage is looked for in it, ever."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Clusters of the tests are kept apart from those of the user. The binaries' cache is everybody's."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder

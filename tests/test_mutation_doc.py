@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+GONE = {"app/desk"}
+"""Measured then, and no more there."""
 PARTS = (ROOT / "docs" / "mutation.md").read_text().split("\n## The modules of")
 
 
 def _rows(part: str) -> list[list[str]]:
-    found = re.findall(r"^\| (?:\w+/\w+|all) \|.*$", part, re.MULTILINE)
+    found = re.findall(r"^\| (?:\w+(?:/\w+)+|all) \|.*$", part, re.MULTILINE)
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in found]
 
 
@@ -26,7 +28,7 @@ def test_there_are_two_tables() -> None:
 @both
 def test_every_row_is_of_a_module(part: str) -> None:
     modules = [row[0] for row in _rows(part)[:-1]]
-    assert [each for each in modules if not (ROOT / "extender" / f"{each}.py").exists()] == []
+    assert {each for each in modules if not (ROOT / "extender" / f"{each}.py").exists()} <= GONE
     assert len(set(modules)) == len(modules)
 
 

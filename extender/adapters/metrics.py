@@ -13,21 +13,28 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from extender.app.destroyed import Destruction
-from extender.app.keeper import Keeper
+from extender.app.reconcile import drift_units
+from extender.app.tables import Tables
 from extender.app.write_back import WriteBack
 from extender.core.brake import Act
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Kind
-from extender.core.names import CPU, MEMORY, PODS, in_domain
+from extender.core.gangs.machine import Phase
+from extender.core.ledger import HoldingKind
+from extender.core.names import in_domain
+from extender.kube.names import CPU, MEMORY, PODS
 
 if TYPE_CHECKING:
     # It brings the `kubernetes` client, half a second of imports that the embedded cluster has no use for.
-    from extender.adapters.kube.credentials import Credentials
+    from extender.kube.credentials import Credentials
 
 _GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
 _WRITE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 
-_STATES = {Kind.BOUND: "bound", Kind.ASSUMPTION: "assumed", Kind.RESERVATION: "reserved", Kind.SAVING: "saved"}
+_STATES = {
+    HoldingKind.BOUND: "bound",
+    HoldingKind.ASSUMPTION: "assumed",
+    HoldingKind.RESERVATION: "reserved",
+    HoldingKind.SAVING: "saved",
+}
 
 
 class CredentialMetrics(Collector):
@@ -56,11 +63,11 @@ class Metrics(Collector):
     def __init__(
         self,
         registry: CollectorRegistry,
-        keeper: Keeper,
+        tables: Tables,
         write_back: WriteBack,
         transactions_unfinished: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._keeper = keeper
+        self._tables = tables
         self._write_back = write_back
         self._transactions_unfinished = transactions_unfinished
         self._gang_wait = Histogram(
@@ -125,16 +132,16 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield self._gangs()
         waiting = GaugeMetricFamily("escher_bind_barrier_waiting", "Members whose bind waits for their gang")
-        waiting.add_metric([], sum(len(gang.arrived) for gang in self._keeper.gangs.by_key.values()))
+        waiting.add_metric([], sum(len(gang.barrier.arrived) for gang in self._tables.gangs.by_key.values()))
         yield waiting
         doubt = GaugeMetricFamily("escher_gangs_in_doubt", "Gangs bound in part that may have run: left alone")
-        doubt.add_metric([], len(self._keeper.gangs.in_doubt))
+        doubt.add_metric([], len(self._tables.gangs.quorums.in_doubt))
         yield doubt
         unfinished = GaugeMetricFamily(
             "escher_preemptions_unfinished",
-            "Gangs of which only some members could be evicted for others",
+            "Gangs of which only some members could be evicted for others, and that lack members of their quorum since",
         )
-        unfinished.add_metric([], len(self._keeper.preempting.unfinished))
+        unfinished.add_metric([], len(self._tables.gangs.waiting.preempting.victims.unfinished))
         yield unfinished
         half = GaugeMetricFamily(
             "escher_transactions_unfinished", "Intents of transactions that nobody is at here: to be taken back"
@@ -143,7 +150,7 @@ class Metrics(Collector):
         yield half
         yield self._units()
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
-        drift.add_metric([], sum(self._drift()))
+        drift.add_metric([], drift_units(self._tables))
         yield drift
         yield self._brake()
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
@@ -157,7 +164,7 @@ class Metrics(Collector):
         ages = GaugeMetricFamily(
             "escher_knowledge_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
         )
-        for kind, age in self._keeper.knowledge.ages().items():
+        for kind, age in self._tables.knowledge.ages().items():
             ages.add_metric([kind], age)
         yield ages
         yield from self._savings()
@@ -165,20 +172,20 @@ class Metrics(Collector):
     def _brake(self) -> Metric:
         family = GaugeMetricFamily("escher_brake", "1 where the settings hold an act back everywhere", labels=["act"])
         for act in Act:
-            family.add_metric([act.value], not self._keeper.brake.everywhere.allows(act))
+            family.add_metric([act.value], not self._tables.brake.everywhere.allows(act))
         return family
 
     def _gangs(self) -> Metric:
         family = GaugeMetricFamily("escher_gang_phase", "Gangs by phase", labels=["phase"])
         counts = dict.fromkeys(Phase, 0)
-        for gang in self._keeper.gangs.by_key.values():
+        for gang in self._tables.gangs.by_key.values():
             counts[gang.phase] += 1
         for phase, count in counts.items():
             family.add_metric([phase.value], count)
         return family
 
     def _savings(self) -> Iterator[Metric]:
-        savings = self._keeper.gangs.waiting.turns.savings
+        savings = self._tables.gangs.waiting.queue.saved.savings
         share = GaugeMetricFamily(
             "escher_saved_share", "Share of the cluster that is kept free for a gang, of the resource with the largest"
         )
@@ -187,12 +194,12 @@ class Metrics(Collector):
         seconds = GaugeMetricFamily(
             "escher_saved_seconds", "For how long more than saved_share has been kept free; falls while it is not"
         )
-        seconds.add_metric([], savings.seconds_over_at(self._keeper.clock.steady()))
+        seconds.add_metric([], savings.seconds_over_at(self._tables.clock.steady()))
         yield seconds
 
     def _units(self) -> Metric:
         totals: dict[tuple[str, str], int] = {}
-        for row in self._keeper.ledger.rows.values():
+        for row in self._tables.ledger.rows.values():
             for resource, units in row.capacity.items():
                 key = (self._class(resource), "capacity")
                 totals[key] = totals.get(key, 0) + units
@@ -211,11 +218,6 @@ class Metrics(Collector):
     def _class(self, resource: str) -> str:
         if resource in (CPU, MEMORY, PODS):
             return resource
-        if in_domain(resource, self._keeper.ledger.domain):
+        if in_domain(resource, self._tables.ledger.capacity.domain):
             return "ephemeral"
         return "extended" if "/" in resource else "other"
-
-    def _drift(self) -> Iterator[int]:
-        for node in self._keeper.nodes.values():
-            for desired, said in self._keeper.drift(node).values():
-                yield max(1, abs(desired - said))

@@ -12,76 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 
-from msgspec import Struct, field
-
 from extender.core.constraints import EVERY_ADDRESS, AffinityTerm, Constraints, HostPort, Peers, Spread
-from extender.core.label_match import LabelRequirement, Selector
+from extender.kube.label_match import LabelRequirement, Selector
+from extender.kube.objects import (
+    Anything,
+    ContainerPort,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    SpreadConstraint,
+    Volume,
+)
 
 VOLUME_CLAIMS = "volume claims"
 SHARED_DISKS = "disks that one node at a time may mount"
 RESOURCE_CLAIMS = "resource claims"
 NAMESPACE_SELECTORS = "pod affinity with a namespace selector"
-
-
-class _Json(Struct, rename="camel", gc=False):
-    pass
-
-
-class Anything(_Json):
-    """It is there; what is in it does not matter."""
-
-
-class ContainerPort(_Json):
-    container_port: int = 0
-    host_port: int = 0
-    protocol: str = ""
-    host_ip: str = field(default="", name="hostIP")
-
-
-class _LabelRequirement(_Json):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class LabelSelector(_Json):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_LabelRequirement] | None = None
-
-
-class PodAffinityTerm(_Json):
-    topology_key: str
-    label_selector: LabelSelector | None = None
-    namespaces: list[str] | None = None
-    namespace_selector: LabelSelector | None = None
-    match_label_keys: list[str] | None = None
-    mismatch_label_keys: list[str] | None = None
-
-
-class PodAffinity(_Json):
-    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
-
-
-class SpreadConstraint(_Json):
-    topology_key: str
-    max_skew: int = 1
-    when_unsatisfiable: str = "DoNotSchedule"
-    label_selector: LabelSelector | None = None
-    min_domains: int | None = None
-    node_affinity_policy: str | None = None
-    node_taints_policy: str | None = None
-    match_label_keys: list[str] | None = None
-
-
-class Volume(_Json):
-    """Of the kinds of volumes only those for which kube-scheduler looks at more than the pod."""
-
-    persistent_volume_claim: Anything | None = None
-    ephemeral: Anything | None = None
-    gce_persistent_disk: Anything | None = None
-    aws_elastic_block_store: Anything | None = None
-    iscsi: Anything | None = None
-    rbd: Anything | None = None
 
 
 def read_constraints(

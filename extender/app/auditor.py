@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from extender.app.journal import Journal
-from extender.app.keeper import Keeper
+from extender.app.tables import Tables
 
 _log = structlog.get_logger(__name__)
 
@@ -23,8 +23,8 @@ EVERY = 30.0
 class Auditor:
     """`violated` takes the name of an invariant that does not hold."""
 
-    def __init__(self, keeper: Keeper, journal: Journal, violated: Callable[[str], None], every: float = EVERY) -> None:
-        self._keeper = keeper
+    def __init__(self, tables: Tables, journal: Journal, violated: Callable[[str], None], every: float = EVERY) -> None:
+        self._tables = tables
         self._journal = journal
         self._violated = violated
         self._every = every
@@ -35,7 +35,7 @@ class Auditor:
         while True:
             await asyncio.sleep(self._every)
             try:
-                found = [(each.invariant, each.detail) for each in self._keeper.violations()]
+                found = [(each.invariant, each.detail) for each in self._tables.violations()]
             except Exception as error:  # What is checked is broken in a way that the check did not expect.
                 found = [("audit", repr(error))]
             for invariant, detail in found:

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 import structlog
 
+from extender.app.decisions import Performer
+from extender.app.feedback import BrakeChanged
 from extender.app.keeper import Keeper
 from extender.app.management import BrakeState
 from extender.core.brake import FREE, Switches, switches_of
@@ -22,13 +24,14 @@ EVERYWHERE = "everywhere"
 class Braking:
     """`ports.Sink[Namespace]`."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, performer: Performer) -> None:
         self._keeper = keeper
+        self._performer = performer
         self._unclear: dict[str, list[str]] = {}
         self._read = False
 
     def state(self) -> BrakeState:
-        brake = self._keeper.brake
+        brake = self._keeper.tables.brake
         return BrakeState(
             everywhere=brake.everywhere,
             namespaces=dict(brake.labelled),
@@ -38,15 +41,15 @@ class Braking:
 
     def set_everywhere(self, switches: Switches) -> None:
         """The settings say so from now on."""
-        if self._keeper.brake.set_everywhere(switches):
+        if self._keeper.tables.brake.set_everywhere(switches):
             _tell(EVERYWHERE, switches)
-            self._keeper.heed_brake()
+            self._heed(True)
 
     def replace(self, objects: Iterable[Namespace]) -> None:
         self._read = True
         present = {each.name: each for each in objects}
         news = [self._take(each) for each in present.values()]
-        gone = [name for name in self._keeper.brake.labelled if name not in present]
+        gone = [name for name in self._keeper.tables.brake.labelled if name not in present]
         self._heed(any([*news, *map(self._free, gone)]))
 
     def upsert(self, item: Namespace) -> None:
@@ -57,7 +60,7 @@ class Braking:
 
     def _heed(self, news: bool) -> None:
         if news:
-            self._keeper.heed_brake()
+            self._performer.do(self._keeper.heed(BrakeChanged()))
 
     def _take(self, namespace: Namespace) -> bool:
         switches, unclear = switches_of(namespace.labels)
@@ -66,14 +69,14 @@ class Braking:
             self._unclear[namespace.name] = unclear
         if not unclear:
             self._unclear.pop(namespace.name, None)
-        news = self._keeper.brake.set_labelled(namespace.name, switches)
+        news = self._keeper.tables.brake.set_labelled(namespace.name, switches)
         if news:
             _tell(namespace.name, switches)
         return news
 
     def _free(self, name: str) -> bool:
         self._unclear.pop(name, None)
-        news = self._keeper.brake.set_labelled(name, FREE)
+        news = self._keeper.tables.brake.set_labelled(name, FREE)
         if news:
             _tell(name, FREE)
         return news

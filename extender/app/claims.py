@@ -8,7 +8,7 @@ restart ends them, as their deadline would.
 from __future__ import annotations
 
 from extender.app.management import Claim, Release
-from extender.core.ledger import Holder, Holding, Kind
+from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 
 _PREFIX = "claim:"
@@ -20,7 +20,7 @@ def holder_of(operation: Claim | Release) -> Holder:
 
 def to_holding(claim: Claim, now: float) -> Holding:
     owner = GangKey(claim.namespace, f"{_PREFIX}{claim.holder}")
-    return Holding(holder_of(claim), claim.node, claim.units, Kind.RESERVATION, owner, now + claim.ttl_seconds)
+    return Holding(holder_of(claim), claim.node, claim.units, HoldingKind.RESERVATION, owner, now + claim.ttl_seconds)
 
 
 def is_claim(holding: Holding) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.app.catalog import Identity
 from extender.app.intents import Announced
 from extender.app.management import ManagementError, Outcome, Refusal, SetResource
-from extender.app.ports import Unavailable
+from extender.app.objects.kind import Identity, identity
 from extender.app.resources import Resources
-from extender.app.steps import Step
-from extender.app.written import Written
+from extender.app.steps import Done, Step
+from extender.core.back_off import BackOff
 from extender.core.ledger import Holder, Holding
+from extender.kube.errors import Unavailable
 
 _WAIT_LOCKED = 2.0
 """So many seconds a transaction waits, in all, while it holds its names."""
@@ -24,11 +24,11 @@ class Undecided(Unavailable):
 
 @dataclass(slots=True)
 class Owed:
-    """A write that is to be taken back, and how often that was tried."""
+    """A write that is to be taken back."""
 
-    written: Written
-    undo: Callable[[Written], Awaitable[None]]
-    tries: int = 0
+    written: Done
+    undo: Callable[[Done], Awaitable[None]]
+    back_off: BackOff
     wait: float = 0.0
     """Seconds until it may be tried again."""
 
@@ -46,8 +46,8 @@ class Course:
     announced: Announced | None = None
     is_over: bool = False
     """Whether what was announced is in force."""
-    written: dict[int, Written] = field(default_factory=dict)
-    unsure: list[Written] = field(default_factory=list)
+    written: dict[int, Done] = field(default_factory=dict)
+    unsure: list[Done] = field(default_factory=list)
     """Attempts that were not answered: refused as they are, none of them may stay."""
     unavailable: Unavailable | None = None
     defect: BaseException | None = None
@@ -62,6 +62,14 @@ class Course:
     cannot: bool = False
     """Whether something could not be taken back, for now or for good."""
 
+    def by_name(self) -> dict[Identity, list[int]]:
+        """Which operations set each name, of those that are not refused, in their order."""
+        names: dict[Identity, list[int]] = {}
+        for index, wish in self.sets.items():
+            if index not in self.refused:
+                names.setdefault(identity(wish.name), []).append(index)
+        return names
+
     def leaves_nothing(self) -> bool:
         """Whether all that had to be taken back was, and not even a defect was in the way."""
         return not (self.unsure or self.is_taking_back or self.cannot)
@@ -73,5 +81,9 @@ class Course:
         return Outcome(
             committed=sorted(committed),
             refused=[self.refused[index] for index in sorted(self.refused)],
-            resources={i: resources.outcome(done) for i, done in sorted(self.written.items()) if i in committed},
+            resources={
+                i: resources.outcome(self.sets[i].name, done)
+                for i, done in sorted(self.written.items())
+                if i in committed
+            },
         )

@@ -5,7 +5,8 @@ Must not know what becomes of those that have left.
 
 from __future__ import annotations
 
-from extender.core.names import NodeName
+from extender.core.bounded import Bounded
+from extender.kube.names import NodeName
 
 FOR_GOOD = 300.0
 """A node that has been away for so many seconds has left for good."""
@@ -17,7 +18,8 @@ class Departures:
 
     def __init__(self) -> None:
         self._began: float | None = None
-        self._left: dict[NodeName, float] = {}
+        # One that is forgotten has been away since the beginning: those that left first are, and have left for good.
+        self._left: Bounded[NodeName, float] = Bounded(_REMEMBERED)
 
     def hear(self, now: float) -> None:
         """There is news of nodes."""
@@ -29,9 +31,6 @@ class Departures:
 
     def leave(self, node: NodeName, now: float) -> None:
         self._left[node] = now
-        # One that is forgotten has been away since the beginning: those that left first are, and have left for good.
-        if len(self._left) > _REMEMBERED:
-            del self._left[next(iter(self._left))]
 
     def for_good(self, node: NodeName, now: float) -> bool:
         """Of a node that is not there now."""

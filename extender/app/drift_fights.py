@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from extender.core.back_off import doubled
-from extender.core.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, ResourceKey
 
-AT_ONCE = 3
+_AT_ONCE = 3
 """So many repairs in a row are made without a pause."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _FORGOTTEN_AFTER = 300.0
@@ -30,9 +30,9 @@ class _Fight:
     @property
     def pause(self) -> float:
         """Seconds between the last repair and the next."""
-        if self.repairs < AT_ONCE:
+        if self.repairs < _AT_ONCE:
             return 0.0
-        return doubled(_FIRST_PAUSE, self.repairs - AT_ONCE, _LONGEST_PAUSE)
+        return doubled(_FIRST_PAUSE, self.repairs - _AT_ONCE, _LONGEST_PAUSE)
 
 
 class Fights:
@@ -77,7 +77,7 @@ class Fights:
     def is_to_be_told(self, node: NodeName, now: float) -> bool:
         """Whether the repair that follows makes it a fight. It does so once: whoever asks tells it."""
         fight = self._known(node, now)
-        if fight is None or fight.told or fight.repairs + 1 < AT_ONCE:
+        if fight is None or fight.told or fight.repairs + 1 < _AT_ONCE:
             return False
         fight.told = True
         return True

@@ -10,7 +10,8 @@ What is refused after all, when some have gone (a budget was spent by others mea
 longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: a pod that is gone cannot be had back,
 but those that are left may be of use, where a gang can run with fewer, or is made whole by its controller; they are
 worth more than a preemption that might not come to its end. After that time, or when what they left for wants it no
-more, the rest stays for good, and it is told: by an event on each, a metric, and by explain.
+more, the rest stays for good, and it is told, unless the gang is whole again by then: by an event on each, a metric,
+and by explain.
 
 Knows asyncio and the ports; who is to leave and why was decided in the core.
 """
@@ -23,15 +24,20 @@ from typing import Any
 
 import structlog
 
+from extender.app.decisions import Performer
 from extender.app.destroyed import Destroyed, Destruction
+from extender.app.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
 from extender.app.keeper import Keeper
-from extender.app.ports import Disruptions, EventType, Evictor, Gone, Nominator, PodRef, Refused, Unavailable
+from extender.app.ports import Disruptions, EventType, Evictor, Nominator, PodRef
 from extender.app.wording import in_short
+from extender.core.back_off import BackOff
+from extender.core.brake import Act
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
-from extender.core.gang import EvictFor
-from extender.core.names import NodeName, PodUid
-from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.core.gangs.gang import EvictFor
+from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
 
 _log = structlog.get_logger(__name__)
 
@@ -40,9 +46,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
 _NOMINATES_AGAIN_AFTER = (5.0, 20.0, 60.0)
 """Seconds after which a pod whose nomination was taken away is nominated again; after the last it is not.
 kube-scheduler takes it away at each try that fails, but not while a victim is about to end on that very node."""
+_UNWANTED = "it is not wanted any more"
 
-Tell = Callable[[Pod, EventType, str, str], None]
-Start = Callable[[Coroutine[Any, Any, None]], None]
+_Tell = Callable[[Pod, EventType, str, str], None]
+_Start = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Evicting:
@@ -55,16 +62,18 @@ class Evicting:
     def __init__(
         self,
         keeper: Keeper,
+        performer: Performer,
         evictor: Evictor,
         nominator: Nominator,
         disruptions: Disruptions,
         *,
         per_second: float,
-        tell: Tell,
-        start: Start,
+        tell: _Tell,
+        start: _Start,
         destroyed: Destroyed,
     ) -> None:
         self._keeper = keeper
+        self._performer = performer
         self._evictor = evictor
         self._nominator = nominator
         self._disruptions = disruptions
@@ -78,6 +87,9 @@ class Evicting:
         """How often pods were nominated again."""
         self._to_nominate: set[PodUid] = set()
 
+    def _told(self, feedback: Feedback) -> None:
+        self._performer.do(self._keeper.heed(feedback))
+
     # -- for a gang ----------------------------------------------------------------------------------------------
 
     def preempt(self, order: EvictFor) -> None:
@@ -89,25 +101,25 @@ class Evicting:
         try:
             async with self._turn:
                 for unit in order.units:
-                    if not self._keeper.preempting.is_wanted(key):
+                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key):
                         break
                     evicted = await self._evict(
                         unit,
                         f"for gang {key} of higher priority",
-                        wanted=lambda: self._keeper.preempting.is_wanted(key),
+                        wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
                         begin=lambda: self._announce(order),
-                        took=lambda pod: self._keeper.evicted(key, pod),
+                        took=lambda pod: self._told(Evicted(pod, key)),
                     )
                     if evicted is not None:
                         left, why = evicted
-                        self._keeper.unit_stays(key, unit, left, why)
+                        self._told(UnitStays(key, unit, left, why))
                         break
         finally:
-            self._keeper.eviction_done(key)
+            self._told(EvictionDone(key))
 
     async def _announce(self, order: EvictFor) -> None:
         """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
-        if not self._keeper.preempting.tells(order.gang):
+        if not self._keeper.tables.gangs.waiting.preempting.tells(order.gang):
             return
         note = f"gang {order.gang.name}: {len(order.victims)} pods of lower priority are evicted for it"
         for pod in order.members:
@@ -127,13 +139,19 @@ class Evicting:
             evicted = await self._evict(
                 order.rest,
                 f"with its gang {order.gang}, for pod {order.preemptor} of higher priority",
-                wanted=lambda: self._keeper.still_wants(order),
-                took=lambda pod: self._keeper.leaves(pod),
+                wanted=lambda: self._still_wants(order),
+                took=lambda pod: self._told(Evicted(pod)),
                 gone=order.gone,
             )
             if evicted is not None:
                 left, why = evicted
-                self._keeper.rest_not_evicted(order, left, why)
+                self._told(RestStays(order, left, why))
+
+    def _still_wants(self, order: EvictRest) -> bool:
+        """Whether the pod that a gang leaves for is there, waiting or bound: what was begun for it is gone on with."""
+        brake, known = self._keeper.tables.brake, self._keeper.tables.pods.get(order.preemptor.uid)
+        allowed = not brake.protects(order.gang.namespace) and brake.allows(Act.PREEMPT, order.preemptor.namespace)
+        return known is not None and not known.deleting and allowed
 
     def heed(self, preempted: Preempted) -> None:
         """kube-scheduler has evicted a pod that it asked us about."""
@@ -166,7 +184,7 @@ class Evicting:
         size = len(pods) + gone
         if begin is not None:
             await begin()
-        left, pause, begun = gone, _FIRST_PAUSE, False
+        left, begun, back_off = gone, False, BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + UNFINISHED_SECONDS
         while pods:
@@ -175,7 +193,9 @@ class Evicting:
                 pods.pop(0)
                 continue
             if not begun and not wanted():
-                return left, "it is not wanted any more"
+                if left:
+                    self._tell_unfinished(pods, left, size, why, _UNWANTED)
+                return left, _UNWANTED
             begun = True
             try:
                 await self._evictor.evict(PodRef.of(pod))
@@ -183,16 +203,18 @@ class Evicting:
                 pods.pop(0)
             except (Unavailable, Refused) as error:
                 _log.warning("a victim cannot be evicted", pod=str(pod), left=left, of=size, why=str(error))
+                pause = back_off.failed()
                 if not left or loop.time() + pause > give_up:
                     if left:
                         self._tell_unfinished(pods, left, size, why, str(error))
                     return left, str(error)
                 await asyncio.sleep(pause)
                 # What was begun is brought to its end, as long as nothing is in the way.
-                pause, begun = min(2 * pause, _LONGEST_PAUSE), False
+                begun = False
             else:
                 pods.pop(0)
-                left, pause = left + 1, _FIRST_PAUSE
+                left += 1
+                back_off.succeeded()
                 kind = Destruction.PREEMPTED if begin else Destruction.PREEMPTED_BY_POD
                 self._tell(pod, EventType.WARNING, "PreemptedByGang" if begin else "GangPreempted", f"evicted {why}")
                 self._destroyed(kind, pod, f"{why}: {left} of a unit of {size}")
@@ -209,7 +231,7 @@ class Evicting:
         except (Unavailable, Refused) as error:
             return [], f"the disruption budgets cannot be read: {error}"
         # As they are now: who has become ready since counts.
-        pods = [self._keeper.pods[pod.uid] for pod in unit if self._is_there(pod)]
+        pods = [self._keeper.tables.pods[pod.uid] for pod in unit if self._is_there(pod)]
         objection = budgets.objection(pods)
         if objection is not None:
             return [], in_short(objection)
@@ -224,7 +246,7 @@ class Evicting:
         return pods, ""
 
     def _is_there(self, pod: Pod) -> bool:
-        known = self._keeper.pods.get(pod.uid)
+        known = self._keeper.tables.pods.get(pod.uid)
         return known is not None and not known.deleting
 
     async def pace(self, count: int) -> None:
@@ -236,6 +258,10 @@ class Evicting:
         self._next_at = max(loop.time(), self._next_at) + count / self._per_second
 
     def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:
+        gang = self._keeper.tables.gangs.of(rest[0].uid)
+        if gang is not None and not gang.needed:
+            # Its owner has made it whole again.
+            return
         note = f"{left} of {size} members of its gang were evicted {why}; this one could not be and stays: {error}"
         for pod in rest:
             self._tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
@@ -256,8 +282,8 @@ class Evicting:
         self._nominated[pod.uid] = times + 1
         await asyncio.sleep(_NOMINATES_AGAIN_AFTER[times])
         self._to_nominate.discard(pod.uid)
-        known = self._keeper.pods.get(pod.uid)
-        node = self._keeper.preempting.nomination_of(pod)
+        known = self._keeper.tables.pods.get(pod.uid)
+        node = self._keeper.tables.gangs.waiting.preempting.nomination_of(pod)
         if known is not None and known.node is None and known.nominated is None and node is not None:
             await self._nominate(pod, node)
 

@@ -16,10 +16,10 @@ from itertools import count
 from typing import TypeVar
 
 from extender.core.cluster import Pod
-from extender.core.copies import Need, need_of
-from extender.core.gang import WakePod
+from extender.core.fit import Need, need_of
+from extender.core.gangs.gang import WakePod
 from extender.core.ledger import Ledger
-from extender.core.names import NodeName, PodUid
+from extender.kube.names import NodeName, PodUid
 
 PLACED_WITHIN = 0.2
 """Seconds from the answer to filter to the call of bind. Some milliseconds; more for a pod that waits for a volume."""
@@ -121,7 +121,7 @@ class InFlight:
         return None
 
     def _is_short(self, node: NodeName, pod: Pod) -> bool:
-        return self._ledger.short(node, pod.requests, (pod.uid,)) is not None
+        return self._ledger.rows.short(node, pod.requests, (pod.uid,)) is not None
 
     def let_go(self, now: float) -> list[WakePod]:
         """Wakes that nobody is in the way of any more: whoever was has been placed, or has had its time."""

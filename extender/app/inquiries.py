@@ -1,37 +1,38 @@
-"""Inquiries: what the cluster, its gangs and their members are like now. Reads the keeper, changes nothing."""
+"""Inquiries: what the cluster, its gangs and their members are like now. Reads the tables, changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from extender.app.catalog import Catalog
 from extender.app.claims import is_claim
-from extender.app.keeper import Keeper
+from extender.app.ephemeral_resources import Capacities
 from extender.app.management import GangState, HolderState, MemberPhase, MemberState, NodeState, NotFound
 from extender.app.ports import PodRef
+from extender.app.tables import Tables
 from extender.app.wording import why_gang_waits
 from extender.core.cluster import Pod
-from extender.core.gang import Gang
-from extender.core.ledger import Holding, Kind, Row
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey, in_domain
-from extender.core.units import Vector
+from extender.core.gangs.gang import Gang
+from extender.core.ledger import Holding, HoldingKind, Row
+from extender.core.names import GangKey, in_domain
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.quantities import Vector
 
 
 class Inquiries:
-    def __init__(self, keeper: Keeper, catalog: Catalog) -> None:
-        self._keeper = keeper
-        self._catalog = catalog
+    def __init__(self, tables: Tables, capacities: Capacities) -> None:
+        self._tables = tables
+        self._capacities = capacities
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def cluster_state(
         self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
     ) -> Sequence[NodeState]:
-        """As `Management.cluster_state` says. O(nodes x resources); O(resources) for one node."""
-        rows = self._keeper.ledger.rows
+        """As `management.StateCalls` says. O(nodes x resources); O(resources) for one node."""
+        rows = self._tables.ledger.rows
         if node is None:
-            names: Sequence[NodeName] = list(self._keeper.nodes)
-        elif node in self._keeper.nodes:
+            names: Sequence[NodeName] = list(self._tables.nodes)
+        elif node in self._tables.nodes:
             names = [node]
         else:
             raise NotFound("node", node, f"there is no node {node}")
@@ -43,7 +44,7 @@ class Inquiries:
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:
         """Which resources were asked for."""
-        domain = self._keeper.ledger.domain
+        domain = self._tables.ledger.capacity.domain
 
         def shown(key: ResourceKey) -> bool:
             if resource is not None and key != resource:
@@ -52,7 +53,7 @@ class Inquiries:
                 return True
             if not in_domain(key, domain):
                 return False
-            holder = self._catalog.holder_of(key)
+            holder = self._capacities.holder_of(key)
             return key.startswith(f"{domain}/{namespace}.") or (holder is not None and holder.namespace == namespace)
 
         return shown
@@ -81,7 +82,7 @@ class Inquiries:
         )
 
     def _holder_state(self, holding: Holding, units: Vector) -> HolderState:
-        pod = self._keeper.pods.get(PodUid(holding.holder))
+        pod = self._tables.pods.get(PodUid(holding.holder))
         for_gang = holding.owner is not None and not is_claim(holding)
         return HolderState(
             holder=holding.holder,
@@ -96,46 +97,48 @@ class Inquiries:
 
     def gangs(self, namespace: str) -> Sequence[GangState]:
         """All of the namespace, in any order."""
-        return [self._state(gang) for key, gang in self._keeper.gangs.by_key.items() if key.namespace == namespace]
+        return [self._state(gang) for key, gang in self._tables.gangs.by_key.items() if key.namespace == namespace]
 
     def gang(self, key: GangKey) -> GangState:
         """Raises NotFound."""
-        gang = self._keeper.gangs.by_key.get(key)
-        if gang is None:
-            raise NotFound("name", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
-        return self._state(gang)
+        return self._state(gang_of(self._tables, key))
 
     def _state(self, gang: Gang) -> GangState:
-        members = sorted(gang.members.values(), key=lambda pod: (pod.created, pod.name))
+        members = sorted(gang.roster.members.values(), key=lambda pod: (pod.created, pod.name))
         return GangState(
             key=gang.key,
             phase=gang.phase,
-            quorum=gang.quorum,
+            quorum=gang.terms.quorum,
             members=[self._member(gang, pod) for pod in members],
-            deadline=self._time_of_day(gang.deadline),
-            reason=why_gang_waits(gang, saved=gang is self._keeper.gangs.waiting.turns.saver),
+            deadline=self._time_of_day(gang.plan.deadline),
+            reason=why_gang_waits(gang, saved=gang is self._tables.gangs.waiting.queue.saved.gang),
         )
 
     def _time_of_day(self, deadline: float | None) -> float | None:
         """When a deadline passes, in seconds since the epoch, as the machine's clock stands now."""
-        clock = self._keeper.clock
+        clock = self._tables.clock
         return None if deadline is None else clock.now() + deadline - clock.steady()
 
     def _member(self, gang: Gang, pod: Pod) -> MemberState:
-        held = self._keeper.ledger.holding(pod.uid)
-        places: Sequence[tuple[MemberPhase, Mapping[PodUid, NodeName]]] = (
-            (MemberPhase.BINDING, gang.writing),
-            (MemberPhase.AT_BARRIER, gang.arrived),
-        )
-        if pod.uid in gang.bound or pod.node is not None:
-            node = pod.node if pod.node is not None or held is None else held.node
-            return MemberState(pod=PodRef.of(pod), phase=MemberPhase.BOUND, node=node)
-        for phase, where in places:
-            if pod.uid in where:
-                return MemberState(pod=PodRef.of(pod), phase=phase, node=where[pod.uid])
-        if held is not None and held.kind is not Kind.BOUND and not gang.intends:
-            return MemberState(pod=PodRef.of(pod), phase=MemberPhase.RESERVED, node=held.node)
-        return MemberState(pod=PodRef.of(pod), phase=MemberPhase.PENDING)
+        held = self._tables.ledger.holding(pod.uid)
+        phase, node = MemberPhase.PENDING, None
+        if pod.uid in gang.roster.bound or pod.node is not None:
+            phase, node = MemberPhase.BOUND, pod.node if pod.node is not None or held is None else held.node
+        elif pod.uid in gang.barrier.writing:
+            phase, node = MemberPhase.BINDING, gang.barrier.writing[pod.uid]
+        elif pod.uid in gang.barrier.arrived:
+            phase, node = MemberPhase.AT_BARRIER, gang.barrier.arrived[pod.uid]
+        elif held is not None and held.kind is not HoldingKind.BOUND and not gang.plan.intends:
+            phase, node = MemberPhase.RESERVED, held.node
+        return MemberState(pod=PodRef.of(pod), phase=phase, node=node)
+
+
+def gang_of(tables: Tables, key: GangKey) -> Gang:
+    """Raises NotFound."""
+    gang = tables.gangs.by_key.get(key)
+    if gang is None:
+        raise NotFound("name", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
+    return gang
 
 
 def _namespace_of(holding: Holding, state: HolderState) -> str | None:

@@ -21,37 +21,41 @@ whoever may write it may write the objects that it is about. Whoever deletes the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import structlog
 
-from extender.app.catalog import Catalog, Entry, Identity
-from extender.app.locks import NameLocks
-from extender.app.marks import Marks, is_as_marked, is_same_state, transaction_of
-from extender.app.ports import (
-    NO_CHOICE,
-    EphemeralResource,
-    Former,
-    Gone,
-    Intent,
-    Occupied,
-    Refused,
-    ResourceStore,
-    Unavailable,
-)
+from extender.app.ephemeral_resources import digest, is_as_marked, is_same_state
+from extender.app.objects.kind import Identity
+from extender.app.objects.known import Known
+from extender.app.objects.marks import Marks, transaction_of
+from extender.app.objects.writing import Writing
+from extender.app.ports import EphemeralResource, Former, Intent, ResourceChange, ResourceStore
+from extender.app.steps import restoring
+from extender.core.bounded import Bounded
 from extender.core.names import EphemeralName
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 
 _log = structlog.get_logger(__name__)
 
-LEFT_TO_OTHERS = 60.0
+_LEFT_TO_OTHERS = 60.0
 """Seconds for which the intent of another service is left to it."""
 _ATTEMPTS = 8
 _REMEMBERED = 4096
 _PREFIX = "transaction-"
 
-Known = Mapping[Identity, EphemeralResource | None]
+
+Before = Mapping[Identity, EphemeralResource | None]
 """The objects that a transaction may write, as they are known before it."""
+
+
+class _Stored(NamedTuple):
+    """An intent, and the object of which it is an annotation."""
+
+    bearer: EphemeralResource
+    intent: Intent
 
 
 class NotAnnounced(Exception):
@@ -75,31 +79,36 @@ class Announced:
 
 
 class Intents:
-    """`refresh`: the catalog knows of an object what the store says now."""
-
     def __init__(
         self,
-        catalog: Catalog,
+        objects: Known[EphemeralResource],
         store: ResourceStore,
         marks: Marks,
-        locks: NameLocks,
-        refresh: Callable[[Identity], Awaitable[Entry | None]],
+        writing: Writing[EphemeralResource, ResourceChange],
     ) -> None:
-        self._catalog = catalog
+        self.stored: dict[Identity, None] = {}
+        """Objects that are no resources, and keep what a transaction is about to do."""
+        self._known = objects
         self._store = store
         self._marks = marks
-        self._locks = locks
-        self._refresh = refresh
+        self._writing = writing
+        objects.listeners.append(self._hear)
         self._live: set[str] = set()
         """Transactions that are under way here."""
-        self._left: dict[str, None] = {}
+        self._left: Bounded[str, None] = Bounded(_REMEMBERED)
         """Those that ended here otherwise than they should, of which something may have to be taken back."""
         self.began = float("-inf")
         """The steady moment from which on intents that are new are of another service, or of ours."""
 
+    def _hear(self, name: Identity) -> None:
+        entry = self._known.get(name)
+        self.stored.pop(name, None)
+        if entry is not None and entry.item.intent is not None and not entry.item.deleting:
+            self.stored[name] = None
+
     # -- for whoever carries a transaction out ---------------------------------------------------------------------
 
-    async def announce(self, known: Known, deletes: Iterable[Identity]) -> Announced:
+    async def announce(self, known: Before, deletes: Iterable[Identity]) -> Announced:
         """What may be written is durable. `end` is to follow. Raises Unavailable, NotAnnounced."""
         transaction = self._marks.new()
         deciding, *others = dict.fromkeys(namespace for namespace, _ in known)
@@ -108,11 +117,9 @@ class Intents:
         self._live.add(transaction)
         try:
             for each in (deciding, *others):
-                formers = [Former(n, was, (ns, n) in going) for (ns, n), was in known.items() if ns == each]
-                if each == deciding:
-                    intent = Intent(transaction, tuple(formers), others=announced.others)
-                else:
-                    intent = Intent(transaction, tuple(formers), deciding=deciding)
+                formers = tuple(Former(n, was, (ns, n) in going) for (ns, n), was in known.items() if ns == each)
+                decides = each == deciding
+                intent = Intent(transaction, formers, "" if decides else deciding, announced.others if decides else ())
                 await self._store_intent(each, intent)
         except NotAnnounced:
             over = False
@@ -138,34 +145,35 @@ class Intents:
                 raise Unavailable(f"the intent {name} cannot be stored: {error}", retry_after=1.0) from error
         except Refused as error:
             raise NotAnnounced(namespace, error) from error
-        self._catalog.learn(stored)
+        self._known.learn(stored)
 
     async def withdraw(self, announced: Announced) -> bool | None:
         """The transaction is in force; False if it was given up meanwhile; None if its intent is not there any more.
 
         Raises Unavailable: it may be in force, or not.
         """
-        where = (announced.deciding, _PREFIX + announced.transaction)
+        where = _name(announced.deciding, announced.transaction)
         for _ in range(_ATTEMPTS):
-            entry = self._catalog.get(where)
+            entry = self._known.get(where)
             if entry is None:
                 return None
-            if entry.resource.intent is None or entry.resource.intent.given_up:
+            if entry.item.intent is None or entry.item.intent.given_up:
                 return False
-            if await self._delete(entry.resource):
+            if await self._delete(entry.item):
                 await asyncio.gather(*(self._tidy(each, announced.transaction) for each in announced.others))
                 return True
-            await self._refresh(where)
-        raise Unavailable(f"the intent {'/'.join(where)} is changed by others faster than it can be deleted", 1.0)
+            await self._writing.refresh(where)
+        raise Unavailable(f"the intent {where} is changed by others faster than it can be deleted", 1.0)
 
     async def _tidy(self, namespace: str, transaction: str) -> None:
         """The intent is gone, if it can be now: it decides nothing any more."""
-        entry = self._catalog.get((namespace, _PREFIX + transaction))
+        name = _name(namespace, transaction)
+        entry = self._known.get(name)
         try:
-            if entry is not None and not await self._delete(entry.resource):
-                await self._refresh((namespace, _PREFIX + transaction))
+            if entry is not None and not await self._delete(entry.item):
+                await self._writing.refresh(name)
         except (Unavailable, Refused) as error:
-            _log.info("an intent is deleted later", name=f"{namespace}/{_PREFIX}{transaction}", why=str(error))
+            _log.info("an intent is deleted later", name=str(name), why=str(error))
 
     async def _delete(self, bearer: EphemeralResource) -> bool:
         """Whether it could be, as it is known; if not, it is another by now, or gone."""
@@ -173,7 +181,7 @@ class Intents:
             left = await self._store.delete(bearer.name, if_version=bearer.resource_version, there=True)
         except (Occupied, Gone):
             return False
-        self._catalog.deleted(bearer.name, bearer, left)
+        self._known.deleted(bearer, left)
         return True
 
     async def close(self, announced: Announced) -> bool:
@@ -187,60 +195,64 @@ class Intents:
         self._live.discard(announced.transaction)
         if not over or any(self._is_known(each, announced.transaction) for each in announced.others):
             self._left[announced.transaction] = None
-            if len(self._left) > _REMEMBERED:
-                del self._left[next(iter(self._left))]
 
     def _is_known(self, namespace: str, transaction: str) -> bool:
-        return self._catalog.get((namespace, _PREFIX + transaction)) is not None
+        return self._known.get(_name(namespace, transaction)) is not None
 
     # -- what is left of others ------------------------------------------------------------------------------------
 
     def unfinished(self) -> int:
         """How many intents there are that no transaction which is under way here has stored."""
-        return sum(name[1].removeprefix(_PREFIX) not in self._live for name in self._catalog.intents)
+        return sum(name.name.removeprefix(_PREFIX) not in self._live for name in self.stored)
 
     def due(self, now: float) -> list[Identity]:
         """Intents that are to be resolved at this steady moment."""
-        return [name for name in self._catalog.intents if self._due_at(name) <= now]
+        return [name for name in self.stored if self._due_at(name) <= now]
 
     def next_due(self, now: float) -> float | None:
         """The steady moment at which there is one more."""
-        moments = (self._due_at(name) for name in self._catalog.intents)
+        moments = (self._due_at(name) for name in self.stored)
         return min((each for each in moments if now < each < float("inf")), default=None)
 
     def _due_at(self, name: Identity) -> float:
-        entry = self._catalog.get(name)
-        if entry is None or entry.resource.intent is None or entry.resource.intent.transaction in self._live:
+        entry = self._known.get(name)
+        if entry is None or entry.item.intent is None or entry.item.intent.transaction in self._live:
             return float("inf")
-        is_ours = entry.since <= self.began or entry.resource.intent.transaction in self._left
-        return entry.since + (0.0 if is_ours else LEFT_TO_OTHERS)
+        is_ours = entry.since <= self.began or entry.item.intent.transaction in self._left
+        return entry.since + (0.0 if is_ours else _LEFT_TO_OTHERS)
 
     async def resolve(self, name: Identity) -> None:
         """The transaction of this intent is taken back, or was in force, and the intent is gone. Raises Unavailable."""
-        entry = await self._refresh(name)
-        intent = None if entry is None else entry.resource.intent
-        if entry is None or intent is None or entry.resource.deleting:
+        found = await self._look(name)
+        if found is None:
             return
-        if intent.deciding:
-            deciding = await self._refresh((intent.deciding, name[1]))
+        transaction = found.intent.transaction
+        if found.intent.deciding:
+            there = Identity(found.intent.deciding, name.name)
             # Ours decides itself. Of others nothing is to be learned, and they may speak of each other for ever.
-            if deciding is not None and _speaks_of(deciding, intent.transaction, deciding=""):
-                await self.resolve((intent.deciding, name[1]))
+            if _decided_by(await self._look(there), transaction, ""):
+                await self.resolve(there)
             else:
-                await self._delete(entry.resource)
+                await self._delete(found.bearer)
             return
-        others = [each for ns in intent.others if (each := await self._refresh((ns, name[1]))) is not None]
-        parts = [entry, *(each for each in others if _speaks_of(each, intent.transaction, deciding=name[0]))]
-        names = [(each.resource.name.namespace, former.name) for each in parts for former in _formers(each)]
-        async with self._locks.hold(names):
-            await self._take_back(name, intent.transaction, parts)
+        others = [await self._look(Identity(namespace, name.name)) for namespace in found.intent.others]
+        parts = [found, *(each for each in others if each and _decided_by(each, transaction, name.namespace))]
+        names = [Identity(each.bearer.name.namespace, former.name) for each in parts for former in each.intent.formers]
+        async with self._writing.locks.hold(names):
+            await self._take_back(name, transaction, parts)
 
-    async def _take_back(self, name: Identity, transaction: str, parts: list[Entry]) -> None:
-        entry = await self._refresh(name)
-        intent = None if entry is None else entry.resource.intent
-        if entry is None or intent is None or entry.resource.deleting or transaction in self._live:
+    async def _look(self, where: Identity) -> _Stored | None:
+        """The intent that is there, and is not on its way out."""
+        entry = await self._writing.refresh(where)
+        if entry is None or entry.item.intent is None or entry.item.deleting:
+            return None
+        return _Stored(entry.item, entry.item.intent)
+
+    async def _take_back(self, name: Identity, transaction: str, parts: Sequence[_Stored]) -> None:
+        found = await self._look(name)
+        if found is None or transaction in self._live:
             return
-        bearer = entry.resource
+        bearer, intent = found
         if not intent.given_up:
             try:
                 bearer = await self._store.annotate(
@@ -248,21 +260,21 @@ class Intents:
                 )
             except (Occupied, Gone) as error:
                 raise Unavailable(f"the intent {bearer.name} is being changed by others", 1.0) from error
-            self._catalog.learn(bearer)
+            self._known.learn(bearer)
         self._marks.void(transaction)
         for part in parts:
-            for former in _formers(part):
-                await self._restore((part.resource.name.namespace, former.name), former, transaction, name)
+            for former in part.intent.formers:
+                await self._restore(Identity(part.bearer.name.namespace, former.name), former, transaction, name)
         for part in reversed(parts):
-            await self._delete(bearer if part is parts[0] else part.resource)
-        _log.warning("a transaction that was not finished is taken back", transaction=transaction, name="/".join(name))
+            await self._delete(bearer if part is parts[0] else part.bearer)
+        _log.warning("a transaction that was not finished is taken back", transaction=transaction, name=str(name))
 
     async def _restore(self, name: Identity, former: Former, transaction: str, deciding: Identity) -> None:
         """The object is what it was, unless others made something else of it, or the API server will not have it."""
         refused = False
         for _ in range(_ATTEMPTS):
-            entry = await self._refresh(name)
-            now = None if entry is None else entry.resource
+            entry = await self._writing.refresh(name)
+            now = None if entry is None else entry.item
             try:
                 if not refused:
                     await self._restore_from(now, former, transaction, deciding)
@@ -272,16 +284,16 @@ class Intents:
             except (Occupied, Gone):
                 continue
             except Refused as error:
-                _log.error("what a transaction wrote cannot be taken back", name="/".join(name), why=str(error))
+                _log.error("what a transaction wrote cannot be taken back", name=str(name), why=str(error))
                 if refused:
                     return
                 refused = True
-        raise Unavailable(f"{'/'.join(name)} is changed by others faster than it can be taken back", retry_after=1.0)
+        raise Unavailable(f"{name} is changed by others faster than it can be taken back", retry_after=1.0)
 
     async def _spare(self, now: EphemeralResource) -> None:
         """The object stays as it is, and its mark is not void."""
         version = now.resource_version
-        self._catalog.learn(await self._store.annotate(now.name, mark=self._marks.new(), if_version=version))
+        self._known.learn(await self._store.annotate(now.name, mark=self._marks.new(), if_version=version))
 
     async def _restore_from(
         self, now: EphemeralResource | None, former: Former, transaction: str, deciding: Identity
@@ -289,8 +301,10 @@ class Intents:
         was = former.resource
         if now is None:
             # Another service may have taken it back meanwhile, and somebody deleted the object since.
-            if was is not None and former.deletes and await self._is_there(deciding, transaction):
-                await self._create_again(was, transaction)
+            if was is not None and former.deletes:
+                stored = await self._look(deciding)
+                if stored is not None and stored.intent.transaction == transaction:
+                    await self._create_again(was, transaction)
             return
         if now.deleting:
             return
@@ -300,50 +314,32 @@ class Intents:
                 _log.warning("a write is not taken back: the object has changed since", name=str(now.name))
                 await self._spare(now)
             elif was is None:
-                self._catalog.deleted(now.name, now, await self._store.delete(now.name, if_version=version))
+                self._known.deleted(now, await self._store.delete(now.name, if_version=version))
             else:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
             await self._spare(now)
 
-    async def _is_there(self, deciding: Identity, transaction: str) -> bool:
-        entry = await self._refresh(deciding)
-        return entry is not None and _speaks_of(entry, transaction)
-
     async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
         if not was.nodes or was.choice is None:
-            self._catalog.learn(await self._store.create(was))
+            self._known.learn(await self._store.create(was))
             return
         # The definition lets nobody create both. Until it has both it is a write of the transaction's, to be restored.
         bare = replace(was, nodes={})
-        made = await self._store.create(replace(bare, mark=self._marks.of(transaction, bare)))
-        self._catalog.learn(made)
+        made = await self._store.create(replace(bare, mark=self._marks.of(transaction, digest(bare))))
+        self._known.learn(made)
         await self._merge_back(made, was)
 
     async def _merge_back(self, now: EphemeralResource, was: EphemeralResource) -> None:
-        stored = await self._store.merge(
-            now.name,
-            {node: was.nodes.get(node) for node in {**now.nodes, **was.nodes}},
-            owner=was.owner,
-            expires_at=was.expires_at,
-            made=None if was.made == now.made else was.made or NO_CHOICE,
-            mark=was.mark or self._marks.new(),
-            if_version=now.resource_version,
-        )
-        self._catalog.learn(stored)
+        change, mark = restoring(now, was, {**now.nodes, **was.nodes}), was.mark or self._marks.new()
+        stored = await self._store.merge(now.name, change, mark=mark, if_version=now.resource_version)
+        self._known.learn(stored)
 
 
 def _name(namespace: str, transaction: str) -> EphemeralName:
     return EphemeralName(namespace, _PREFIX + transaction)
 
 
-def _speaks_of(entry: Entry, transaction: str, deciding: str | None = None) -> bool:
+def _decided_by(stored: _Stored | None, transaction: str, deciding: str) -> bool:
     """Whether it is an intent of that transaction, and says that this namespace's decides; empty: that it does."""
-    intent = entry.resource.intent
-    if intent is None or intent.transaction != transaction or entry.resource.deleting:
-        return False
-    return deciding is None or intent.deciding == deciding
-
-
-def _formers(entry: Entry) -> tuple[Former, ...]:
-    return () if entry.resource.intent is None else entry.resource.intent.formers
+    return stored is not None and (stored.intent.transaction, stored.intent.deciding) == (transaction, deciding)

@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 STALE = "what Escher knows of the cluster is too old: nothing new is planned before it hears from the API server again"
 """What kube-scheduler is told. It is constant, for a message that changes would wake the pod."""
-REFUSED_AFTER = 300.0
+_STALE_AFTER = 300.0
 _LOOKS_EVERY = 5.0
 
 
@@ -23,23 +23,20 @@ class Knowledge:
     """`ages`: seconds by kind, none of which grows faster than time passes. `limit`: seconds beyond which nothing new
     is planned; 0: it always is."""
 
-    def __init__(self, ages: Callable[[], Mapping[str, float]] = dict, limit: float = REFUSED_AFTER) -> None:
+    def __init__(self, ages: Callable[[], Mapping[str, float]] = dict, limit: float = _STALE_AFTER) -> None:
         self.ages = ages
         self.limit = limit
 
     def is_stale(self) -> bool:
         """Whether nothing new is to be planned."""
-        return self.limit > 0 and self._is_older_than(self.limit)
-
-    def _is_older_than(self, seconds: float) -> bool:
-        return self._oldest() > seconds
+        return 0 < self.limit < self._oldest()
 
     def _oldest(self) -> float:
         return max(self.ages().values(), default=0.0)
 
     def told(self) -> str:
         """What explain adds: how old it is, and what comes of that; empty while it is young."""
-        if not self._is_older_than(self.limit or REFUSED_AFTER):
+        if self._oldest() <= (self.limit or _STALE_AFTER):
             return ""
         kind, age = max(self.ages().items(), key=lambda each: each[1])
         comes = "nothing new is planned before it hears of them again" if self.is_stale() else "this may be wrong"

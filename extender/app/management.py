@@ -1,6 +1,6 @@
 """What people and programs may ask of the application beyond kube-scheduler's verbs, in the core's words.
 
-`Management` is implemented by the application (resources, gangs) and called by adapters/http. Must not know JSON,
+Each noun has a Protocol, which the application implements and adapters/http calls. Must not know JSON,
 HTTP or status codes. Every call either answers, or raises one of the errors below or `ports.Unavailable`, and then
 nothing has changed. Names arrive well formed (`core.names`), numbers not negative.
 """
@@ -14,10 +14,12 @@ from typing import Protocol
 
 from extender.app.ports import NodeChoice, PodOwner, PodRef
 from extender.core.brake import Switches
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Detection, Kind, Mode, Stale
-from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
-from extender.core.units import Short, Vector
+from extender.core.gangs.machine import Phase
+from extender.core.ledger import Detection, HoldingKind, Mode, Stale
+from extender.core.names import EphemeralName, GangKey
+from extender.core.units import Short
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import Vector
 
 
 class ManagementError(Exception):
@@ -90,7 +92,7 @@ class HolderState:
     """Who holds units on a node. `pod` where the holder is a pod that is known, `gang` where it holds for one."""
 
     holder: str
-    kind: Kind
+    kind: HoldingKind
     units: Vector
     pod: PodRef | None = None
     gang: GangKey | None = None
@@ -233,8 +235,8 @@ class BrakeState:
     """Whether namespaces could be listed at all."""
 
 
-class Management(Protocol):
-    """What adapters/http calls for `/v1`."""
+class ResourceCalls(Protocol):
+    """Ephemeral resources."""
 
     async def set_resource(self, request: SetResource) -> ResourceState:
         """Durable, in the ledger, on its way to the nodes.
@@ -260,6 +262,18 @@ class Management(Protocol):
         """
         ...
 
+
+class TransactionCalls(Protocol):
+    """Several operations as one."""
+
+    async def transact(self, request: Transact) -> Outcome:
+        """Conflicts are an answer, not an error. Raises Unavailable."""
+        ...
+
+
+class StateCalls(Protocol):
+    """What nodes have, and who holds it."""
+
     def cluster_state(
         self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
     ) -> Sequence[NodeState]:
@@ -270,9 +284,9 @@ class Management(Protocol):
         """
         ...
 
-    async def transact(self, request: Transact) -> Outcome:
-        """Conflicts are an answer, not an error. Raises Unavailable."""
-        ...
+
+class GangCalls(Protocol):
+    """How far gangs have come."""
 
     def gangs(self, namespace: str) -> Sequence[GangState]:
         """All of the namespace, in any order."""
@@ -282,14 +296,34 @@ class Management(Protocol):
         """Raises NotFound."""
         ...
 
-    def brake(self) -> BrakeState:
+
+class ExplainCalls(Protocol):
+    """Why something waits."""
+
+    def pod(self, namespace: str, name: str) -> Explanation:
+        """Raises NotFound."""
+        ...
+
+    def gang(self, key: GangKey) -> Explanation:
+        """Raises NotFound."""
+        ...
+
+
+class BrakeCalls(Protocol):
+    """What may be done now."""
+
+    def state(self) -> BrakeState:
         """What is held back now, everywhere and by namespace."""
         ...
 
-    def explain_pod(self, namespace: str, name: str) -> Explanation:
-        """Raises NotFound."""
-        ...
 
-    def explain_gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound."""
-        ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Management:
+    """Who answers the calls of `/v1`, noun by noun."""
+
+    resources: ResourceCalls
+    transactions: TransactionCalls
+    state: StateCalls
+    gangs: GangCalls
+    explain: ExplainCalls
+    brake: BrakeCalls

@@ -16,8 +16,8 @@ from extender.app.ports import MadeChoice, NodeChoice
 from extender.app.wording import amount, number
 from extender.core.cluster import Node
 from extender.core.ledger import Ledger
-from extender.core.names import CPU, NodeName, ResourceKey
-from extender.core.units import Vector
+from extender.kube.names import CPU, NodeName, ResourceKey
+from extender.kube.quantities import Vector
 
 Nodes = Mapping[NodeName, Node]
 
@@ -108,8 +108,8 @@ def why_none(choice: NodeChoice, nodes: Nodes, ledger: Ledger) -> str:
         wanted = ", ".join(f"{key}={value}" for key, value in sorted(choice.labels.items()))
         return f"none of the {len(nodes)} nodes has the labels {wanted}"
     for resource, asked in (choice.available or {}).items():
-        best = max(nodes, key=lambda name: (ledger.free(name, resource), name))
-        if (most := ledger.free(best, resource)) < asked:
+        best = max(nodes, key=lambda name: (ledger.rows.free(name, resource), name))
+        if (most := ledger.rows.free(best, resource)) < asked:
             least = amount(resource, asked)
             return f"no node has {least} available; the most is {number(resource, most)}, on {best}"
     return "no node has all of what node_spec asks for available at once, though some have each"
@@ -127,7 +127,7 @@ def _matches(choice: NodeChoice, node: Node, ledger: Ledger, has_it: bool) -> bo
     if choice.available is None:
         return True
     if not has_it:
-        return ledger.short(node.name, choice.available) is None
+        return ledger.rows.short(node.name, choice.available) is None
     row = ledger.rows.get(node.name)
     return row is not None and all(row.capacity.get(key, 0) >= units for key, units in choice.available.items())
 
@@ -149,4 +149,4 @@ def _best(
 
 def _times(node: NodeName, asked: Vector, ledger: Ledger) -> float:
     """How many times the node could meet what was asked for."""
-    return min(ledger.free(node, resource) / units for resource, units in asked.items())
+    return min(ledger.rows.free(node, resource) / units for resource, units in asked.items())

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from extender.app.verbs import Verdict
+from extender.core.bounded import Bounded
 from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk
-from extender.core.gangs import Gangs
-from extender.core.names import GangKey, NodeName
+from extender.core.gangs.gangs import Gangs
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
 
 HOLDS_GOOD = 5.0
 """For how many seconds what a gang would be told is taken to be so."""
@@ -26,7 +28,7 @@ class Observing:
     def __init__(self, gangs: Gangs, judge: Callable[[Pod, Sequence[NodeName]], Verdict]) -> None:
         self._gangs = gangs
         self._judge = judge
-        self._said: dict[GangKey, tuple[float, str]] = {}
+        self._said: Bounded[GangKey, tuple[float, str]] = Bounded(_GANGS_REMEMBERED)
 
     def filtered(self, pod: Pod, sent: Sequence[NodeName], now: float) -> list[Withheld]:
         """The pod may go to any of the nodes. What of that would have been refused."""
@@ -53,9 +55,6 @@ class Observing:
         known = self._said.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        said = self._gangs.would_refuse(pod, sent)
-        self._said.pop(key, None)
+        said = self._gangs.admission.would_refuse(pod, sent)
         self._said[key] = (now + HOLDS_GOOD, said)
-        if len(self._said) > _GANGS_REMEMBERED:
-            del self._said[next(iter(self._said))]
         return said

@@ -1,7 +1,7 @@
 """What the application needs of the world, as protocols that adapters and fakes implement.
 
 Must not know Kubernetes' JSON, HTTP or clients. Everything here is either a fact coming in (sinks) or an effect
-going out. A port that fails raises one of the errors below, never a client library's own.
+going out. A port that fails raises one of the errors of `kube.errors`, never a client library's own.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from extender.app.objects.kind import Named, ObjectStore, OurObject, Status
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName, PodUid, ResourceKey
 
 T = TypeVar("T", contravariant=True)
 
@@ -58,41 +60,6 @@ class Sink(Protocol[T]):
     def remove(self, item: T) -> None:
         """It is gone; this is how it looked last."""
         ...
-
-
-LONGEST_RETRY_AFTER = 30.0
-"""Seconds: who asks for a day, by mistake or not, is asked again sooner. What is due must not wait for a day."""
-
-
-class Unavailable(Exception):
-    """The API server could not be asked, or could not say: try again.
-
-    `retry_after`: in how many seconds, where it said so and at most LONGEST_RETRY_AFTER.
-    """
-
-    def __init__(self, detail: str, retry_after: float | None = None) -> None:
-        super().__init__(detail)
-        self.retry_after = None if retry_after is None else max(0.0, min(retry_after, LONGEST_RETRY_AFTER))
-
-
-class Refused(Exception):
-    """The API server said no, and would again. `status` is HTTP's."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
-class Gone(Refused):
-    """What was addressed is not there (404), or is not the one that was meant (409 on a UID)."""
-
-
-class Occupied(Refused):
-    """It exists already, or changed meanwhile (409)."""
-
-
-class Terminating(Refused):
-    """The namespace is being deleted: nothing new can be made in it (403)."""
 
 
 class Binder(Protocol):
@@ -239,11 +206,11 @@ class MadeChoice:
 
 
 NO_CHOICE = MadeChoice(0, NodeChoice())
-"""Given to `ResourceStore.merge` it removes the choice that is there."""
+"""In a `ResourceChange` it removes the choice that is there."""
 
 
 @dataclass(frozen=True, slots=True)
-class EphemeralResource:
+class EphemeralResource(OurObject):
     """The durable form of an ephemeral resource.
 
     `nodes`: units by node, where they are known one by one (what the management API writes). `choice` and
@@ -260,21 +227,7 @@ class EphemeralResource:
     made: MadeChoice | None = None
     """The last choice by rule of the management API, which it wrote into `nodes`; None if there is none."""
     owner: PodOwner | None = None
-    expires_at: float | None = None
-    """Seconds since the epoch, from FIRST_MOMENT to LAST_MOMENT; None where it has no time to live."""
-    uid: str = ""
     created: float = 0.0
-    """Seconds since the epoch."""
-    generation: int = 0
-    observed_generation: int = 0
-    resource_version: str = ""
-    said_unready: bool = False
-    """Whether its status says that it is not ready."""
-    deleting: bool = False
-    finalizers: tuple[str, ...] = ()
-    """Who has to let go of it before it is gone, once it is being deleted."""
-    mark: str = ""
-    """That of the last write of ours (`app.marks`); empty if there was none."""
     intent: Intent | None = None
     """For an object that is no resource, and keeps what a transaction is about to do."""
     problem: str = ""
@@ -314,59 +267,31 @@ class Intent:
     given_up: bool = False
 
 
-class ResourceStore(Protocol):
-    """EphemeralResource objects.
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """Units of these nodes, None removing a node's, others stay as they are; owner and expiry as given, None removes.
 
-    Every call answers the object as stored; raises Unavailable, Gone, Occupied, Refused.
+    `made`: the choice that was made for it; it stays if none is given, and one without nodes removes it.
     """
 
-    async def get(self, name: EphemeralName) -> EphemeralResource: ...
+    nodes: Mapping[NodeName, int | None]
+    owner: PodOwner | None = None
+    expires_at: float | None = None
+    made: MadeChoice | None = None
 
-    async def create(self, resource: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource: ...
 
-    async def merge(
-        self,
-        name: EphemeralName,
-        nodes: Mapping[NodeName, int | None],
-        *,
-        owner: PodOwner | None = None,
-        expires_at: float | None = None,
-        made: MadeChoice | None = None,
-        mark: str = "",
-        if_version: str | None = None,
-        dry_run: bool = False,
-    ) -> EphemeralResource:
-        """One merge patch: units of the nodes named, None removing a node's; other nodes stay as they are.
+@dataclass(frozen=True, slots=True)
+class ResourceStatus(Status):
+    """`chosen`: units by node as nodeSpec chose them, for what it asks now; None for an object that has no nodeSpec."""
 
-        `owner` and `expires_at` are set as given (None removes them); the mark and the choice that was made stay if
-        none is given. A choice without nodes removes the one that is there.
-        """
-        ...
+    chosen: Mapping[NodeName, int] | None = None
+
+
+class ResourceStore(ObjectStore[EphemeralResource, ResourceChange, ResourceStatus], Protocol):
+    """EphemeralResource objects."""
 
     async def annotate(
-        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+        self, name: Named, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
     ) -> EphemeralResource:
         """The object has this mark, and this intent, where they are given; its spec stays."""
-        ...
-
-    async def delete(
-        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
-    ) -> EphemeralResource | None:
-        """It is gone: None; or it is being deleted, and finalizers hold what is answered.
-
-        Nothing if it was not there; if `there`, that is Gone.
-        """
-        ...
-
-    async def set_status(
-        self,
-        resource: EphemeralResource,
-        *,
-        chosen: Mapping[NodeName, int] | None,
-        ready: bool,
-        reason: str,
-        message: str,
-    ) -> EphemeralResource:
-        """Status says where it is: `chosen` (None removes it) and that it was chosen for what `resource` asks, the
-        Ready condition, the generation observed."""
         ...

@@ -1,5 +1,5 @@
-"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, disruption budgets. All news is
-noted in the journal.
+"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, disruption budgets. News is noted
+in the journal, but for that of Jobs: their status changes with each of their pods.
 
 Must not decide anything.
 """
@@ -7,101 +7,67 @@ Must not decide anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
+from extender.app.decisions import Performer
 from extender.app.journal import Journal
-from extender.app.keeper import Keeper
+from extender.app.keeper import Fact, Keeper
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
-from extender.core.pod_groups import PodGroup
-from extender.core.promises import Promise
+from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.promises import Promise
+
+F = TypeVar("F", Node, Pod, PodGroup, Promise, Budget)
+_WORDS: dict[type[Fact], str] = {
+    Node: "node",
+    Pod: "pod",
+    PodGroup: "pod group",
+    Promise: "job",
+    Budget: "disruption budget",
+}
 
 
-class Nodes:
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
+class Facts(Generic[F]):
+    """All of one kind."""
+
+    def __init__(self, kind: type[F], keeper: Keeper, performer: Performer, journal: Journal) -> None:
+        self._kind: type[Fact] = kind
+        self._word = _WORDS[kind]
         self._keeper = keeper
+        self._performer = performer
         self._journal = journal
 
-    def replace(self, objects: Iterable[Node]) -> None:
-        self._journal.note("nodes listed")
-        self._keeper.replace_nodes(objects)
+    def replace(self, objects: Iterable[F]) -> None:
+        self._journal.note(f"{self._word}s listed")
+        self._performer.do(self._keeper.replace(self._kind, objects))
 
-    def upsert(self, item: Node) -> None:
-        self._journal.note("node seen", item.name, item.version)
-        self._keeper.see_node(item)
+    def upsert(self, item: F) -> None:
+        if self._kind is not Promise:
+            self._journal.note(f"{self._word} seen", *_seen(item))
+        self._performer.do(self._keeper.observe(item))
 
-    def remove(self, item: Node) -> None:
-        self._journal.note("node gone", item.name)
-        self._keeper.lose_node(item.name)
-
-
-class Pods:
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[Pod]) -> None:
-        self._journal.note("pods listed")
-        self._keeper.replace_pods(objects)
-
-    def upsert(self, item: Pod) -> None:
-        state = "finished" if item.finished else "deleting" if item.deleting else item.node or "pending"
-        self._journal.note("pod seen", item, item.uid, state)
-        self._keeper.see_pod(item)
-
-    def remove(self, item: Pod) -> None:
-        self._journal.note("pod gone", item, item.uid)
-        self._keeper.lose_pod(item.uid)
+    def remove(self, item: F) -> None:
+        if self._kind is not Promise:
+            self._journal.note(f"{self._word} gone", *_gone(item))
+        self._performer.do(self._keeper.forget(item))
 
 
-class Groups:
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[PodGroup]) -> None:
-        self._journal.note("pod groups listed")
-        self._keeper.replace_groups(objects)
-
-    def upsert(self, item: PodGroup) -> None:
-        self._journal.note("pod group seen", item)
-        self._keeper.see_group(item)
-
-    def remove(self, item: PodGroup) -> None:
-        self._journal.note("pod group gone", item)
-        self._keeper.lose_group(item)
+def _seen(item: Fact) -> tuple[object, ...]:
+    match item:
+        case Node():
+            return (item.name, item.version)
+        case Pod():
+            state = "finished" if item.finished else "deleting" if item.deleting else item.node or "pending"
+            return (item, item.uid, state)
+        case Budget():
+            return (item, item.allowed)
+    return (item,)
 
 
-class Promises:
-    """Not noted one by one: a Job's status changes with each of its pods."""
-
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[Promise]) -> None:
-        self._journal.note("jobs listed")
-        self._keeper.replace_promises({each.controller: each.pods for each in objects})
-
-    def upsert(self, item: Promise) -> None:
-        self._keeper.see_promise(item.controller, item.pods)
-
-    def remove(self, item: Promise) -> None:
-        self._keeper.lose_promise(item.controller)
-
-
-class DisruptionBudgets:
-    def __init__(self, keeper: Keeper, journal: Journal) -> None:
-        self._keeper = keeper
-        self._journal = journal
-
-    def replace(self, objects: Iterable[Budget]) -> None:
-        self._journal.note("disruption budgets listed")
-        self._keeper.replace_budgets(objects)
-
-    def upsert(self, item: Budget) -> None:
-        self._journal.note("disruption budget seen", item, item.allowed)
-        self._keeper.see_budget(item)
-
-    def remove(self, item: Budget) -> None:
-        self._journal.note("disruption budget gone", item)
-        self._keeper.lose_budget(item)
+def _gone(item: Fact) -> tuple[object, ...]:
+    match item:
+        case Node():
+            return (item.name,)
+        case Pod():
+            return (item, item.uid)
+    return (item,)

@@ -11,9 +11,10 @@ import asyncio
 
 import structlog
 
-from extender.app.keeper import Keeper
-from extender.app.ports import PodRef, Refused, Tidier, Unavailable
-from extender.core.names import PodUid
+from extender.app.ports import PodRef, Tidier
+from extender.app.tables import Tables
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import PodUid
 
 _log = structlog.get_logger(__name__)
 
@@ -22,8 +23,8 @@ ROUND = 60.0
 
 
 class StaleWakes:
-    def __init__(self, keeper: Keeper, tidier: Tidier, every: float = ROUND) -> None:
-        self._keeper = keeper
+    def __init__(self, tables: Tables, tidier: Tidier, every: float = ROUND) -> None:
+        self._tables = tables
         self._tidier = tidier
         self._every = every
 
@@ -34,8 +35,8 @@ class StaleWakes:
             await asyncio.sleep(self._every)
             stale = {
                 pod.uid: PodRef.of(pod)
-                for pod in self._keeper.pods.values()
-                if pod.woken and pod.node is not None and not pod.deleting and self._keeper.ours(pod)
+                for pod in self._tables.pods.values()
+                if pod.woken and pod.node is not None and not pod.deleting and self._tables.ours(pod)
             }
             try:
                 for uid, pod in stale.items():

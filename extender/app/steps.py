@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
-from extender.app.catalog import Catalog, Entry, identity
-from extender.app.keeper import Keeper
-from extender.app.management import BeingDeleted, Invalid, SetResource, VersionConflict
+from extender.app.ephemeral_resources import Capacities
+from extender.app.management import BeingDeleted, Invalid, SetResource
 from extender.app.node_choice import choose_again, choose_to_remove, why_none
-from extender.app.ports import LAST_MOMENT, EphemeralResource, MadeChoice, NodeChoice, PodOwner
-from extender.core.names import EphemeralName, NodeName
+from extender.app.objects.known import Entry
+from extender.app.objects.steps import Change, Create, Delete, Nothing, Written
+from extender.app.objects.writing import version_conflict
+from extender.app.ports import LAST_MOMENT, NO_CHOICE, EphemeralResource, MadeChoice, NodeChoice, ResourceChange
+from extender.app.tables import Tables
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName
+
+Known = Entry[EphemeralResource]
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """It is as asked for already."""
-
-    stays: EphemeralResource | None
+Step = Nothing[EphemeralResource] | Create[EphemeralResource] | Change[ResourceChange] | Delete[EphemeralResource]
+Done = Written[EphemeralResource, ResourceChange]
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
-    resource: EphemeralResource
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Units of these nodes, None removing a node's; owner and expiry as given; if it is at `version`.
-
-    `made`: the choice that was made for it, None if it says nothing about that.
-
-    There is always one where the object is known: a write that seemed to fail may yet arrive, later than those that
-    followed it, and must then be refused.
-    """
-
-    nodes: Mapping[NodeName, int | None]
-    owner: PodOwner | None
-    expires_at: float | None
-    version: str | None
-    made: MadeChoice | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    resource: EphemeralResource
-    version: str | None
-
-
-Step = Nothing | Create | Change | Delete
+def nodes_of(step: Step) -> Collection[NodeName]:
+    """The nodes that it is about."""
+    match step:
+        case Create(resource):
+            return resource.nodes.keys()
+        case Change(change):
+            return change.nodes.keys()
+        case Delete(resource):
+            return resource.desired().keys()
+    return ()
 
 
 def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource | None:
@@ -58,71 +42,71 @@ def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource |
             return stays
         case Create(resource):
             return resource
-        case Change() if before is not None:
-            nodes = {node: units for node, units in {**before.nodes, **step.nodes}.items() if units is not None}
-            return replace(before, nodes=nodes, owner=step.owner, expires_at=step.expires_at)
+        case Change(change) if before is not None:
+            nodes = {node: units for node, units in {**before.nodes, **change.nodes}.items() if units is not None}
+            return replace(before, nodes=nodes, owner=change.owner, expires_at=change.expires_at)
     return None
 
 
-def plan(
-    request: SetResource, entry: Entry | None, catalog: Catalog, keeper: Keeper
-) -> tuple[Step, Sequence[NodeName]]:
-    """What is to be written, and the nodes it is about. Raises Invalid, BeingDeleted, VersionConflict."""
+def restoring(now: EphemeralResource, was: EphemeralResource, nodes: Iterable[NodeName]) -> ResourceChange:
+    """The change that makes what an object is into what it was, as far as these nodes go."""
+    made = None if was.made == now.made else was.made or NO_CHOICE
+    return ResourceChange({node: was.nodes.get(node) for node in nodes}, was.owner, was.expires_at, made)
+
+
+def plan(request: SetResource, entry: Known | None, capacities: Capacities, tables: Tables) -> Step:
+    """What is to be written. Raises Invalid, BeingDeleted, VersionConflict."""
     if entry is not None:
         _require_same_kind(request.name, entry)
-    choice = request.choice or NodeChoice(node=_own_node(request, keeper))
-    version = request.if_version
-    if entry is not None and version == entry.version:
-        # Our own writes of its status have moved the object on; what the caller has seen of it still holds.
-        version = entry.resource.resource_version
+    choice = request.choice or NodeChoice(node=_own_node(request, tables))
+    version = request.if_version if entry is None else entry.meant_by(request.if_version)
     if request.capacity == 0:
-        return _removal(request, entry, choice, version, keeper)
-    _require_key(request.name, catalog, keeper)
-    nodes, losing, made = _chosen(request, entry, choice, keeper)
+        return _removal(request, entry, choice, tables)
+    _require_key(request.name, capacities)
+    nodes, losing, made = _chosen(request, entry, choice, tables)
     if not nodes:
-        raise Invalid("node_spec", choice.node, why_none(choice, keeper.nodes, keeper.ledger))
-    full = catalog.first_full(request.name.key(keeper.ledger.domain), nodes)
+        raise Invalid("node_spec", choice.node, why_none(choice, tables.nodes, tables.ledger))
+    full = capacities.first_full(capacities.key_of(request.name), nodes)
     if full is not None:
-        raise Invalid("node_spec", full, catalog.too_many(full))
-    expires_at = _expiry(request, keeper)
+        raise Invalid("node_spec", full, capacities.too_many(full))
+    expires_at = _expiry(request, tables)
     there = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
         resource = EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
-        return Create(resource), nodes
-    units: dict[NodeName, int | None] = {**there, **({} if entry is None else without(losing, entry.resource))}
-    return Change(units, request.owner, expires_at, version or _version(entry), made), [*nodes, *losing]
+        return Create(resource)
+    units: dict[NodeName, int | None] = {**there, **({} if entry is None else without(losing, entry.item))}
+    return Change(ResourceChange(units, request.owner, expires_at, made), version)
 
 
 def _chosen(
-    request: SetResource, entry: Entry | None, choice: NodeChoice, keeper: Keeper
+    request: SetResource, entry: Known | None, choice: NodeChoice, tables: Tables
 ) -> tuple[Sequence[NodeName], Sequence[NodeName], MadeChoice | None]:
     """The nodes to have it, those to lose it, and the choice that this is. A name speaks for its node alone."""
-    present = {} if entry is None else entry.resource.desired()
+    present = {} if entry is None else entry.item.desired()
     if choice.node is not None:
         # One that is away is no hindrance: what it should have when it returns may be changed.
-        is_known = choice.node in present or choice.node in keeper.nodes
+        is_known = choice.node in present or choice.node in tables.nodes
         return ([choice.node] if is_known else []), (), None
     wanted = MadeChoice(request.capacity, choice)
-    before = None if entry is None else entry.resource.made
-    nodes, losing = choose_again(wanted, before, present, keeper.nodes, keeper.ledger, keeper.has_left)
+    before = None if entry is None else entry.item.made
+    nodes, losing = choose_again(wanted, before, present, tables.nodes, tables.ledger, tables.has_left)
     return nodes, losing, replace(wanted, nodes=tuple(nodes))
 
 
-def departed(entry: Entry, keeper: Keeper) -> Step:
+def departed(entry: Known, tables: Tables) -> Step:
     """Others take the place of nodes that have left for good, where a rule of the management API chose them."""
-    resource = entry.resource
+    resource = entry.item
     made = resource.made
-    if made is None or resource.deleting or keeper.nodes.keys() >= set(made.nodes):
+    if made is None or resource.deleting or tables.nodes.keys() >= set(made.nodes):
         return Nothing(resource)
     present = resource.desired()
-    nodes, losing = choose_again(made, made, present, keeper.nodes, keeper.ledger, keeper.has_left)
+    nodes, losing = choose_again(made, made, present, tables.nodes, tables.ledger, tables.has_left)
     if not losing:
         return Nothing(resource)
     units: dict[NodeName, int | None] = {node: made.capacity for node in nodes if node not in made.nodes}
     units |= without(losing, resource)
-    return Change(
-        units, resource.owner, resource.expires_at, resource.resource_version, replace(made, nodes=tuple(nodes))
-    )
+    change = ResourceChange(units, resource.owner, resource.expires_at, replace(made, nodes=tuple(nodes)))
+    return Change(change, resource.resource_version)
 
 
 def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[NodeName, int | None]:
@@ -131,48 +115,42 @@ def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[Node
     return {node: 0 if node in chosen else None for node in nodes}
 
 
-def _removal(
-    request: SetResource, entry: Entry | None, choice: NodeChoice, version: str | None, keeper: Keeper
-) -> tuple[Step, Sequence[NodeName]]:
+def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, tables: Tables) -> Step:
     if entry is None:
-        if version is not None:
-            raise VersionConflict("If-Match", version, f"{request.name} is not there, not at {version}")
-        return Nothing(None), ()
-    resource = entry.resource
+        if request.if_version is not None:
+            raise version_conflict(request.name, request.if_version, None)
+        return Nothing(None)
+    resource, version = entry.item, entry.meant_by(request.if_version)
     present = resource.desired()
-    nodes = choose_to_remove(choice, keeper.nodes, keeper.ledger, present, resource.made)
+    nodes = choose_to_remove(choice, tables.nodes, tables.ledger, present, resource.made)
     an_empty_list = not present and resource.choice is None and not resource.problem
     if not nodes and not an_empty_list:
-        return Nothing(resource), ()
+        return Nothing(resource)
     if present.keys() <= set(nodes):
         # Only as it is known: somebody may be adding a node to it.
-        return Delete(resource, version or resource.resource_version), nodes
+        return Delete(resource, version)
     units = without(nodes, resource)
-    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, keeper)
-    return Change(units, request.owner or resource.owner, expires_at, version or _version(entry)), nodes
+    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, tables)
+    return Change(ResourceChange(units, request.owner or resource.owner, expires_at), version)
 
 
-def _expiry(request: SetResource, keeper: Keeper) -> float | None:
+def _expiry(request: SetResource, tables: Tables) -> float | None:
     """When it ends. Raises Invalid where no object could say so."""
     if request.ttl_seconds is None:
         return None
-    expires_at = keeper.clock.now() + request.ttl_seconds
+    expires_at = tables.clock.now() + request.ttl_seconds
     if not 0 <= expires_at <= LAST_MOMENT:
         raise Invalid("ttl_seconds", request.ttl_seconds, "leads beyond the year 9999")
     return expires_at
 
 
-def _version(entry: Entry | None) -> str | None:
-    return None if entry is None else entry.resource.resource_version
-
-
-def _own_node(request: SetResource, keeper: Keeper) -> NodeName:
+def _own_node(request: SetResource, tables: Tables) -> NodeName:
     """The caller's own node. Raises Invalid."""
     if request.caller_node is not None:
         return request.caller_node
     if request.owner is None:
         raise Invalid("node_spec", None, "names no node, and neither a caller's node nor an owner tells which is meant")
-    pod = keeper.pods.get(request.owner.uid)
+    pod = tables.pods.get(request.owner.uid)
     if pod is None:
         raise Invalid("node_spec", None, f"the owner's node is unknown: there is no running pod {request.owner.name}")
     if pod.node is None:
@@ -180,8 +158,8 @@ def _own_node(request: SetResource, keeper: Keeper) -> NodeName:
     return pod.node
 
 
-def _require_same_kind(name: EphemeralName, entry: Entry) -> None:
-    there = entry.resource
+def _require_same_kind(name: EphemeralName, entry: Known) -> None:
+    there = entry.item
     if there.name.shared != name.shared:
         is_what = "shared" if there.name.shared else "not shared"
         raise Invalid("shared", name.shared, f"{name} exists and is {is_what}; delete it first, or use another name")
@@ -203,8 +181,8 @@ def for_good(resource: EphemeralResource) -> Invalid:
     return Invalid("name", str(name), said)
 
 
-def _require_key(name: EphemeralName, catalog: Catalog, keeper: Keeper) -> None:
-    key = name.key(keeper.ledger.domain)
-    holder = catalog.holder_of(key)
-    if holder is not None and identity(holder) != identity(name):
-        raise Invalid("name", str(name), f"{key} belongs to namespace {holder.namespace}; use another name")
+def _require_key(name: EphemeralName, capacities: Capacities) -> None:
+    holder = capacities.rival_of(name)
+    if holder is not None:
+        said = f"{capacities.key_of(name)} belongs to namespace {holder.namespace}; use another name"
+        raise Invalid("name", str(name), said)

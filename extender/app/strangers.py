@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extender.core.cluster import Pod
-from extender.core.names import PodUid
+from extender.kube.names import PodUid
 
 
 class Strangers:

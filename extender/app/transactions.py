@@ -17,53 +17,57 @@ import asyncio
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 import structlog
 
-from extender.app.catalog import Identity, identity
 from extender.app.claims import holder_of, to_holding
 from extender.app.course import Course, Owed, Undecided
+from extender.app.decisions import Performer
 from extender.app.intents import Announced, NotAnnounced
 from extender.app.keeper import Keeper
 from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
-from extender.app.ports import Refused, Unavailable
-from extender.app.resources import Resources
-from extender.app.steps import Change, Create, Delete, Nothing, Step, for_good, plan
-from extender.app.written import Broken, Overtaken, Unsure, Written, refused_creation
+from extender.app.objects.kind import Identity, identity
+from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Unsure
+from extender.app.objects.writing import refused_creation
+from extender.app.resources import Overtaken, Resources
+from extender.app.steps import Done, Step, for_good, nodes_of, plan
+from extender.core.back_off import BackOff
 from extender.core.ledger import Cause, Commit, Holder, Mode, Row, Stale
-from extender.core.names import NodeName, ResourceKey
 from extender.core.transaction import decide
 from extender.core.units import Short
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
 
 _ATTEMPTS = 8
 _UNDO_ATTEMPTS = 6
-_UNDO_PAUSE = 0.2
+_FIRST_PAUSE = 0.2
 
 
 class Transactions:
     """`nudge` is called when claims have set deadlines."""
 
-    def __init__(self, keeper: Keeper, resources: Resources, nudge: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, keeper: Keeper, performer: Performer, resources: Resources, nudge: Callable[[], None] = lambda: None
+    ) -> None:
         self._keeper = keeper
+        self._performer = performer
         self._resources = resources
         self._nudge = nudge
 
     async def transact(self, request: Transact) -> Outcome:
         """Conflicts are an answer, not an error. Raises Unavailable, if then nothing is committed."""
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(_ATTEMPTS):
             try:
                 return await self._try(request)
-            except Overtaken:
-                continue
-        try:
-            return await self._try(request)
-        except Overtaken as error:
-            raise Unavailable(str(error), retry_after=1.0) from error
+            except Overtaken as error:
+                overtaken = error
+        raise Unavailable(str(overtaken), retry_after=1.0) from overtaken
 
     async def _try(self, request: Transact) -> Outcome:
-        now = self._keeper.clock.steady()
+        now = self._keeper.tables.clock.steady()
         numbered = list(enumerate(request.operations))
         course = Course(
             {i: replace(each, dry_run=request.dry_run) for i, each in numbered if isinstance(each, SetResource)},
@@ -71,7 +75,7 @@ class Transactions:
             {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
         )
         try:
-            async with self._resources.locks.hold(identity(each.name) for each in course.sets.values()):
+            async with self._resources.writing.locks.hold(identity(each.name) for each in course.sets.values()):
                 try:
                     outcome = await self._transact(request, course)
                 except Undecided:
@@ -87,7 +91,7 @@ class Transactions:
         finally:
             self._leave(course)
         if not request.dry_run:
-            await self._resources.advertised(node for done in course.written.values() for node in done.nodes)
+            await self._resources.advertised(node for done in course.written.values() for node in nodes_of(done.step))
         return outcome
 
     async def _transact(self, request: Transact, course: Course) -> Outcome:
@@ -121,23 +125,23 @@ class Transactions:
 
     def _check(self, request: Transact, course: Course) -> None:
         """Every operation that would be refused now is; the others are judged as if those before them were done."""
-        rows = self._keeper.ledger.rows
+        rows, capacities = self._keeper.tables.ledger.rows, self._resources.capacities
         changed: dict[NodeName, Row] = {}
         coming: dict[NodeName, set[ResourceKey]] = {}
         for index, wish in course.sets.items():
             try:
-                step, nodes = plan(wish, self._resources.catalog.get(wish.name), self._resources.catalog, self._keeper)
+                step = plan(wish, self._resources.known.get(wish.name), capacities, self._keeper.tables)
             except ManagementError as error:
                 course.refuse(index, error)
                 continue
-            if isinstance(step, Delete) and step.resource.finalizers and _can_fail(request):
-                course.refuse(index, for_good(step.resource))
+            if isinstance(step, Delete) and step.item.finalizers and _can_fail(request):
+                course.refuse(index, for_good(step.item))
                 continue
             course.steps[index] = step
-            key = wish.name.key(self._keeper.ledger.domain)
-            full = self._resources.catalog.first_full(key, nodes if wish.capacity else (), coming)
+            key, nodes = capacities.key_of(wish.name), nodes_of(step)
+            full = capacities.first_full(key, nodes if wish.capacity else (), coming)
             if full is not None:
-                course.refuse(index, Invalid("node_spec", full, self._resources.catalog.too_many(full)))
+                course.refuse(index, Invalid("node_spec", full, capacities.too_many(full)))
                 continue
             units = _units(step)
             for node in nodes:
@@ -147,7 +151,7 @@ class Transactions:
                     row.capacity[key] = units.get(node) or 0
         seen: dict[Holder, int] = {}
         for index, claim in course.claims.items():
-            if claim.node not in self._keeper.nodes:
+            if claim.node not in self._keeper.tables.nodes:
                 course.refused[index] = Refusal(index=index, field="node", detail=f"there is no node {claim.node}")
             elif claim.holder in seen:
                 detail = f"operation {seen[claim.holder]} has a claim of the same holder; merge the two"
@@ -159,7 +163,7 @@ class Transactions:
 
     def _decide(self, request: Transact, course: Course, rows: Mapping[NodeName, Row]) -> Commit:
         """What would become of the claims on these rows."""
-        ledger = self._keeper.ledger
+        ledger = self._keeper.tables.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
         releasing = [held for each in course.releases.values() if (held := ledger.holding(each)) is not None]
         return decide(
@@ -179,17 +183,15 @@ class Transactions:
 
     async def _announce(self, course: Course) -> None:
         """What is about to be written is durable, where a crash could leave half of it."""
-        names: dict[Identity, list[int]] = {}
-        for index, wish in course.sets.items():
-            names.setdefault(identity(wish.name), []).append(index)
+        names = course.by_name()
         alone = [not isinstance(course.steps[each[0]], Nothing) for each in names.values() if len(each) == 1]
         if sum(alone) + sum(len(each) for each in names.values() if len(each) > 1) < 2:
             return
-        known = {name: self._resources.catalog.get(name) for name in names}
+        known = {name: self._resources.known.get(name) for name in names}
         deletes = [name for name, each in names.items() if any(course.sets[i].capacity == 0 for i in each)]
         try:
             course.announced = await self._resources.intents.announce(
-                {name: None if entry is None else entry.resource for name, entry in known.items()}, deletes
+                {name: None if entry is None else entry.item for name, entry in known.items()}, deletes
             )
         except NotAnnounced as error:
             first = next(i for i, wish in course.sets.items() if wish.name.namespace == error.namespace)
@@ -199,11 +201,7 @@ class Transactions:
 
     async def _write(self, course: Course, all_or_nothing: bool) -> None:
         """Objects of different names at the same time, those of one name in the order of the operations."""
-        names: dict[Identity, list[int]] = {}
-        for index, wish in course.sets.items():
-            if index not in course.refused:
-                names.setdefault(identity(wish.name), []).append(index)
-        writing = (self._write_one_name(course, indices, all_or_nothing) for indices in names.values())
+        writing = (self._write_one_name(course, indices, all_or_nothing) for indices in course.by_name().values())
         # None is left to itself because another failed: what it wrote could not be taken back.
         for failure in await asyncio.gather(*writing, return_exceptions=True):
             course.defect = course.defect or failure
@@ -230,24 +228,14 @@ class Transactions:
         """The claims and releases are committed, or refused with their numbers."""
         if request.dry_run:
             return
-        ledger = self._keeper.ledger
+        ledger = self._keeper.tables.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
         releasing = list(course.releases.values())
         concerned = dict.fromkeys([*(claim.holder for claim in claims), *releasing])
         course.former_claims = [held for holder in concerned if (held := ledger.holding(holder)) is not None]
         course.claimed = True
-        if claims:
-            self._note(
-                course,
-                ledger.commit(
-                    claims, mode=request.mode, detection=request.detection, read=request.read, releasing=releasing
-                ),
-            )
-        if not (course.refused and request.mode is Mode.ALL_OR_NOTHING):
-            for holder in releasing:
-                if not any(claim.holder == holder for claim in claims):
-                    ledger.release(holder)
-        self._keeper.settle()
+        decided = self._keeper.commit(claims, releasing, request.mode, request.detection, request.read)
+        self._note(course, self._performer.do(decided))
         if claims:
             self._nudge()
 
@@ -256,23 +244,21 @@ class Transactions:
         if not course.claimed:
             return
         course.claimed = False
-        ledger = self._keeper.ledger
-        for claim in course.claims.values():
-            if ledger.holding(claim.holder) == claim:
-                ledger.release(claim.holder)
-        missing = [each for each in course.former_claims if ledger.holding(each.holder) is None]
-        ledger.commit(missing, mode=Mode.INCREMENTAL)
-        self._keeper.settle()
+        ledger = self._keeper.tables.ledger
+        ours = [claim.holder for claim in course.claims.values() if ledger.holding(claim.holder) == claim]
+        missing = [each for each in course.former_claims if each.holder in ours or ledger.holding(each.holder) is None]
+        self._performer.do(self._keeper.commit(missing, mode=Mode.INCREMENTAL, given_up=ours))
 
     async def _put_in_force(self, course: Course, announced: Announced) -> None:
         """It is in force. Raises Unavailable: it is not; Undecided: it may be, and will be taken back if it is not."""
-        for attempt in range(_UNDO_ATTEMPTS):
+        back_off = BackOff(_FIRST_PAUSE, inf)
+        while back_off.failures < _UNDO_ATTEMPTS:
             try:
                 decided = await self._resources.intents.withdraw(announced)
                 course.is_over = await self._stands(course) if decided is None else decided
                 break
             except Unavailable as error:
-                wait = max(_UNDO_PAUSE * 2**attempt, error.retry_after or 0.0)
+                wait = back_off.failed(error.retry_after)
                 if wait > course.can_wait:
                     self._unclaim(course)
                     course.cannot = True
@@ -293,8 +279,8 @@ class Transactions:
             return True
         # The last of all is the last of its name.
         last = done[-1]
-        entry = await self._resources.refresh(last.request.name)
-        known = None if entry is None else entry.resource.mark
+        entry = await self._resources.writing.refresh(last.name)
+        known = None if entry is None else entry.item.mark
         return known == (None if last.after is None else last.after.mark)
 
     # -- taking back ---------------------------------------------------------------------------------------------
@@ -304,22 +290,22 @@ class Transactions:
         if request.dry_run:
             return
         self._unclaim(course)
-        names: dict[Identity, list[Written]] = {}
+        names: dict[Identity, list[Done]] = {}
         for _, written in sorted(course.written.items()):
-            names.setdefault(identity(written.request.name), []).append(written)
+            names.setdefault(identity(written.name), []).append(written)
         course.is_taking_back = True
         for writes in reversed(names.values()):
             await self._insist(course, _as_one(writes), self._resources.undoing.undo)
         course.is_taking_back = False
 
-    async def _undo_unsure(self, attempt: Written) -> None:
+    async def _undo_unsure(self, attempt: Done) -> None:
         written = await self._resources.undoing.find_out(attempt)
         if written is not None:
             await self._resources.undoing.undo(written)
 
-    async def _insist(self, course: Course, written: Written, undo: Callable[[Written], Awaitable[None]]) -> None:
+    async def _insist(self, course: Course, written: Done, undo: Callable[[Done], Awaitable[None]]) -> None:
         """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
-        undoing, name = Owed(written, undo), identity(written.request.name)
+        undoing, name = Owed(written, undo, BackOff(_FIRST_PAUSE, inf)), identity(written.name)
         while name not in course.left:
             if await self._is_over(course, undoing):
                 return
@@ -347,7 +333,7 @@ class Transactions:
             over = False
             while not over:
                 await asyncio.sleep(undoing.wait)
-                async with self._resources.locks.hold([name]):
+                async with self._resources.writing.locks.hold([name]):
                     over = await self._is_over(course, undoing)
 
     async def _is_over(self, course: Course, undoing: Owed) -> bool:
@@ -356,15 +342,14 @@ class Transactions:
             await undoing.undo(undoing.written)
             return True
         except Unavailable as error:
-            undoing.wait = max(_UNDO_PAUSE * 2**undoing.tries, error.retry_after or 0.0)
-            undoing.tries += 1
-            if undoing.tries < _UNDO_ATTEMPTS:
+            undoing.wait = undoing.back_off.failed(error.retry_after)
+            if undoing.back_off.failures < _UNDO_ATTEMPTS:
                 return False
             why = str(error)
         except Refused as error:
             why = str(error)
         course.cannot = True
-        _log.error("a transaction is not wholly taken back", name=str(undoing.written.request.name), why=why)
+        _log.error("a transaction is not wholly taken back", name=str(undoing.written.name), why=why)
         return True
 
 
@@ -373,11 +358,10 @@ def _can_fail(request: Transact) -> bool:
     return request.mode is Mode.ALL_OR_NOTHING and len(request.operations) > 1
 
 
-def _as_one(writes: Sequence[Written]) -> Written:
+def _as_one(writes: Sequence[Done]) -> Done:
     """Several writes of one name, in their order: each has changed the version that the one before it left."""
-    nodes = tuple(dict.fromkeys(node for each in writes for node in each.nodes))
     last = next((each for each in reversed(writes) if not isinstance(each.step, Nothing)), writes[-1])
-    return replace(last, before=writes[0].before, nodes=nodes)
+    return replace(last, before=writes[0].before, earlier=tuple(each.step for each in writes))
 
 
 def _units(step: Step) -> Mapping[NodeName, int | None]:
@@ -385,8 +369,8 @@ def _units(step: Step) -> Mapping[NodeName, int | None]:
     match step:
         case Create(resource):
             return resource.nodes
-        case Change(nodes):
-            return nodes
+        case Change(change):
+            return change.nodes
     return {}
 
 

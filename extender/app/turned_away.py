@@ -1,7 +1,7 @@
 """Pods that our filters turned away everywhere, and that nothing has woken since.
 
 Those that are alike are judged as one: a change on a node is looked at once for each kind of pods, not for each pod.
-Who is woken is woken once, by a change that would let it pass. Must not know why pods are turned away: see `judging`.
+Who is woken is woken once, by a change that would let it pass. Must not know why pods are turned away: see `policies`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator
 
 from extender.core.cluster import Pod
+from extender.core.equivalence import equivalence_of
 from extender.core.gang_ask import GangAsk
-from extender.core.kinds import kind_of
 from extender.core.ledger import Ledger
-from extender.core.names import NodeName, PodUid
+from extender.kube.names import NodeName, PodUid
 
 
 class TurnedAway:
@@ -36,11 +36,11 @@ class TurnedAway:
         self._kinds.setdefault(kind, {})[pod.uid] = pod
 
     def _likeness(self, pod: Pod) -> Hashable:
-        """Of whom it is true alike that they could go to a node: see `filters.base.Filter`."""
+        """Of whom it is true alike that they could go to a node: see `core.policy.Policy`."""
         gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
         # What is held for a pod only that one may use.
         alone = pod.uid if self._ledger.holding(pod.uid) is not None else None
-        return (pod.namespace, gang, pod.priority, kind_of(pod), alone)
+        return (pod.namespace, gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()), alone)
 
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""

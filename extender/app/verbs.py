@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from extender.app.ports import PodRef
-from extender.core.cluster import Node, Pod
-from extender.core.names import NodeName, PodUid
+from extender.core.cluster import Pod
+from extender.kube.names import NodeName, PodUid
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,7 @@ class Victims:
 class Verbs(Protocol):
     """What adapters/http calls. None of these raises for anything a caller can send."""
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
-        """`described`: the nodes in full, where the scheduler sent them so (nodeCacheCapable: false)."""
-        ...
+    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict: ...
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """Scores from 0 to 10; a node left out gets 0."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from extender.core.budgets import Overlapping, Spent
-from extender.core.gang import QUARANTINE, Gang
-from extender.core.gang_phases import Phase, Standing
-from extender.core.names import CPU, MEMORY, ResourceKey
-from extender.core.planning import Shortfall
-from extender.core.restraint import BudgetsUnknown, Exhausted, InVain, NobodySuffices, Unfinished, UnknownAsks, WhyNot
+from extender.core.gangs.gang import QUARANTINE, Gang
+from extender.core.gangs.machine import Phase, Standing
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.restraint import (
+    BudgetsUnknown,
+    Exhausted,
+    InVain,
+    NobodySuffices,
+    Unfinished,
+    UnknownAsks,
+    WhyNot,
+)
+from extender.kube.names import CPU, MEMORY, ResourceKey
 
 
 def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
@@ -18,42 +26,45 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
         case Phase.QUARANTINED:
             return QUARANTINE
         case Phase.PLANNED:
-            here = gang.placed + len(gang.arrived)
+            here = gang.roster.placed + len(gang.barrier.arrived)
             room = "room is held"
-            if gang.intends:
+            if gang.plan.intends:
                 room = "there is room, claimed as they come,"
-            elif gang.unheld and gang.missing:
+            elif gang.plan.unheld and gang.missing:
                 room = "there is room, held for those that exist,"
-            return f"{room} for all {gang.quorum}; {here} of them are ready to be bound"
+            return f"{room} for all {gang.terms.quorum}; {here} of them are ready to be bound"
     if gang.missing:
         absent, gated = gang.absent, gang.missing - gang.absent
-        of_them = f"of the {gang.quorum} members that must be placed together"
-        behind = f"{_have(gated)} scheduling gates that are not Escher's"
+        of_them = f"of the {gang.terms.quorum} members that must be placed together"
+        behind = f"{_verb(gated, 'has', 'have')} scheduling gates that are not Escher's"
+        lacking = f"{_verb(absent, 'does', 'do')} not exist yet"
         if not gated:
-            return f"{absent} {of_them} {_do(absent)} not exist yet"
-        return f"{gated} {of_them} {behind}" + (f", and {absent} {_do(absent)} not exist yet" if absent else "")
-    if gang.shortfall is not None:
-        short = in_words(gang.shortfall)
+            return f"{absent} {of_them} {lacking}"
+        return f"{gated} {of_them} {behind}" + (f", and {absent} {lacking}" if absent else "")
+    if gang.wait.shortfall is not None:
+        short = in_words(gang.wait.shortfall)
         if saved:
             return f"it is its turn, and what comes free is saved for it: {short}"
-        if gang.rounds_lost:
-            times = "once" if gang.rounds_lost == 1 else f"{gang.rounds_lost} times"
+        if gang.wait.rounds_lost:
+            times = _times(gang.wait.rounds_lost)
             return f"{short}; room was saved for it {times}, which led to nothing, and others have their turn"
         return short
-    return f"{gang.needed} of {gang.quorum} members have no place yet, and have not been tried since the last change"
+    return (
+        f"{gang.needed} of {gang.terms.quorum} members have no place yet, and have not been tried since the last change"
+    )
 
 
 def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
     """Of a gang that has fewer bound than its quorum: what becomes of those who are; empty if none is."""
-    staying = len(gang.staying())
+    staying = len(gang.roster.staying())
     if not staying or not gang.needed:
         return ""
-    bound = f"{staying} of {gang.quorum} {_do_is(staying)} bound"
+    bound = f"{staying} of {gang.terms.quorum} {_verb(staying, 'is', 'are')} bound"
     if gang.standing is Standing.RAN:
         return f"{bound}: it has run as a whole and has lost members; who is left runs on"
     if in_doubt:
         return f"{bound}, and nothing tells whether it ever ran as a whole: they are left alone"
-    return f"{bound}, and the others have {gang.timeout:g} s to follow; if they do not, these are evicted"
+    return f"{bound}, and the others have {gang.terms.timeout:g} s to follow; if they do not, these are evicted"
 
 
 def in_words(shortfall: Shortfall) -> str:
@@ -143,13 +154,5 @@ def number(resource: ResourceKey, units: int) -> str:
     return str(units)
 
 
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"
-
-
-def _do_is(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def _do(count: int) -> str:
-    return "does" if count == 1 else "do"
+def _verb(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many

@@ -24,15 +24,19 @@ from dataclasses import dataclass, field
 import structlog
 
 from extender.app.drift_fights import Fights
-from extender.app.keeper import Keeper
-from extender.app.ports import Gone, NodeStatusWriter, Refused, Unavailable
-from extender.app.versions import older
+from extender.app.insisting import insist
+from extender.app.objects.versions import older
+from extender.app.ports import NodeStatusWriter
+from extender.app.tables import Tables
+from extender.core.back_off import BackOff
 from extender.core.cluster import Node
-from extender.core.names import NodeName, ResourceKey, in_domain
+from extender.core.names import in_domain
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)
 
-AT_MOST = 32
+_AT_MOST = 32
 """PATCHes under way at the same time."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _REST, _LONGEST_REST = 2.0, 0.25
@@ -42,7 +46,7 @@ _LATE = 150.0
 _NEITHER = -1
 """Stands for what a status says where capacity and allocatable differ."""
 
-Stated = dict[ResourceKey, int]
+_Stated = dict[ResourceKey, int]
 
 
 @dataclass(slots=True)
@@ -66,22 +70,22 @@ class WriteBack:
 
     def __init__(
         self,
-        keeper: Keeper,
+        tables: Tables,
         writer: NodeStatusWriter,
         *,
-        at_most: int = AT_MOST,
+        at_most: int = _AT_MOST,
         wrote: Callable[[float], None] = lambda seconds: None,
         undone: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._keeper = keeper
+        self._tables = tables
         self._writer = writer
         self._wrote = wrote
         self._undone = undone
         self._fights = Fights()
         self._chance = chance
         self._pending: dict[NodeName, _Pending] = {}
-        self._written: dict[NodeName, tuple[str, Stated, float]] = {}
+        self._written: dict[NodeName, tuple[str, _Stated, float]] = {}
         """Of nodes whose watch may not have told of our last write: the version it made, what it left, and when."""
         self._rests_until: dict[NodeName, float] = {}
         self._free = asyncio.Semaphore(at_most)
@@ -114,7 +118,7 @@ class WriteBack:
     def forget_departed(self) -> None:
         """Nothing is kept of nodes that are not there, but what is under way."""
         known = {*self._written, *self._rests_until, *self._fights.nodes()}
-        for node in known - self._keeper.nodes.keys() - self._pending.keys():
+        for node in known - self._tables.nodes.keys() - self._pending.keys():
             self._written.pop(node, None)
             self._rests_until.pop(node, None)
             self._fights.forget(node)
@@ -161,22 +165,11 @@ class WriteBack:
             self._group.create_task(self._keep_writing(node, self._pending[node]))
 
     async def _keep_writing(self, node: NodeName, pending: _Pending) -> None:
-        pause = _FIRST_PAUSE
         while pending.marked:
+            back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, self._chance)
             try:
-                await self._rest(node, pending)
-                async with self._free:
-                    pending.marked = False
-                    pending.served, pending.waiting = pending.served + pending.waiting, []
-                    await self._write(node, pending)
+                await insist(lambda: self._try(node, pending), back_off=back_off, what="write back", node=node)
                 written = True
-            except Unavailable as error:
-                pending.marked = True
-                wait = max(pause * (1 + self._chance()) / 2, error.retry_after or 0.0)
-                _log.warning("a node's status is written later", node=node, seconds=round(wait, 1), why=str(error))
-                await asyncio.sleep(wait)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
             except Gone:
                 # It may come back under its name; its first event then shows the difference.
                 self._written.pop(node, None)
@@ -186,7 +179,6 @@ class WriteBack:
                 # Again at once would be refused again; the next event of the node and each full round do try.
                 _log.error("the API server refuses to write a node's status", node=node, why=str(error))
                 written = False
-            pause = _FIRST_PAUSE
             pending.unsure = {}
             for future in pending.served:
                 if not future.done():
@@ -194,10 +186,21 @@ class WriteBack:
             pending.served = []
         del self._pending[node]
 
+    async def _try(self, node: NodeName, pending: _Pending) -> None:
+        await self._rest(node, pending)
+        async with self._free:
+            pending.marked = False
+            pending.served, pending.waiting = pending.served + pending.waiting, []
+            try:
+                await self._write(node, pending)
+            except Unavailable:
+                pending.marked = True
+                raise
+
     async def _write(self, node: NodeName, pending: _Pending) -> None:
         differing = self._difference(node)
         difference = dict.fromkeys([*differing, *pending.unsure])
-        if not difference or node not in self._keeper.nodes:
+        if not difference or node not in self._tables.nodes:
             return
         desired = self._desired(node)
         loop = asyncio.get_running_loop()
@@ -218,8 +221,8 @@ class WriteBack:
         self._rests_until[node] = loop.time() + min(_REST * took, _LONGEST_REST)
         self._wrote(took)
 
-    async def _tell(self, node: NodeName, desired: Stated, differing: Sequence[ResourceKey]) -> None:
-        seen = self._keeper.nodes[node]
+    async def _tell(self, node: NodeName, desired: _Stated, differing: Sequence[ResourceKey]) -> None:
+        seen = self._tables.nodes[node]
         try:
             managers = list(await self._writer.managers(node, differing))
         except (Unavailable, Refused) as error:
@@ -248,19 +251,19 @@ class WriteBack:
         differing = self._difference(node) if wait else []
         return wait if differing and self._fights.is_repair(node, self._desired(node), differing) else 0.0
 
-    def _desired(self, node: NodeName) -> Stated:
-        row = self._keeper.ledger.rows.get(node)
+    def _desired(self, node: NodeName) -> _Stated:
+        row = self._tables.ledger.rows.get(node)
         return {} if row is None else dict(row.ephemeral)
 
     def _difference(self, node: NodeName) -> list[ResourceKey]:
         """Resources of ours of which the node says something else than is desired; none if it is away."""
-        seen = self._keeper.nodes.get(node)
+        seen = self._tables.nodes.get(node)
         if seen is None:
             return []
         desired, stated = self._desired(node), self._stated(seen)
         return [r for r in desired | stated if desired.get(r) != stated.get(r)]
 
-    def _stated(self, seen: Node) -> Stated:
+    def _stated(self, seen: Node) -> _Stated:
         """What the node says of our domain: as the watch told it, or as we left it if that was later."""
         written = self._written.get(seen.name)
         if written is not None:
@@ -268,7 +271,7 @@ class WriteBack:
             if older(seen.version, version) and asyncio.get_running_loop().time() - when < _LATE:
                 return left
             del self._written[seen.name]
-        domain = self._keeper.ledger.domain
+        domain = self._tables.ledger.capacity.domain
         ours = [r for r in {**seen.capacity, **seen.allocatable} if in_domain(r, domain)]
         return {r: _agreed(seen.capacity.get(r), seen.allocatable.get(r)) for r in ours}
 

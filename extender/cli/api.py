@@ -1,6 +1,7 @@
 """The management API as the commands for people call it: options, one request, pages, errors in words.
 
-Exit codes: 1 where the service refuses or cannot be reached, 2 for wrong use. Results go to standard output.
+What speaks HTTP is imported when a call is made: help should not wait for it. Exit codes: 1 where the service refuses
+or cannot be reached, 2 for wrong use. Results go to standard output.
 """
 
 from __future__ import annotations
@@ -8,19 +9,22 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import SplitResult, quote, urlsplit
 
-import httpx
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _TIMEOUT = 60.0
@@ -54,6 +58,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; 
 
 def connect(url: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
     """A client of the service at that address. `trust`: for https; True is whom this machine trusts."""
+    import httpx
+
     return httpx.Client(base_url=url, timeout=_TIMEOUT, verify=trust)
 
 
@@ -67,6 +73,11 @@ class Api:
     def _client(self) -> httpx.Client:
         return self._opened()
 
+    @property
+    def address(self) -> str:
+        """Where the service is."""
+        return str(self._client.base_url)
+
     def call(
         self,
         method: str,
@@ -76,6 +87,8 @@ class Api:
         headers: Mapping[str, str | None] | None = None,
     ) -> Any:
         """The answer's JSON; None where there is none. Path parts are names, quoted here. Does not return on errors."""
+        import httpx
+
         address = "/v1/" + "/".join(quote(part, safe="") for part in path)
         given = {key: value for key, value in (params or {}).items() if value is not None}
         told = {key: value for key, value in (headers or {}).items() if value is not None}
@@ -109,8 +122,8 @@ class Api:
 
 def _open(
     url: Url = DEFAULT_URL, tls_ca: TlsCa = None, tls_certificate: TlsCertificate = None, tls_key: TlsKey = None
-) -> httpx.Client:
-    """A connection to the service, with the options of every command that needs one."""
+) -> Any:
+    """A connection to the service (httpx.Client), with the options of every command that needs one."""
     _check_address(url)
     given = {"--tls-ca": tls_ca, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
     named = {option: path for option, path in given.items() if path is not None}
@@ -152,6 +165,8 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_address(url: str) -> None:
+    import httpx
+
     try:
         httpx.URL(url)
         usable = _could_be_a_service(urlsplit(url)) and not any(each.isspace() for each in url)
@@ -169,6 +184,10 @@ def _could_be_a_service(parts: SplitResult) -> bool:
 
 
 def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    import ssl
+
+    import httpx
+
     if key is not None and certificate is None:
         fail(f"--tls-key (or ESCHER_TLS_KEY) is {key}, but there is no --tls-certificate: give both or neither", code=2)
     if ca is None:
@@ -194,6 +213,8 @@ def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.S
 
 @contextmanager
 def _told(option: str, path: Path, what_else: str) -> Iterator[None]:
+    import ssl
+
     try:
         yield
     except ssl.SSLError:
@@ -207,6 +228,8 @@ def _variable(option: str) -> str:
 
 
 def _advice(error: httpx.HTTPError, address: httpx.URL) -> str:
+    import httpx
+
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "Name whom to trust with --tls-ca or ESCHER_TLS_CA"
     if address.scheme == "https" and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):

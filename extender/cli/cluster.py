@@ -1,24 +1,26 @@
-"""`escher cluster`: build, up, status, down. Words and exit codes; the work is in `extender.controlplane`."""
+"""`escher cluster`: build, up, status, down. Words and exit codes; the work is in `extender.controlplane`.
+
+What does the work is imported when it is to be done: help should not wait for it.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from extender.cli.reported import Told, reported
-from extender.controlplane import binaries, places, supervision
-from extender.controlplane.cluster import Wishes, bring_up
+from extender.controlplane import places
 from extender.controlplane.errors import ClusterError, WrongUse
-from extender.controlplane.nodes import NodeShape
 from extender.controlplane.places import DEFAULT_NAME
-from extender.controlplane.state import ClusterState
+
+if TYPE_CHECKING:
+    from extender.controlplane.state import ClusterState
 
 app = typer.Typer(
     help="A Kubernetes control plane on this machine, for trying things out and for tests.",
@@ -27,6 +29,9 @@ app = typer.Typer(
 # Results go to standard output, everything else beside it.
 _out = Console(highlight=False, soft_wrap=True)
 
+_MOST_NOTES = 10
+"""Of pods that ask for what is not heeded."""
+
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -34,6 +39,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 @app.command(epilog="Example: escher cluster build")
 def build() -> None:
     """Build the control plane from source into the cache (minutes the first time, then a second). Needs Go."""
+    from extender.controlplane import binaries
+
     with reported(), Told() as told:
         folder = binaries.build(told)
     _out.print(f"Kubernetes {binaries.kubernetes_version()} is in {escape(str(folder))}")
@@ -79,6 +86,9 @@ def up(
     ] = None,
 ) -> None:
     """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
+    from extender.controlplane.clusters import Wishes, bring_up
+    from extender.controlplane.nodes import NodeShape
+
     with reported():
         wishes = Wishes(
             kind="real" if real else "embedded",
@@ -115,40 +125,66 @@ def env(name: Name = DEFAULT_NAME) -> None:
 
 @app.command(epilog="Example: escher cluster status --json")
 def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
-    """Show what runs, where its kubeconfig is, and the address of the service. Exit code 1 if nothing runs."""
+    """Show what runs, where its kubeconfig is, and the address of the service.
+
+    Exit code 1 if nothing runs, or if something that should has ended. Of an embedded cluster also what pods asked for
+    and it does not heed.
+    """
+    from extender.controlplane import supervision
+
     with reported():
         if as_json:
             found = supervision.running(name)
-            empty: dict[str, Any] = {"kind": None, "kubeconfig": None, "service_url": None, "processes": []}
-            answer = (
-                empty
-                if found is None
-                else {
-                    "kind": found.kind,
-                    "name": found.name,
-                    "phase": found.phase,
-                    "kubeconfig": found.kubeconfig,
-                    "api_url": found.api_url,
-                    "service_url": found.service_url,
-                    "processes": [{"name": each.name, "pid": each.pid} for each in found.processes],
-                    "ended": found.ended,
-                }
-            )
-            _out.print(json.dumps(answer, indent=2), markup=False)
-            raise typer.Exit(0 if found else 1)
+            _out.print(json.dumps(_as_json(found), indent=2), markup=False)
+            raise typer.Exit(0 if found and not found.ended else 1)
         found = _running(name)
-    table = Table("process", "pid", title=f"cluster {name}: {found.kind}, {found.phase}", title_justify="left")
-    for each in found.processes:
-        table.add_row(each.name, str(each.pid))
+        _show(found)
+        if found.ended:
+            raise ClusterError(f"{', '.join(found.ended)} should run and does not; `escher cluster down` ends the rest")
+
+
+def _as_json(found: ClusterState | None) -> dict[str, Any]:
+    from extender.controlplane import unheeded
+
+    if found is None:
+        return {"kind": None, "kubeconfig": None, "service_url": None, "processes": []}
+    return {
+        "kind": found.kind,
+        "name": found.name,
+        "phase": found.phase,
+        "kubeconfig": found.kubeconfig,
+        "api_url": found.api_url,
+        "service_url": found.service_url,
+        "processes": [{"name": each.name, "pid": each.pid} for each in found.processes],
+        "ended": found.ended,
+        "unheeded": unheeded.notes(found),
+    }
+
+
+def _show(found: ClusterState) -> None:
+    from rich.table import Table
+
+    from extender.controlplane import unheeded
+
+    table = Table("process", "pid", title=f"cluster {found.name}: {found.kind}, {found.phase}", title_justify="left")
+    for process in found.processes:
+        table.add_row(process.name, str(process.pid))
     for component, how in found.ended.items():
         table.add_row(component, f"ended: {how}")
     _out.print(table)
     _out.print(f"kubeconfig  {found.kubeconfig}\nservice     {found.service_url}", markup=False)
+    notes = unheeded.notes(found)
+    for note in notes[:_MOST_NOTES]:
+        _out.print(f"pod {note['namespace']}/{note['pod']}  {note['note']}", markup=False)
+    if len(notes) > _MOST_NOTES:
+        _out.print(f"and {len(notes) - _MOST_NOTES} more: kubectl get events -A --field-selector reason=NotHeeded")
 
 
 @app.command(epilog="Example: escher cluster down --name second")
 def down(name: Name = DEFAULT_NAME) -> None:
     """Stop exactly the processes that `status` shows. Nothing to stop is no failure."""
+    from extender.controlplane import supervision
+
     with reported():
         ended = supervision.take_down(name)
     _out.print(f"stopped {len(ended)} processes" if ended else f"no cluster called {name} runs here", markup=False)
@@ -156,6 +192,8 @@ def down(name: Name = DEFAULT_NAME) -> None:
 
 def _running(name: str) -> ClusterState:
     """Raises ClusterError if nothing of the cluster runs."""
+    from extender.controlplane import supervision
+
     found = supervision.running(name)
     if found is None:
         raise ClusterError(f"no cluster called {name} runs here; start it with `escher cluster up{places.named(name)}`")

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
-import uvloop
 from rich.console import Console
 
 from extender.cli.reported import Told, reported
-from extender.controlplane import binaries, trace
-from extender.controlplane.cluster import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import WrongUse
-from extender.demo.performance import perform
-from extender.demo.stage import Stage
 
 HELP = """Show the main job, start to finish: resources made at run time, gangs placed all or none, in every approach.
 
@@ -60,6 +53,14 @@ def demo(
         _require("--nodes", nodes, _FEWEST, _MOST)
         _require("--rounds", rounds, 1, _MOST_ROUNDS)
         wanted = _wanted(nodes, node_trace)
+        # Here and not above: the help of a command should not wait for them.
+        import uvloop
+
+        from extender.controlplane import binaries
+        from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+        from extender.demo.performance import perform
+        from extender.demo.stage import Stage
+
         _only_errors()
         stage = Stage(Console(stderr=as_json, highlight=False))
         version = binaries.kubernetes_version()
@@ -90,6 +91,8 @@ def _wanted(nodes: int | None, node_trace: Path | None) -> int:
     """How many nodes; of a trace the most to take, 0 for all. Raises WrongUse if there would be too few."""
     if node_trace is None:
         return _NODES if nodes is None else nodes
+    from extender.controlplane import trace
+
     found = len(trace.read_nodes(node_trace, limit=nodes))
     if found < _FEWEST:
         raise WrongUse(f"--node-trace {node_trace}: it has {found} nodes, and the demo needs {_FEWEST} or more")
@@ -101,6 +104,10 @@ def _name(path: Path | None) -> str | None:
 
 
 def _only_errors() -> None:
+    import logging
+
+    import structlog
+
     # What the parts of the service that run in here say to operators is not for this audience.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),

@@ -23,8 +23,13 @@ def pod(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Say why a pod waits."""
-    _explain("pods", name, namespace, service, as_json)
+    """Say why a pod waits. Of an embedded cluster also what the pod asks for and it does not heed."""
+    told = _asked("pods", name, namespace, service)
+    # On demand: of services elsewhere, and of gangs, there is no such thing to tell.
+    from extender.controlplane import unheeded
+
+    told["unheeded"] = unheeded.of_pod(service.address, namespace, name)
+    _show(told, as_json)
 
 
 @app.command(epilog="Example: escher explain gang train --namespace team-a")
@@ -37,11 +42,15 @@ def gang(
     as_json: Json = False,
 ) -> None:
     """Say why a gang waits."""
-    _explain("gangs", name, namespace, service, as_json)
+    _show(_asked("gangs", name, namespace, service), as_json)
 
 
-def _explain(kind: str, name: str, namespace: str, service: Api, as_json: bool) -> None:
+def _asked(kind: str, name: str, namespace: str, service: Api) -> dict[str, Any]:
     told: dict[str, Any] = service.call("GET", "namespaces", namespace, kind, name, "explain")
+    return told
+
+
+def _show(told: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
@@ -56,3 +65,5 @@ def _explain(kind: str, name: str, namespace: str, service: Api, as_json: bool) 
         out.print("\nwhat would help:")
         for remedy in told["remedies"]:
             out.print(f"  - {remedy}", markup=False)
+    for note in told.get("unheeded", ()):
+        out.print(f"\n{note}", markup=False)

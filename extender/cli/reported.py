@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from extender.controlplane.cluster import Progress
 from extender.controlplane.errors import ClusterError, WrongUse
+from extender.controlplane.progress import Progress
 
 _beside = Console(stderr=True, highlight=False, soft_wrap=True)
 

@@ -1,23 +1,19 @@
-"""`escher serve`: the service, until a signal stops it."""
+"""`escher serve`: the service, until a signal stops it.
+
+The service is imported when it is to run: the help of a command should not wait for it.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import sys
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from signal import SIGINT
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
-import uvloop
 
-from extender.adapters.http.listening import CannotListen
-from extender.adapters.kube.credentials import BadConfiguration
-from extender.bootstrap import serve as run_service
-from extender.settings import BadSettings, Settings, load_settings
+if TYPE_CHECKING:
+    from extender.settings import Settings
 
 HELP = """Run the service that kube-scheduler calls as its extender.
 
@@ -59,6 +55,10 @@ def serve(
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
+    from functools import partial
+
+    from extender.settings import BadSettings, load_settings
+
     load = partial(
         load_settings,
         config,
@@ -77,18 +77,39 @@ def serve(
         typer.echo(f"escher serve: {error}", err=True)
         raise typer.Exit(2) from None
     _log_to_stderr(settings)
+    raise typer.Exit(_run(settings, config, load))
+
+
+def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) -> int:
+    """The service has run; answers the exit code."""
+    import asyncio
+    from signal import SIGINT
+
+    import uvloop
+
+    from extender.adapters.http.listening import CannotListen
+    from extender.bootstrap import serve as run_service
+    from extender.kube.credentials import BadConfiguration
+    from extender.registry import BadPolicy
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             asked_by = runner.run(run_service(settings, config, load))
+    except BadPolicy as error:
+        typer.echo(f"escher serve: {error}", err=True)
+        return 2
     except (BadConfiguration, CannotListen) as error:
         typer.echo(f"escher serve: {error}", err=True)
-        raise typer.Exit(1) from None
-    if asked_by is SIGINT:
-        # As shells have it: SIGTERM is how an orderly end is asked for, SIGINT that somebody lost patience.
-        raise typer.Exit(130)
+        return 1
+    # As shells have it: SIGTERM is how an orderly end is asked for, SIGINT that somebody lost patience.
+    return 130 if asked_by is SIGINT else 0
 
 
 def _log_to_stderr(settings: Settings) -> None:
+    import logging
+
+    import structlog
+
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     structlog.configure(

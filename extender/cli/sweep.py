@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
-from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import BadConfiguration, Credentials, from_kubeconfig
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
-from extender.app.ports import Refused, Unavailable
 from extender.cli.api import Json, Namespace, out, print_json
-from extender.core.names import GangKey
+
+if TYPE_CHECKING:
+    from extender.core.names import GangKey
 
 
 def sweep(
@@ -30,6 +26,13 @@ def sweep(
     Takes up to half a minute, for it waits until the Leases of those who are dead have run out. Ghosts whose members
     still run stay; sweep again when those have ended.
     """
+    import asyncio
+
+    import structlog
+
+    from extender.kube.credentials import BadConfiguration
+    from extender.kube.errors import Refused, Unavailable
+
     # What is left is the result; what happens meanwhile is for applications' logs.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     try:
@@ -47,6 +50,10 @@ def sweep(
 
 
 async def _sweep(namespace: str, kubeconfig: Path | None, context: str | None) -> list[tuple[GangKey, str]]:
+    from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
+    from extender.kube.connection import Connection
+    from extender.kube.credentials import Credentials, from_kubeconfig
+
     credentials = await Credentials.load(from_kubeconfig(kubeconfig, context))
     async with Connection(credentials) as connection, ExtendedResourceGangs(connection, namespace=namespace) as gangs:
         return await gangs.collected()

@@ -10,10 +10,10 @@ import json
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
-import yaml
+if TYPE_CHECKING:
+    import httpx
 
 Json = dict[str, Any]
 
@@ -36,6 +36,8 @@ class Access:
     """Where the API server is and how to be let in, from a kubeconfig of this tool."""
 
     def __init__(self, kubeconfig: Path) -> None:
+        import yaml
+
         config = yaml.safe_load(kubeconfig.read_text())
         cluster = config["clusters"][0]["cluster"]
         self.url: str = cluster["server"]
@@ -48,6 +50,9 @@ class Api:
     """Calls with the rights of the kubeconfig's user. Every call raises ApiError unless the answer is 2xx."""
 
     def __init__(self, access: Access, *, timeout: float = 30) -> None:
+        # Here and not above: whoever wants no more than Access need not wait for it.
+        import httpx
+
         self._client = httpx.Client(
             base_url=access.url,
             verify=access.trust,

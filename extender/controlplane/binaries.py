@@ -16,27 +16,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from extender.controlplane import folders, places
 from extender.controlplane.errors import ClusterError
+from extender.controlplane.progress import BuildProgress
 
 NAMES = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")
 
 _VERSION = "k8s.io/component-base/version"
-
-
-class BuildProgress(Protocol):
-    """Told what happens, from the thread that builds."""
-
-    def waiting(self) -> None:
-        """Another process builds the same; this one waits for it."""
-
-    def begins(self, name: str, number: int, of: int) -> None:
-        """This binary is being built."""
-
-    def ends(self, name: str, seconds: float) -> None:
-        """This binary is there."""
 
 
 def build(progress: BuildProgress) -> Path:

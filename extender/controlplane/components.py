@@ -19,6 +19,7 @@ from extender.controlplane import audit, places, schedulers
 from extender.controlplane.credentials import CONTROLLERS as CONTROLLER_MANAGER
 from extender.controlplane.credentials import KUBELETS, SCHEDULER, Credentials
 from extender.controlplane.credentials import SERVICE as SERVICE_USER
+from extender.core.names import DOMAIN
 
 ADMISSION_OFF = "ServiceAccount,TaintNodesByCondition"
 # StatefulSet, ReplicaSet and PodDisruptionBudget besides what Jobs and vanishing nodes need: gangs come from any
@@ -194,11 +195,12 @@ def _embedded(
 ) -> Component:
     """API server, schedulers, kubelets and controllers in one process."""
     argv = (
-        *(sys.executable, "-m", "extender.sim"),
+        *(sys.executable, "-m", "kubesim"),
         f"--port={ports['kube-apiserver']}",
         f"--tls-cert-file={credentials.server_certificate}",
         f"--tls-private-key-file={credentials.server_key}",
         f"--token-auth-file={credentials.token_file}",
+        f"--pod-annotations={DOMAIN}",
         *(f"--scheduler-config={file}" for file in scheduler_configs),
         *((f"--audit-log-path={audit_log}",) if audit_log is not None else ()),
     )

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import yaml
-
 from extender.controlplane import credentials, places, state
 from extender.controlplane.components import ClusterSpec
 from extender.controlplane.errors import ClusterError
@@ -108,6 +106,8 @@ def refuse_foreign_kubeconfig(path: Path) -> None:
     """Raises ClusterError if `path` holds anything but a kubeconfig that this tool wrote earlier."""
     if not path.exists():
         return
+    import yaml
+
     try:
         present = yaml.safe_load(path.read_text())
         contexts = [each["name"] for each in present["contexts"]]

@@ -109,12 +109,19 @@ class Supervision:
 
 
 def running(name: str) -> ClusterState | None:
-    """The state of the cluster `name` with the processes that really run, or None if none does."""
+    """The state of the cluster `name` with the processes that really run, or None if none does.
+
+    Those that should run and do not are in `ended`, whether or not the supervisor has noticed.
+    """
     found = state.read(places.cluster_folder(name))
     if found is None:
         return None
     everything = [found.supervisor, *found.processes]
     found.processes = [process for process in everything if state.alive(process)]
+    if found.phase == "ready":
+        for process in everything:
+            if process not in found.processes:
+                found.ended.setdefault(process.name, f"process {process.pid} is gone")
     return found if found.processes else None
 
 

@@ -53,6 +53,8 @@ class Supervisor:
         self._waiting_commands: list[Command] = []
         self._children = child_processes.Children(self._folder / "logs")
         self._planned: list[Component] = []
+        self._began: dict[str, float] = {}
+        """When each component was started last."""
         self._wake = self._listen_to_signals()
 
     def run(self) -> int:
@@ -107,27 +109,41 @@ class Supervisor:
         self._token = made.token
 
     def _boot(self) -> None:
+        wanted = [each for each in self._planned if each.stage != "service" or self._spec.service]
+        if self._spec.kind == "embedded":
+            # Both at once: by the time the service has been read from disk, the API server answers mostly. Where it
+            # does not, the service asks again.
+            self._launch(wanted)
         for stage in components.STAGES:
-            if stage == "service" and not self._spec.service:
-                continue
-            # etcd first, and usable: a kube-apiserver that does not find it pauses before it looks again.
-            self._start([each for each in self._planned if each.stage == stage])
+            batch = [each for each in wanted if each.stage == stage]
+            if self._spec.kind == "real":
+                # etcd first, and usable: a kube-apiserver that does not find it pauses before it looks again.
+                self._launch(batch)
+            self._await_usable(batch)
             if stage == "api":
                 self._say(Event("api", state=self._state))
                 crds.establish(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause)
 
-    def _start(self, batch: list[Component]) -> None:
-        """All of the batch are usable. Raises ClusterError as soon as one has ended or was not usable in time."""
-        began = time.monotonic()
+    def _start(self, component: Component) -> None:
+        """It runs and is usable. Raises ClusterError as `_await_usable`."""
+        self._launch([component])
+        self._await_usable([component])
+
+    def _launch(self, batch: list[Component]) -> None:
+        """All of the batch run."""
         for component in batch:
             self._say(Event("starting", component=component.name))
+            self._began[component.name] = time.monotonic()
             self._children.start(component)
         self._save()
+
+    def _await_usable(self, batch: list[Component]) -> None:
+        """All of the batch are usable. Raises ClusterError as soon as one has ended or was not usable in time."""
         waiting = list(batch)
         while waiting:
             self._note_ended(starting=batch)
             for component in list(waiting):
-                took = time.monotonic() - began
+                took = time.monotonic() - self._began[component.name]
                 if self._is_usable(component):
                     waiting.remove(component)
                     self._say(Event("usable", component=component.name, seconds=took))
@@ -136,7 +152,8 @@ class Supervisor:
                         f"{component.name} did not become usable within {component.ready_within:.0f} s\n"
                         + self._log_excerpt(component.name)
                     )
-            self._pause(_PROBE_EVERY)
+            if waiting:
+                self._pause(_PROBE_EVERY)
 
     def _note_ended(self, *, starting: list[Component]) -> None:
         """Raises ClusterError if one of those that are starting ended, or any while the cluster is not yet ready."""
@@ -190,7 +207,7 @@ class Supervisor:
                 if running:
                     raise ClusterError(f"{command.name} runs already")
                 self._state.ended.pop(command.name, None)
-                self._start([component])
+                self._start(component)
             elif not running:
                 raise ClusterError(f"{command.name} does not run")
             elif command.do == "stop":

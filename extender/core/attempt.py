@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from extender.core.names import DOMAIN, PodUid
+from extender.core.names import DOMAIN
+from extender.kube.names import PodUid
 
 ATTEMPT = f"{DOMAIN}/attempt"
 """Annotation on pods that we bound as members of a gang."""

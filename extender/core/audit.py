@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.core.holdings import Holder, Holding, Kind
-from extender.core.names import GangKey, NodeName, ResourceKey
+from extender.core.holdings import Holder, Holding, HoldingKind
+from extender.core.names import GangKey
 from extender.core.units import add
+from extender.kube.names import NodeName, ResourceKey
 
 if TYPE_CHECKING:
     from extender.core.ledger import Ledger
@@ -44,9 +45,9 @@ def _totals(ledger: Ledger) -> list[Violation]:
         row = ledger.rows[name]
         if held != row.held:
             found.append(Violation("ledger_totals", f"{name}: total {row.held}, holdings sum to {held}"))
-        unbound = [h for h in row.holdings.values() if h.kind is not Kind.BOUND]
+        unbound = [h for h in row.holdings.values() if h.kind is not HoldingKind.BOUND]
         if unbound:
-            saved = add([saved, *(h.units for h in unbound if h.kind is Kind.SAVING)])
+            saved = add([saved, *(h.units for h in unbound if h.kind is HoldingKind.SAVING)])
         if row.unbound != len(unbound):
             found.append(Violation("ledger_totals", f"{name}: {row.unbound} unbound counted"))
         if row.capacity != ({**row.facts, **row.ephemeral} if row.present else {}):
@@ -55,8 +56,8 @@ def _totals(ledger: Ledger) -> list[Violation]:
             found.append(Violation("ledger_totals", f"{name}: a row of nothing"))
     capacity = add(row.capacity for row in ledger.rows.values())
     for what, running, anew in (
-        ("capacity", ledger.capacity_total, capacity),
-        ("saved", ledger.saved_total, saved),
+        ("capacity", ledger.totals.capacity, capacity),
+        ("saved", ledger.totals.saved, saved),
     ):
         if running != {r: u for r, u in anew.items() if u}:
             found.append(Violation("ledger_totals", f"{what} in all {running}, of the rows {anew}"))
@@ -66,22 +67,22 @@ def _totals(ledger: Ledger) -> list[Violation]:
 def _indexes(ledger: Ledger) -> list[Violation]:
     owned: dict[GangKey, set[Holder]] = {}
     providers: dict[ResourceKey, set[NodeName]] = {}
-    for holding in ledger.holdings():
+    for holding in ledger.rows.holdings():
         if holding.owner is not None:
             owned.setdefault(holding.owner, set()).add(holding.holder)
     for name, row in ledger.rows.items():
         for resource in row.ephemeral if row.present else ():
             providers.setdefault(resource, set()).add(name)
     pairs = {
-        "holders": ({h.holder: h.node for h in ledger.holdings()}, ledger._where),
+        "holders": ({h.holder: h.node for h in ledger.rows.holdings()}, ledger._where),
         "unbound holdings": (
             {name: row.unbound for name, row in ledger.rows.items() if row.unbound},
-            ledger.unbound_on,
+            ledger.totals.unbound_on,
         ),
-        "deadlines": ({h.holder: h.until for h in ledger.holdings() if h.until is not None}, ledger._deadlines),
-        "next_deadline": (min(ledger._deadlines.values(), default=None), ledger.next_deadline()),
+        "deadlines": ({h.holder: h.until for h in ledger.rows.holdings() if h.until is not None}, ledger._expiry.until),
+        "next_deadline": (min(ledger._expiry.until.values(), default=None), ledger.next_deadline()),
         "owners": (owned, {owner: set(holders) for owner, holders in ledger._owned.items()}),
-        "providers": (providers, {resource: set(nodes) for resource, nodes in ledger.providers.items()}),
+        "providers": (providers, {resource: set(nodes) for resource, nodes in ledger.totals.providers.items()}),
     }
     return [
         Violation("ledger_index", f"the index of {index} differs from the rows")
@@ -102,4 +103,7 @@ def _holdings(ledger: Ledger) -> list[Violation]:
 
 
 def _without_owner_or_deadline(holding: Holding) -> bool:
-    return (holding.owner is None or holding.until is None) and holding.kind in (Kind.SAVING, Kind.RESERVATION)
+    return (holding.owner is None or holding.until is None) and holding.kind in (
+        HoldingKind.SAVING,
+        HoldingKind.RESERVATION,
+    )

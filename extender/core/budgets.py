@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.core.cluster import Pod, Requirement
+from extender.core.cluster import Pod
+from extender.kube.node_match import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,10 @@ class Overlapping:
 
 
 class Budgets:
-    """Those of the cluster. `changes`: how often one of them has changed."""
+    """Those of the cluster. `changes`: how often one of them has changed. `known`: whether they have been listed."""
 
     def __init__(self) -> None:
+        self.known = True
         self.changes = 0
         self._by_namespace: dict[str, dict[str, Budget]] = {}
         self._about: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Budget, ...]] = {}
@@ -80,6 +82,7 @@ class Budgets:
 
     def replace(self, budgets: Iterable[Budget]) -> None:
         """These and no others exist."""
+        self.known = True
         self._by_namespace = {}
         for budget in budgets:
             self.see(budget)
@@ -112,13 +115,13 @@ class Budgets:
             found = self._about[like] = tuple(budget for budget in named.values() if budget.is_for(pod))
         return found
 
-    def spending(self) -> Spending:
+    def spending(self) -> _Spending:
         """Nothing is spent yet of what the budgets allow now."""
-        return Spending(self)
+        return _Spending(self)
 
     def objection(self, pods: Iterable[Pod]) -> Spent | Overlapping | None:
         """Why these may not be evicted, all of them, one after the other; None if they may."""
-        return None if not self._by_namespace else Spending(self).objection(tuple(pods))
+        return None if not self._by_namespace else _Spending(self).objection(tuple(pods))
 
     def likeliest_refused_first(self, pods: Sequence[Pod]) -> list[Pod]:
         """In this order: whose budget has least to spare, then whoever has none. What is refused is refused early."""
@@ -136,7 +139,7 @@ class Budgets:
         return sorted(pods, key=slack)
 
 
-class Spending:
+class _Spending:
     """What of the budgets is spent by pods that leave together."""
 
     def __init__(self, budgets: Budgets) -> None:

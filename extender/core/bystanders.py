@@ -13,9 +13,11 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from extender.core.audit import Violation
+from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
-from extender.core.constraints import AffinityTerm, HostPort, Peers
-from extender.core.names import NodeName, PodUid
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort, Peers
+from extender.core.units import count_in
+from extender.kube.names import NodeName, PodUid
 
 Ask = tuple[tuple[Peers, ...], bool]
 """Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
@@ -39,7 +41,7 @@ class Bystanders:
         """Pods that are not bound."""
         self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
         self._ports: dict[NodeName, dict[HostPort, int]] = {}
-        self._followed: dict[Ask, dict[NodeName, int]] = {}
+        self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
         self._repellers: dict[PodUid, tuple[AffinityTerm, ...]] = {}
         """Required anti-affinity of pods, bound or not."""
         self._repelled: dict[str | None, dict[AffinityTerm, int]] = {}
@@ -77,16 +79,15 @@ class Bystanders:
         self.version += 1
         for (peers, living), on_nodes in self._followed.items():
             if _is_meant(pod, peers, living=living):
-                _add(on_nodes, pod.node, by)
-        if pod.constraints is None:
-            return
-        for term in pod.constraints.anti_affinity:
+                count_in(on_nodes, pod.node, by)
+        own = pod.constraints or NO_CONSTRAINTS
+        for term in own.anti_affinity:
             _add_to(self._repelling, term, pod.node, by)
-        for port in pod.constraints.host_ports:
+        for port in own.host_ports:
             _add_to(self._ports, pod.node, port, by)
 
     def _note_repeller(self, pod: Pod) -> None:
-        terms = () if pod.constraints is None else pod.constraints.anti_affinity
+        terms = (pod.constraints or NO_CONSTRAINTS).anti_affinity
         if self._repellers.get(pod.uid, ()) == terms:
             return
         self._forget_repeller(pod.uid)
@@ -123,11 +124,9 @@ class Bystanders:
 
     def counts(self, ask: Ask) -> OnNodes:
         """How many bound pods are meant, by node. O(pods) for an ask that nobody has made lately."""
-        found = self._followed.pop(ask, None)
+        found = self._followed.get(ask)
         if found is None:
             found = self._counted(ask)
-            if len(self._followed) >= _MOST_FOLLOWED:
-                del self._followed[next(iter(self._followed))]
         self._followed[ask] = found
         return found
 
@@ -135,7 +134,7 @@ class Bystanders:
         found: dict[NodeName, int] = {}
         for pod in self._pods.values():
             if pod.node is not None and _is_meant(pod, ask[0], living=ask[1]):
-                _add(found, pod.node, 1)
+                count_in(found, pod.node, 1)
         return found
 
     def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
@@ -146,8 +145,6 @@ class Bystanders:
         """The host ports in use there, and how many bound pods have each."""
         return self._ports.get(node, {})
 
-    # -- audit ---------------------------------------------------------------------------------------------------
-
     def violations(self, bound: Mapping[PodUid, Pod]) -> Iterator[Violation]:
         """What differs from what these pods say, counted anew."""
         if self._pods.keys() != bound.keys():
@@ -156,8 +153,7 @@ class Bystanders:
         anew = Bystanders()
         anew._pods.update(bound)
         for pod in bound.values():
-            if pod.constraints is not None:
-                anew._count(pod, +1)
+            anew._count(pod, +1)
         if (anew._repelling, anew._ports) != (self._repelling, self._ports):
             yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
         for ask, on_nodes in self._followed.items():
@@ -184,11 +180,11 @@ class Around:
         self._besides = besides
         self._ports_besides: dict[NodeName, list[HostPort]] = {}
         for pod, node in besides:
-            if pod.constraints is not None and pod.constraints.host_ports:
-                self._ports_besides.setdefault(node, []).extend(pod.constraints.host_ports)
+            if ports := (pod.constraints or NO_CONSTRAINTS).host_ports:
+                self._ports_besides.setdefault(node, []).extend(ports)
         self._ports_gone: dict[NodeName, dict[HostPort, int]] = {}
         for pod, node in self._leaving:
-            for port in pod.constraints.host_ports if pod.constraints is not None else ():
+            for port in (pod.constraints or NO_CONSTRAINTS).host_ports:
                 _add_to(self._ports_gone, node, port, 1)
 
     def counts(self, ask: Ask, *, attracting: bool = False) -> OnNodes:
@@ -201,7 +197,7 @@ class Around:
         for by, pods in ((-1, self._leaving), (+1, self._besides)):
             for pod, node in pods:
                 if _is_meant(pod, peers, living=living):
-                    _add(found, node, by)
+                    count_in(found, node, by)
         return found
 
     def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
@@ -209,7 +205,7 @@ class Around:
         found = {} if self._emptied else {term: dict(nodes) for term, nodes in self._bystanders.repelling().items()}
         for by, pods in ((-1, self._leaving), (+1, self._besides)):
             for pod, node in pods:
-                for term in pod.constraints.anti_affinity if pod.constraints is not None else ():
+                for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity:
                     _add_to(found, term, node, by)
         return found
 
@@ -218,7 +214,7 @@ class Around:
         if not self._emptied:
             gone = self._ports_gone.get(node, {})
             there = self._bystanders.ports_on(node)
-            yield from (port for port, count in there.items() if count > gone.get(port, 0))
+            yield from (port for port, number in there.items() if number > gone.get(port, 0))
 
 
 def _looks_like(one: Pod, other: Pod) -> bool:
@@ -231,20 +227,8 @@ def _is_meant(pod: Pod, peers: Iterable[Peers], *, living: bool) -> bool:
     return all(each.include(pod.namespace, pod.labels) for each in peers)
 
 
-def _add(counts: dict[NodeName, int], node: NodeName, by: int) -> None:
-    number = counts.get(node, 0) + by
-    if number:
-        counts[node] = number
-    else:
-        del counts[node]
-
-
 def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inner, by: int) -> None:
     of_outer = counts.setdefault(outer, {})
-    number = of_outer.get(inner, 0) + by
-    if number:
-        of_outer[inner] = number
-        return
-    del of_outer[inner]
+    count_in(of_outer, inner, by)
     if not of_outer:
         del counts[outer]

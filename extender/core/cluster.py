@@ -13,48 +13,15 @@ from types import MappingProxyType
 from extender.core.attempt import Attempt
 from extender.core.constraints import Constraints
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
-from extender.core.names import NodeName, PodUid
-from extender.core.units import Vector
+from extender.kube.names import NodeName, PodUid
+from extender.kube.node_match import SelectorTerm, Taint, Toleration
+from extender.kube.quantities import Vector
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def _nothing() -> Mapping[str, str]:
     return _NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One line of a node selector term: `key operator values`. Operators are Kubernetes' (In, NotIn, Exists ...)."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorTerm:
-    """Requirements on labels and on the node's own name; all must hold."""
-
-    labels: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A pod's consent to a taint. An empty key with Exists tolerates all; an empty effect matches every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    key: str
-    value: str
-    effect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +73,8 @@ class Pod:
     woken: bool = field(default=False, compare=False)
     """It bears the annotation by which we woke it last: that says nothing about the pod itself."""
     gang: GangAsk | GroupAsk | MalformedAsk | None = None
+    annotations: Mapping[str, str] = field(default_factory=_nothing)
+    """Those of our domain that policies may read."""
     owner: Owner | None = None
     node_selector: Mapping[str, str] = field(default_factory=_nothing)
     affinity: tuple[SelectorTerm, ...] = ()
@@ -115,6 +84,11 @@ class Pod:
     """What it requires of the pods around it; None: nothing."""
     unknown_asks: tuple[str, ...] = ()
     """What it requires beside that and a planner cannot evaluate, in words; constant for the same pod."""
+
+    @property
+    def comes_again(self) -> bool:
+        """It is made anew on its node as soon as it is gone: a DaemonSet's, or a static one, which its Node owns."""
+        return self.mirror or (self.owner is not None and self.owner.kind in ("DaemonSet", "Node"))
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extender.core.label_match import Selector, matches
+from extender.kube.label_match import Selector, matches
 
 EVERY_ADDRESS = "0.0.0.0"
 """What a host port without an address means."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extender.core.names import DOMAIN, GangKey, InvalidName, require_label
+from extender.core.names import DOMAIN, GangKey
+from extender.kube.names import InvalidName, require_label
 
 GANG_LABEL = f"{DOMAIN}/gang"
 MIN_MEMBER = f"{DOMAIN}/gang-min-member"

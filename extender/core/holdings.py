@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
-from extender.core.names import GangKey, NodeName
-from extender.core.units import Short, Vector
+from extender.core.names import GangKey
+from extender.core.units import Short
+from extender.kube.names import NodeName
+from extender.kube.quantities import Vector
 
 Holder = NewType("Holder", str)
 """Who holds units: a pod's UID, or a slot of a gang's plan."""
 
 
-class Kind(Enum):
+class HoldingKind(Enum):
     SAVING = "saving"
     RESERVATION = "reservation"
     ASSUMPTION = "assumption"
@@ -44,7 +46,7 @@ class Holding:
     holder: Holder
     node: NodeName
     units: Vector
-    kind: Kind
+    kind: HoldingKind
     owner: GangKey | None = None
     until: float | None = None
 
@@ -87,9 +89,9 @@ class Conflict(Exception):
 
 def require_claim(claim: Holding) -> None:
     """The claim is one that the ledger can take. Raises ValueError: it is a defect of the caller, not a conflict."""
-    if claim.kind is Kind.BOUND:
+    if claim.kind is HoldingKind.BOUND:
         raise ValueError(f"{claim.holder} on {claim.node}: what is bound is confirmed, not claimed")
-    if claim.kind in (Kind.SAVING, Kind.RESERVATION) and (claim.owner is None or claim.until is None):
+    if claim.kind in (HoldingKind.SAVING, HoldingKind.RESERVATION) and (claim.owner is None or claim.until is None):
         raise ValueError(f"{claim.holder} on {claim.node}: a {claim.kind.value} needs an owner and a deadline")
     require_units(claim)
 

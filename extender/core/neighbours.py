@@ -10,31 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from extender.core.bystanders import Around, OnNodes
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
-from extender.core.names import NodeName
-from extender.core.node_match import accepts
+from extender.core.units import count_in
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts
 
 HOST_PORTS = "a host port in use"
 APART = "required pod anti-affinity"
 NEAR = "required pod affinity"
 SPREAD = "topology spread"
 
-_Key = TypeVar("_Key")
-
 
 def allows(pod: Pod, names: Iterable[NodeName], nodes: Mapping[NodeName, Node], around: Around) -> Iterator[NodeName]:
     """Those of the nodes on which the pod would be allowed beside those around, whatever room there is."""
     rules = Rules([pod], nodes, around)
-    kind = rules.kind_of(pod)
+    kind = rules.class_of(pod)
     return (name for name in names if name in nodes and rules.refusal(kind, nodes[name]) is None)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PeerClass:
     """Pods that are alike to every rule. Numbers are those of the rules' tables."""
 
     constraints: Constraints
@@ -111,7 +109,7 @@ class Rules:
         self._near: list[_Near] = []
         self._even: list[_Even] = []
         self._ports: dict[NodeName, list[HostPort]] = {}
-        self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._kinds: dict[tuple[object, ...], PeerClass] = {}
         self._numbers: dict[object, int] = {}
         for pod in pods:
             self._learn(pod)
@@ -176,7 +174,7 @@ class Rules:
 
     # Who is alike.
 
-    def kind_of(self, pod: Pod) -> Kind:
+    def class_of(self, pod: Pod) -> PeerClass:
         """Only once all pods that are to be placed are known."""
         key = (pod.namespace, frozenset(pod.labels.items()), pod.constraints, *self._spread_keys(pod))
         if key not in self._kinds:
@@ -186,12 +184,12 @@ class Rules:
     def _spread_keys(self, pod: Pod) -> list[object]:
         return [_spread_key(spread, pod) for spread in (pod.constraints or NO_CONSTRAINTS).spread]
 
-    def _kind(self, pod: Pod) -> Kind:
+    def _kind(self, pod: Pod) -> PeerClass:
         own, who = pod.constraints or NO_CONSTRAINTS, (pod.namespace, pod.labels)
         wanted_by = (
             number for number, near in enumerate(self._near) if all(term.peers.include(*who) for term in near.terms)
         )
-        kind = Kind(
+        kind = PeerClass(
             own,
             tuple(self._numbers[term] for term in own.anti_affinity),
             tuple(number for number, away in enumerate(self._away) if away.term.peers.include(*who)),
@@ -205,7 +203,7 @@ class Rules:
 
     # What they say.
 
-    def refusal(self, kind: Kind, node: Node) -> tuple[str, bool] | None:
+    def refusal(self, kind: PeerClass, node: Node) -> tuple[str, bool] | None:
         """The rule that keeps a pod of the kind from the node, and whether it will as long as nobody leaves."""
         labels = node.labels
         if kind.constraints.host_ports and self._port_clashes(kind.constraints.host_ports, node.name):
@@ -233,7 +231,7 @@ class Rules:
         used = (*self._ports.get(name, ()), *self._around.ports_on(name))
         return any(port.clashes(other) for port in wanted for other in used)
 
-    def _too_far(self, kind: Kind, near: _Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
+    def _too_far(self, kind: PeerClass, near: _Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
         there = True
         for term in near.terms:
             value = labels.get(term.topology_key)
@@ -244,20 +242,22 @@ class Rules:
             return None
         return NEAR, False
 
-    def place(self, kind: Kind, node: Node, by: int = 1) -> None:
+    def place(self, kind: PeerClass, node: Node, by: int = 1) -> None:
         """A pod of the kind is on the node; or, by -1, no more."""
         labels = node.labels
         for number in kind.hates:
             away = self._away[number]
-            _add(away.having, labels.get(away.term.topology_key), by)
+            if (value := labels.get(away.term.topology_key)) is not None:
+                count_in(away.having, value, by)
         for number in kind.hated_by:
             away = self._away[number]
-            _add(away.meant, labels.get(away.term.topology_key), by)
+            if (value := labels.get(away.term.topology_key)) is not None:
+                count_in(away.meant, value, by)
         for number in kind.wanted_by:
             near = self._near[number]
             for key in dict.fromkeys(term.topology_key for term in near.terms):
                 if key in labels:
-                    _add(near.there, (key, labels[key]), by)
+                    count_in(near.there, (key, labels[key]), by)
         for number in kind.spread_by:
             even = self._even[number]
             if node.name in even.eligible:
@@ -270,7 +270,7 @@ class Rules:
                 else:
                     ports.remove(port)
 
-    def areas(self, kind: Kind) -> int | None:
+    def areas(self, kind: PeerClass) -> int | None:
         """Of the kind's spread constraints that with the fewest values; None if it has none."""
         return min(kind.spreads, key=lambda number: len(self._even[number].counts), default=None)
 
@@ -282,12 +282,12 @@ class Rules:
         """How many are there, for that constraint."""
         return self._even[number].counts.get(value, 0)
 
-    def is_full(self, kind: Kind, number: int, value: str) -> bool:
+    def is_full(self, kind: PeerClass, number: int, value: str) -> bool:
         """Whether another of the kind would be too many there, for that constraint, as it is now."""
         even = self._even[number]
         return even.counts.get(value, 0) + (number in kind.spread_by) - even.minimum > even.spread.max_skew
 
-    def own_affinity_keys(self, kinds: Collection[Kind]) -> dict[int, tuple[str, ...]]:
+    def own_affinity_keys(self, kinds: Collection[PeerClass]) -> dict[int, tuple[str, ...]]:
         """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""
         wanted = {number for kind in kinds for number in kind.wanted_by}
         return {
@@ -312,13 +312,3 @@ def _spread_key(spread: Spread, pod: Pod) -> tuple[object, ...]:
     keys = tuple(each.topology_key for each in pod.constraints.spread)
     selected = (frozenset(pod.node_selector.items()), pod.affinity) if spread.heeds_affinity else ()
     return (spread, keys, selected, pod.tolerations if spread.heeds_taints else ())
-
-
-def _add(counts: dict[_Key, int], key: _Key | None, by: int) -> None:
-    if key is None:
-        return
-    number = counts.get(key, 0) + by
-    if number:
-        counts[key] = number
-    else:
-        del counts[key]

@@ -1,13 +1,19 @@
-"""Rows: one node of the ledger, and private copies of it to plan on. Must not know the other nodes."""
+"""Rows: the nodes of the ledger, each with what it can hold and who holds it; sums over all, and what has changed.
+
+Reading is here, writing is `ledger`'s and `capacity`'s. Must not know why anybody holds anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from extender.core.fit import lacking
 from extender.core.holdings import Holder, Holding
-from extender.core.names import NodeName, ResourceKey
-from extender.core.units import Short, Vector
+from extender.core.units import Short, add_to, count_in
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.quantities import Vector
 
 
 @dataclass(slots=True)
@@ -27,28 +33,14 @@ class Row:
     """How many holdings are reservations or assumptions."""
     present: bool = False
 
-    def short(self, units: Vector) -> Short | None:
-        """The first resource of which less is free than `units` asks, or None."""
-        capacity, held = self.capacity, self.held
-        for resource, asked in units.items():
-            free = capacity.get(resource, 0) - held.get(resource, 0)
-            if asked > free and asked > 0:
-                return Short(resource, asked, free)
-        return None
-
-    def short_with(self, units: Vector, change: Mapping[ResourceKey, int]) -> Short | None:
-        """As `short`, with `change` more of each resource free."""
-        capacity, held = self.capacity, self.held
-        for resource, asked in units.items():
-            free = capacity.get(resource, 0) - held.get(resource, 0) + change.get(resource, 0)
-            if asked > free and asked > 0:
-                return Short(resource, asked, free)
-        return None
+    def short(self, units: Vector, change: Vector | None = None) -> Short | None:
+        """The first resource of which less is free than `units` asks, or None. `change`: so much more of each is."""
+        found = lacking(self.capacity, self.held, units.items(), change)
+        return None if found is None else Short(*found)
 
 
-def short_of_nothing(units: Vector) -> Short | None:
-    """The first resource that `units` asks of a node that is not there, or None if it asks for nothing."""
-    return next((Short(resource, asked, 0) for resource, asked in units.items() if asked > 0), None)
+NOWHERE = Row(0)
+"""What there is on a node that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +51,144 @@ class RowCopy:
     held: Mapping[ResourceKey, int]
     sequence: int
 
-    def free(self, resource: ResourceKey) -> int:
-        return self.capacity.get(resource, 0) - self.held.get(resource, 0)
+
+class Rows(dict[NodeName, Row]):
+    """By node, also those that are away and that somebody holds something on, or has set capacity for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sequence = 0
+
+    def of(self, node: NodeName) -> Row:
+        """The node's row, from now on at the latest."""
+        row = self.get(node)
+        if row is None:
+            row = self[node] = Row(self.next_sequence())
+        return row
+
+    def next_sequence(self) -> int:
+        """Another number than ever before."""
+        self._sequence += 1
+        return self._sequence
+
+    def drop_if_empty(self, node: NodeName) -> None:
+        """A row that says nothing is no more."""
+        row = self.get(node)
+        if row is not None and not (row.present or row.holdings or row.ephemeral):
+            del self[node]
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def present(self) -> Iterator[NodeName]:
+        """The nodes that are there."""
+        return (name for name, row in self.items() if row.present)
+
+    def holdings(self) -> Iterator[Holding]:
+        return (holding for row in self.values() for holding in row.holdings.values())
+
+    def free(self, node: NodeName, resource: ResourceKey) -> int:
+        """Capacity less holdings; below 0 after capacity was lowered under holders; 0 for what is not there."""
+        row = self.get(node, NOWHERE)
+        return row.capacity.get(resource, 0) - row.held.get(resource, 0)
+
+    def short(self, node: NodeName, units: Vector, without: Sequence[Holder | PodUid] = ()) -> Short | None:
+        """Why `units` do not fit on the node, or None. `without`: holders whose units there are counted as free."""
+        row = self.get(node, NOWHERE)
+        leaving = [row.holdings[Holder(h)] for h in dict.fromkeys(without) if Holder(h) in row.holdings]
+        if not leaving:
+            return row.short(units)
+        change: dict[ResourceKey, int] = {}
+        for holding in leaving:
+            add_to(change, holding.units)
+        return row.short(units, change)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The ledger as it was: what may be read at leisure, and committed against later by its sequence numbers."""
+@dataclass(slots=True)
+class Totals:
+    """Running sums over all nodes, and what is looked up by resource or node. Each has a slow twin in `audit`."""
 
-    rows: Mapping[NodeName, RowCopy]
+    unbound_on: dict[NodeName, int] = field(default_factory=dict)
+    """How many reservations and assumptions a node carries; nodes with none are absent."""
+    providers: dict[ResourceKey, dict[NodeName, None]] = field(default_factory=dict)
+    """Nodes that are present and have capacity, for each ephemeral resource; oldest first."""
+    capacity: dict[ResourceKey, int] = field(default_factory=dict)
+    """What the nodes that are present can hold together, by resource."""
+    saved: dict[ResourceKey, int] = field(default_factory=dict)
+    """What all savings hold together, by resource."""
+
+    def provides(self, node: NodeName, resource: ResourceKey) -> None:
+        """The node is present and has capacity of it."""
+        self.providers.setdefault(resource, {})[node] = None
+
+    def provides_no_more(self, node: NodeName, resource: ResourceKey) -> None:
+        """It is away, or has none."""
+        nodes = self.providers[resource]
+        del nodes[node]
+        if not nodes:
+            del self.providers[resource]
+
+    def count_unbound(self, node: NodeName, number: int) -> None:
+        """The node carries so many."""
+        if number:
+            self.unbound_on[node] = number
+        else:
+            self.unbound_on.pop(node, None)
+
+    def count_capacity(self, before: Vector, after: Vector) -> None:
+        """A node can hold so much, and no more what it could before."""
+        for resource in {**before, **after}:
+            count_in(self.capacity, resource, after.get(resource, 0) - before.get(resource, 0))
+
+    def count_saved(self, units: Vector, sign: int) -> None:
+        """So much more is saved; less, where the sign is negative."""
+        for resource, number in units.items():
+            count_in(self.saved, resource, sign * number)
+
+
+class Changes:
+    """Which nodes have changed, gained room, or can hold something else than before: kept until somebody asks, in the
+    order in which it happened first. The counts only grow."""
+
+    def __init__(self) -> None:
+        self.gain_count = 0
+        """Grows whenever some node may have gained room: an unchanged number means nothing that failed can succeed."""
+        self.capacity_count = 0
+        """Grows whenever what nodes can hold, or whom they accept, has changed."""
+        self._gains: dict[NodeName, None] = {}
+        self._nodes: dict[NodeName, None] = {}
+        self._capacities: dict[NodeName, None] = {}
+
+    def touched(self, node: NodeName) -> None:
+        """Something about the node has changed."""
+        self._nodes[node] = None
+
+    def gained(self, node: NodeName) -> None:
+        """The node may have gained room."""
+        self._gains[node] = None
+        self.gain_count += 1
+
+    def capacity_changed(self, node: NodeName) -> None:
+        """What the node can hold, or whom it accepts, has changed."""
+        self._nodes[node] = None
+        self._capacities[node] = None
+        self.capacity_count += 1
+
+    def drain(self) -> AbstractSet[NodeName]:
+        """The nodes of which anything has changed since the last call."""
+        changes, self._nodes = self._nodes, {}
+        return changes.keys()
+
+    def drain_capacities(self) -> AbstractSet[NodeName]:
+        """The nodes of which capacity, or whom they accept, has changed since the last call."""
+        changes, self._capacities = self._capacities, {}
+        return changes.keys()
 
     @property
-    def sequences(self) -> dict[NodeName, int]:
-        return {name: row.sequence for name, row in self.rows.items()}
+    def has_gains(self) -> bool:
+        """Whether `drain_gains` has something to tell."""
+        return bool(self._gains)
+
+    def drain_gains(self) -> AbstractSet[NodeName]:
+        """The nodes that may have gained room since the last call, in the order in which they did first."""
+        gains, self._gains = self._gains, {}
+        return gains.keys()

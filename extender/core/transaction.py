@@ -14,15 +14,15 @@ from extender.core.holdings import (
     Detection,
     Holder,
     Holding,
-    Kind,
+    HoldingKind,
     Mode,
     Settled,
     Stale,
     require_claim,
 )
-from extender.core.names import NodeName, ResourceKey
-from extender.core.rows import Row, short_of_nothing
-from extender.core.units import Vector
+from extender.core.rows import NOWHERE, Row
+from extender.core.units import add_to
+from extender.kube.names import NodeName, ResourceKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def decide(
         require_claim(claim)
         seen.add(claim.holder)
         before = former.get(claim.holder)
-        if before is not None and before.kind is Kind.BOUND:
+        if before is not None and before.kind is HoldingKind.BOUND:
             if before.node == claim.node and before.units == claim.units:
                 met[claim.holder] = before
             else:
@@ -97,19 +97,9 @@ def _conflict(
     read: Mapping[NodeName, int] | None,
     change: Mapping[NodeName, Mapping[ResourceKey, int]],
 ) -> Cause | None:
-    row = rows.get(claim.node)
+    row = rows.get(claim.node, NOWHERE)
     if detection is Detection.SEQUENCE_NUMBER:
         seen = -1 if read is None else read.get(claim.node, -1)
-        sequence = 0 if row is None else row.sequence
-        if seen != sequence:
-            return Stale(claim.node, seen, sequence)
-    if row is None:
-        return short_of_nothing(claim.units)
-    adjusted = change.get(claim.node)
-    return row.short(claim.units) if adjusted is None else row.short_with(claim.units, adjusted)
-
-
-def add_to(total: dict[ResourceKey, int], units: Vector, sign: int = 1) -> None:
-    """`total` has `units` more of each resource, or with sign -1 less."""
-    for resource, number in units.items():
-        total[resource] = total.get(resource, 0) + sign * number
+        if seen != row.sequence:
+            return Stale(claim.node, seen, row.sequence)
+    return row.short(claim.units, change.get(claim.node))

@@ -1,69 +1,15 @@
-"""Units: Kubernetes' quantities as whole numbers, and vectors of them.
-
-CPU is counted in thousandths of a core, everything else in whole units (bytes, pods, devices), rounded up as
-kube-scheduler does. Must not know which resources exist.
-"""
+"""Units: sums of vectors, and what a resource is short of. Must not know which resources exist."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
+from typing import TypeVar
 
-from extender.core.names import CPU, ResourceKey
+from extender.kube.names import ResourceKey
+from extender.kube.quantities import Vector
 
-Vector = Mapping[ResourceKey, int]
-"""Units by resource. A resource left out counts as 0."""
-
-_QUANTITY = re.compile(
-    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE][+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?"
-)
-_SUFFIX = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
-    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15),
-    "E": Fraction(10**18),
-    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40), "Pi": Fraction(2**50),
-    "Ei": Fraction(2**60),
-}  # fmt: skip
-_LARGEST = 2**63 - 1
-LARGEST_AMOUNT = _LARGEST // 1000
-"""The most units that a Node's status can have: kube-apiserver looks at them in thousandths, as 64 bits."""
-_LONGEST = 64
-
-
-class InvalidQuantity(ValueError):
-    """A text that is no quantity, or one that cannot be counted. `str()` says why."""
-
-
-@lru_cache(maxsize=16384)
-def parse_quantity(text: str) -> Fraction:
-    """The exact value of a Kubernetes quantity such as `500m`, `1e3`, `0.5`, `1Ei`. Raises InvalidQuantity."""
-    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
-    if match is None:
-        raise InvalidQuantity(
-            f"{text[:_LONGEST]!r} is not a quantity; write a number such as 4, 0.5, 500m, 1e3 or 16Gi"
-        )
-    sign, digits, exponent, suffix = match.groups()
-    value = Fraction(digits.rstrip("."))
-    if exponent:
-        value *= Fraction(10) ** int(exponent[1:])
-    elif suffix:
-        value *= _SUFFIX[suffix]
-    return -value if sign == "-" else value
-
-
-@lru_cache(maxsize=65536)
-def count(resource: str, text: str) -> int:
-    """Whole units of `resource`: milli-cores for cpu, units for the rest, rounded up. Raises InvalidQuantity below 0.
-
-    Values beyond 2^63-1 are held at it, as Kubernetes does.
-    """
-    value = parse_quantity(text)
-    if value < 0:
-        raise InvalidQuantity(f"{resource}: {text!r} is negative; write 0 or more")
-    return min(-((-value * (1000 if resource == CPU else 1)) // 1), _LARGEST)
+_Key = TypeVar("_Key")
 
 
 def add(vectors: Iterable[Vector]) -> dict[ResourceKey, int]:
@@ -73,6 +19,21 @@ def add(vectors: Iterable[Vector]) -> dict[ResourceKey, int]:
         for resource, units in vector.items():
             total[resource] = total.get(resource, 0) + units
     return total
+
+
+def add_to(total: dict[ResourceKey, int], units: Vector, sign: int = 1) -> None:
+    """`total` has `units` more of each resource, or with sign -1 less."""
+    for resource, number in units.items():
+        total[resource] = total.get(resource, 0) + sign * number
+
+
+def count_in(counts: dict[_Key, int], key: _Key, by: int) -> None:
+    """So many more of it; what comes to 0 is left out."""
+    number = counts.get(key, 0) + by
+    if number:
+        counts[key] = number
+    else:
+        counts.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)

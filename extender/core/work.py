@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SLICE = 20_000
+_SLICE = 20_000
 """Steps: some ten to forty milliseconds."""
 
 
 @dataclass(slots=True)
 class Work:
-    limit: int = SLICE
+    limit: int = _SLICE
     spent: int = 0
 
     def renew(self) -> None:

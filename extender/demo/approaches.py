@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from extender.adapters.kube.connection import METADATA_ONLY, Connection
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
-from extender.app.ports import Gone
 from extender.demo.jobs import Job
 from extender.demo.outside import JOB_LABEL, NAMESPACE, PODS, Outside
 from extender.esl import Approach, GangSpec, gang
+from extender.kube.connection import Connection
+from extender.kube.errors import Gone
+from extender.kube.requests import METADATA_ONLY
 
 Manifest = dict[str, Any]
 _AT_ONCE = 16
@@ -88,7 +89,10 @@ class Ghosts:
 
     async def submit(self, job: Job, cpu: str) -> None:
         run = self._gangs.start(_ask(job, cpu))
-        self._runs[job.name] = (run, asyncio.create_task(self._launch(job, run)))
+        launching = asyncio.create_task(self._launch(job, run))
+        # Where the demo is interrupted nobody asks for its outcome, and nobody is to read of it.
+        launching.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._runs[job.name] = (run, launching)
 
     async def _launch(self, job: Job, run: GangRun) -> None:
         await run.reserved()

@@ -18,7 +18,7 @@ from extender.core.names import DOMAIN
 from extender.demo.jobs import Job
 from extender.demo.outside import Outside
 from extender.demo.picture import Held, JobSeen, NodeSeen, Place, Seen, places_of
-from extender.demo.room import Room
+from extender.demo.room import FreeRoom
 from extender.demo.service import Service, ServiceTrouble
 from extender.demo.stage import Stage
 
@@ -29,7 +29,7 @@ _MOST_NAMED = 2
 
 
 class Board:
-    def __init__(self, outside: Outside, service: Service, stage: Stage, room: Room) -> None:
+    def __init__(self, outside: Outside, service: Service, stage: Stage, room: FreeRoom) -> None:
         self._outside, self._service, self._stage, self._room = outside, service, stage, room
         self._gangs: dict[str, dict[str, Any]] = {}
         self._asks = True

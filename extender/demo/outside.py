@@ -6,23 +6,21 @@ gang was ever partly bound.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
-import msgspec
-
-from extender.adapters.kube.connection import Requests, address
-from extender.adapters.kube.kinds import Kind
-from extender.adapters.kube.reflector import Reflector
-from extender.core.names import CPU, DOMAIN
-from extender.core.units import count
+from extender.controlplane.witness import Changing, Collection, Json, Sighting, following, name_of
+from extender.core.names import DOMAIN
 from extender.demo.jobs import PARTLY_AFTER, Job
 from extender.demo.picture import OTHERS, Held, Place
 from extender.esl.gang_left import GHOST_LABEL
+from extender.kube.names import CPU
+from extender.kube.quantities import count
+from extender.kube.requests import Requests, address
 
 NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
@@ -37,79 +35,28 @@ _REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-class Late(Exception):
-    """What was waited for did not happen in time; `str()` says what it was."""
+class _Pod(NamedTuple):
+    """A pod, as far as the demo looks at it."""
+
+    name: str
+    job: str
+    ghost_of: str
+    """The gang whose ghost it is; empty if it is none."""
+    node: str | None
+    phase: str
+    turned_away: bool
+    """kube-scheduler has said that it cannot be placed now."""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str | None = None
-
-
-class _Status(msgspec.Struct):
-    phase: str = ""
-    conditions: list[_Condition] = []
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Offer(msgspec.Struct):
-    allocatable: dict[str, str] = {}
-
-
-class _Node(msgspec.Struct):
-    metadata: _Metadata
-    status: _Offer = msgspec.field(default_factory=_Offer)
-
-
-class _Nodes:
-    """What the nodes offer. A sink."""
-
-    def __init__(self, outside: Outside) -> None:
-        self._outside = outside
-        self.offers: dict[str, dict[str, str]] = {}
-
-    def replace(self, objects: Iterable[_Node]) -> None:
-        self.offers = {}
-        for node in objects:
-            self.upsert(node)
-
-    def upsert(self, item: _Node) -> None:
-        if self.offers.get(item.metadata.name) != item.status.allocatable:
-            self.offers[item.metadata.name] = item.status.allocatable
-            self._outside.has_changed()
-
-    def remove(self, item: _Node) -> None:
-        self.offers.pop(item.metadata.name, None)
-        self._outside.has_changed()
-
-
-class Outside:
+class Outside(Changing):
     def __init__(self, connection: Requests) -> None:
+        super().__init__()
         self._connection = connection
         self.jobs: list[Job] = []
-        self.version = 0
-        """Grows with whatever can be seen."""
         self._open: dict[str, Job] = {}
         self._letters: dict[str, str] = {}
-        self._pods: dict[str, _Pod] = {}
-        self._nodes = _Nodes(self)
-        self._changed = asyncio.Event()
+        self._pods = Collection(PODS, "Pod", self._see_pod, read=_read_pod, identity=name_of)
+        self._nodes = Collection(NODES, "Node", self._see_node, read=_offers, identity=name_of)
 
     def expect(self, name: str, approach: str, size: int, letter: str = "A") -> Job:
         """A job of that name begins now."""
@@ -123,7 +70,7 @@ class Outside:
     @property
     def patience_per_member(self) -> float:
         """Seconds for which a large job may be bound in part, for each of its members."""
-        return _PER_MEMBER + _PER_MEMBER_AND_NODE * len(self._nodes.offers)
+        return _PER_MEMBER + _PER_MEMBER_AND_NODE * len(self._nodes.known)
 
     def others(self, name: str) -> None:
         """Pods of that job are none of ours; they are seen, and that is all."""
@@ -139,54 +86,51 @@ class Outside:
 
     def ending(self) -> list[Job]:
         """Jobs that have ended, and of which something is left; of those with one name the last."""
-        left = {_job(pod) for pod in self._pods.values()} - self._open.keys()
+        left = {pod.job for pod in self._present()} - self._open.keys()
         return list({job.name: job for job in self.jobs if job.name in left}.values())
-
-    def has_changed(self) -> None:
-        self.version += 1
-        self._changed.set()
 
     # -- what is there now
 
+    def _present(self) -> Iterator[_Pod]:
+        return (each.seen for each in self._pods.known.values())
+
     def names(self) -> list[str]:
         """All pods that are ours."""
-        return [name for name, pod in self._pods.items() if self._letters.get(_job(pod)) != OTHERS]
+        return [pod.name for pod in self._present() if self._letters.get(pod.job) != OTHERS]
 
     def node_of(self, pod: str) -> str | None:
-        found = self._pods.get(pod)
-        return None if found is None else found.spec.node_name
+        found = self._pods.known.get(pod)
+        return None if found is None else found.seen.node
 
     def turned_away(self, pod: str) -> bool:
         """Whether kube-scheduler has said that the pod cannot be placed now."""
-        found = self._pods.get(pod)
-        said = found.status.conditions if found else []
-        return any(each.type == "PodScheduled" and each.status == "False" for each in said)
+        found = self._pods.known.get(pod)
+        return found is not None and found.seen.turned_away
 
     def running(self, job: str) -> int:
-        return sum(_job(pod) == job and pod.status.phase == "Running" for pod in self._pods.values())
+        return sum(pod.job == job and pod.phase == "Running" for pod in self._present())
 
     def cpus(self) -> dict[str, int]:
         """Thousandths of a CPU that each node offers, in the order of their numbers."""
-        offers = {node: count(CPU, offered.get(CPU, "0")) for node, offered in self._nodes.offers.items()}
+        offers = {name: count(CPU, node.seen.get(CPU, "0")) for name, node in self._nodes.known.items()}
         return dict(sorted(offers.items(), key=lambda each: _by_number(each[0])))
 
     def ephemeral(self) -> dict[str, dict[str, int]]:
         """Ephemeral resources that nodes offer: by resource, how much on each node."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
-        for node, offered in self._nodes.offers.items():
-            for resource, amount in offered.items():
+        for name, node in self._nodes.known.items():
+            for resource, amount in node.seen.items():
                 if resource.startswith(f"{DOMAIN}/"):
-                    found[resource][node] = count(resource, amount)
+                    found[resource][name] = count(resource, amount)
         return dict(found)
 
     def taken(self) -> Mapping[str, Counter[Place]]:
         """The places of each node that are taken: by members, and by ghosts alone."""
         members: dict[str, Counter[str]] = defaultdict(Counter)
         ghosts: dict[str, Counter[str]] = defaultdict(Counter)
-        for pod in self._pods.values():
-            if pod.spec.node_name:
-                ghost = pod.metadata.labels.get(GHOST_LABEL)
-                (ghosts if ghost else members)[pod.spec.node_name][ghost or _job(pod)] += 1
+        for pod in self._present():
+            if pod.node:
+                (ghosts if pod.ghost_of else members)[pod.node][pod.ghost_of or pod.job] += 1
         found: dict[str, Counter[Place]] = defaultdict(Counter)
         for node in members.keys() | ghosts.keys():
             # A member that a ghost has let in takes that ghost's place.
@@ -199,48 +143,22 @@ class Outside:
         """How many places are held by nothing but ghosts of the job."""
         return sum(on_node[Place(job.letter, Held.GHOST)] for on_node in self.taken().values())
 
-    async def until(self, holds: Callable[[], bool], what: str, *, within: float = 30.0) -> None:
-        try:
-            async with asyncio.timeout(within):
-                while not holds():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise Late(f"{what}: not within {within:g} s") from None
+    # -- the watch
 
-    # -- the watch: this is its sink
-
-    @asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
+    def following(self) -> AbstractAsyncContextManager[None]:
         """While the block lasts, pods and nodes are watched."""
-        pods = Reflector(self._connection, Kind("pods", PODS, _Pod, lambda pod: pod), self)
-        nodes = Reflector(self._connection, Kind("nodes", NODES, _Node, lambda node: node), self._nodes)
-        async with asyncio.TaskGroup() as group:
-            watching = [group.create_task(pods.run()), group.create_task(nodes.run())]
-            await pods.synced.wait()
-            await nodes.synced.wait()
-            try:
-                yield
-            finally:
-                for each in watching:
-                    each.cancel()
+        return following(self._connection, self._pods, self._nodes)
 
-    def replace(self, objects: Iterable[_Pod]) -> None:
-        self._pods = {}
-        for pod in objects:
-            self.upsert(pod)
+    def _see_pod(self, sighting: Sighting[_Pod]) -> None:
+        pod = sighting.seen
+        job = self._open.get(pod.job)
+        if job is not None and pod.node and not pod.ghost_of and not sighting.gone:
+            job.sees(pod.name, sighting.time)
         self.has_changed()
 
-    def upsert(self, item: _Pod) -> None:
-        self._pods[item.metadata.name] = item
-        job = self._open.get(_job(item))
-        if job is not None and item.spec.node_name and GHOST_LABEL not in item.metadata.labels:
-            job.sees(item.metadata.name, time.monotonic())
-        self.has_changed()
-
-    def remove(self, item: _Pod) -> None:
-        self._pods.pop(item.metadata.name, None)
-        self.has_changed()
+    def _see_node(self, sighting: Sighting[dict[str, str]]) -> None:
+        if sighting.gone or sighting.seen != sighting.before:
+            self.has_changed()
 
     # -- the price
 
@@ -256,8 +174,24 @@ class Outside:
         return int(total)
 
 
-def _job(pod: _Pod) -> str:
-    return pod.metadata.labels.get(JOB_LABEL, "")
+def _read_pod(found: Json) -> _Pod:
+    status, labels = found.get("status") or {}, found["metadata"].get("labels") or {}
+    return _Pod(
+        name=name_of(found),
+        job=labels.get(JOB_LABEL, ""),
+        ghost_of=labels.get(GHOST_LABEL, ""),
+        node=found["spec"].get("nodeName"),
+        phase=status.get("phase", ""),
+        turned_away=any(
+            each["type"] == "PodScheduled" and each["status"] == "False" for each in status.get("conditions") or ()
+        ),
+    )
+
+
+def _offers(found: Json) -> dict[str, str]:
+    """What the node offers."""
+    said: dict[str, str] = (found.get("status") or {}).get("allocatable") or {}
+    return said
 
 
 def _by_number(name: str) -> tuple[str, int]:

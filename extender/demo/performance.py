@@ -10,8 +10,6 @@ from typing import Any
 
 import httpx
 
-from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
 from extender.demo import measuring, scenes
 from extender.demo.approaches import Extender, Ghosts, Plain
@@ -23,6 +21,8 @@ from extender.demo.scenes import Show
 from extender.demo.service import Service
 from extender.demo.stage import Stage
 from extender.esl import Space, Times
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
 
 _WARM = 16
 

@@ -16,7 +16,7 @@ _PARTS = (2, 16)
 
 
 @dataclass(frozen=True)
-class Room:
+class FreeRoom:
     """Nodes as places for members of one size."""
 
     milli: int
@@ -44,7 +44,7 @@ class Room:
         return str(self.milli // 1000) if self.milli % 1000 == 0 else f"{self.milli}m"
 
 
-def room(offers: Mapping[str, int]) -> Room:
+def room(offers: Mapping[str, int]) -> FreeRoom:
     """`offers`: thousandths of a CPU by node, at least one of them.
 
     Members are as small as they can be without being more than some dozens. Where whole nodes are more than that, a
@@ -60,7 +60,7 @@ def room(offers: Mapping[str, int]) -> Room:
     return replace(found, busy=frozenset(busy))
 
 
-def _fitting(offers: Mapping[str, int]) -> Room:
+def _fitting(offers: Mapping[str, int]) -> FreeRoom:
     best = _room(offers, max(offers.values()))
     for parts in _PARTS:
         asks = sorted({offered // part for offered in offers.values() for part in range(1, parts + 1)} - {0})
@@ -77,8 +77,8 @@ def spread(offers: Mapping[str, int]) -> str:
     return f"{len(offers):,} nodes of {least if least == most else f'{least} to {most}'} CPUs"
 
 
-def _room(offers: Mapping[str, int], ask: int) -> Room:
-    return Room(ask, {node: fits for node, offered in offers.items() if (fits := offered // ask)}, len(offers))
+def _room(offers: Mapping[str, int], ask: int) -> FreeRoom:
+    return FreeRoom(ask, {node: fits for node, offered in offers.items() if (fits := offered // ask)}, len(offers))
 
 
 def _cores(milli: int) -> str:

@@ -11,17 +11,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.adapters.kube.connection import Connection
-from extender.app.ports import Refused, Unavailable
+from extender.controlplane.witness import Late
 from extender.core.names import DOMAIN
 from extender.demo.approaches import Manifest, Plain, Way, create, manifest, members, remove
 from extender.demo.board import Board
 from extender.demo.jobs import Job
-from extender.demo.outside import NAMESPACE, Late, Outside
-from extender.demo.room import Room
+from extender.demo.outside import NAMESPACE, Outside
+from extender.demo.room import FreeRoom
 from extender.demo.service import Service, ServiceTrouble
 from extender.demo.stage import Stage
 from extender.esl import Approach
+from extender.kube.connection import Connection
+from extender.kube.errors import Refused, Unavailable
 
 SETTLE = 0.2
 """Seconds for everybody's watches to catch up with an empty cluster, the same for every approach."""
@@ -44,7 +45,7 @@ class Show:
     stage: Stage
     board: Board
     ways: Sequence[Way]
-    room: Room
+    room: FreeRoom
     results: list[dict[str, Any]] = field(default_factory=list)
 
     @property

@@ -3,14 +3,15 @@ come out.
 
 Each is sans-I/O, in the shape of `base.Esl`: events and time in, effects out. So it runs unchanged in an application
 (AppSpace), in a service shared by several (LibSpace) and in simulation; `extender.adapters.kube.cluster_port` runs one
-against an API server. An ESL must not know clocks, networks, logs, chance (a seed is an argument) or Kubernetes' JSON.
+against an API server. An ESL must not know clocks, networks, logs, chance (a seed is an argument) or Kubernetes' JSON,
+which `ghost_manifest` alone spells.
 """
 
 from __future__ import annotations
 
 from extender.esl.base import Esl, PodRequirement
-from extender.esl.gang_life import Phase, Times
+from extender.esl.gang_life import GhostPhase, Times
 from extender.esl.gang_spec import Approach, GangSpec, gang
 from extender.esl.gang_turns import GangEsl, Space
 
-__all__ = ["Approach", "Esl", "GangEsl", "GangSpec", "Phase", "PodRequirement", "Space", "Times", "gang"]
+__all__ = ["Approach", "Esl", "GangEsl", "GangSpec", "GhostPhase", "PodRequirement", "Space", "Times", "gang"]

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from extender.core.cluster import Pod
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid, ResourceKey
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

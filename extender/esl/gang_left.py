@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.cluster import Pod
-from extender.core.names import DOMAIN, GangKey, NodeName, ResourceKey
+from extender.core.names import DOMAIN, GangKey
 from extender.esl.gang_members import Place
 from extender.esl.gang_spec import APPLICATION_DOMAIN
+from extender.kube.names import NodeName, ResourceKey
 
 GHOST_LABEL = f"{DOMAIN}/ghost"
 """Of which gang."""

@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from extender.core.cluster import Pod
-from extender.core.names import ResourceKey
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -48,11 +47,12 @@ from extender.esl.gang_keys import NodeKeys
 from extender.esl.gang_left import Leftover
 from extender.esl.gang_members import Members, Place
 from extender.esl.gang_spec import GangSpec
-from extender.esl.gang_state import Held, Phase
+from extender.esl.gang_state import GhostPhase, Held
 from extender.esl.gang_times import USUAL_TIMES, Times, digest
 from extender.esl.gang_uncovered import Uncovered
+from extender.kube.names import ResourceKey
 
-__all__ = ["USUAL_TIMES", "Gang", "Phase", "Times"]
+__all__ = ["USUAL_TIMES", "Gang", "GhostPhase", "Times"]
 
 
 class Gang:
@@ -61,7 +61,7 @@ class Gang:
     def __init__(self, spec: GangSpec, times: Times, seed: int, asked_at: float) -> None:
         self.spec = spec
         self.asked_at = asked_at
-        self.phase = Phase.QUEUED
+        self.phase = GhostPhase.QUEUED
         self.attempt = 0
         self.deadline: float | None = None
         """When the phase ends by itself; in QUEUED and BACKING_OFF: from when on a turn is wanted."""
@@ -97,7 +97,7 @@ class Gang:
 
     @property
     def waits(self) -> bool:
-        return self.phase in (Phase.QUEUED, Phase.BACKING_OFF)
+        return self.phase in (GhostPhase.QUEUED, GhostPhase.BACKING_OFF)
 
     def wants_a_turn(self, now: float) -> bool:
         return self.waits and (self.deadline is None or self.deadline <= now)
@@ -105,13 +105,13 @@ class Gang:
     @property
     def has_its_turn(self) -> bool:
         """Whether ghosts of it may be half bound."""
-        return self.phase in (Phase.RESERVING, Phase.ROLLING_BACK)
+        return self.phase in (GhostPhase.RESERVING, GhostPhase.ROLLING_BACK)
 
     @property
     def settled(self) -> bool:
         """Whether it is over, and what is left of it is in use by its members."""
         left_to_them = self._node_keys.confirmed and not any(ghost.lost for ghost in self._ghosts.values())
-        return self.phase is Phase.ENDED or (self.phase is Phase.ENDING and left_to_them)
+        return self.phase is GhostPhase.ENDED or (self.phase is GhostPhase.ENDING and left_to_them)
 
     @property
     def due(self) -> float | None:
@@ -124,18 +124,18 @@ class Gang:
 
     def reserve(self, now: float) -> list[Effect]:
         """It is its turn: one ghost per bundle is to be made."""
-        self.phase, self.attempt = Phase.RESERVING, self.attempt + 1
+        self.phase, self.attempt = GhostPhase.RESERVING, self.attempt + 1
         self.deadline = now + self._times.reserve_within
         return [self._make_ghost(bundle) for bundle in range(self.spec.size)]
 
     def hurry(self) -> None:
         """Something has become free: it need not wait out its pause."""
-        if self.phase is Phase.BACKING_OFF:
+        if self.phase is GhostPhase.BACKING_OFF:
             self.deadline = None
 
     def cancel(self, why: str = "cancelled", news: News = News.ENDED) -> list[Effect]:
         """It ends: what is not in use by a member goes now, the rest when those members end."""
-        if self.phase in (Phase.ENDING, Phase.ENDED):
+        if self.phase in (GhostPhase.ENDING, GhostPhase.ENDED):
             return []
         return self._begin_end(news, why)
 
@@ -151,7 +151,7 @@ class Gang:
             gone = ghost.finished or ghost.deleting
             self._ghosts[ghost.name] = Held(key, 0, None if gone else ghost.node, bound_at=now)
         self._node_keys = NodeKeys(self._times, left.places)
-        self.phase = Phase.ENDING
+        self.phase = GhostPhase.ENDING
         return [*self._look_for_uncovered(now), *self._begin_end(News.ENDED, "left behind by a run before")]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -201,10 +201,10 @@ class Gang:
             return []
         ghost.node, ghost.bound_at, ghost.until = pod.node, now, None
         living = [each for each in self._ghosts.values() if not each.lost]
-        if self.phase is Phase.RESERVING and all(each.node is not None for each in living):
-            self.phase, self.deadline = Phase.HELD, now + self._times.idle
+        if self.phase is GhostPhase.RESERVING and all(each.node is not None for each in living):
+            self.phase, self.deadline = GhostPhase.HELD, now + self._times.idle
             return [*self._export(), *self._members_changed(now)]
-        return self._export() if self.phase is Phase.HELD else []
+        return self._export() if self.phase is GhostPhase.HELD else []
 
     def _ghost_gone(self, name: str, now: float) -> list[Effect]:
         ghost = self._ghosts.pop(name)
@@ -213,9 +213,9 @@ class Gang:
 
     def _ghost_lost(self, ghost: Held, why: str, now: float) -> list[Effect]:
         ghost.lost = True
-        if self.phase is Phase.RESERVING:
+        if self.phase is GhostPhase.RESERVING:
             return self._roll_back(why, now)
-        if self.phase is Phase.HELD:
+        if self.phase is GhostPhase.HELD:
             # The others' members may be running: the gang is made whole, not ended.
             return [*self._export(), *self._replace(ghost, why, now)]
         return []
@@ -250,13 +250,13 @@ class Gang:
         Where a part of the room is lost before any member is bound, none is to be until all of it is held again.
         """
         held = self._held_now()
-        offered = self.phase is Phase.HELD and (held.total() == self.spec.size or bool(self._members.in_use()))
+        offered = self.phase is GhostPhase.HELD and (held.total() == self.spec.size or bool(self._members.in_use()))
         return self._node_keys.want(held if offered else {})
 
     # -- members -------------------------------------------------------------------------------------------------
 
     def _members_changed(self, now: float) -> list[Effect]:
-        if self.phase is Phase.HELD:
+        if self.phase is GhostPhase.HELD:
             if self._members:
                 self.deadline = None
             elif self._members.all_done:
@@ -268,8 +268,8 @@ class Gang:
 
     def _look_for_uncovered(self, now: float) -> list[Effect]:
         """Who runs on room that nobody holds has some time for that to be held again."""
-        lost = self.phase is Phase.HELD and self._losses
-        if not lost and self.phase is not Phase.ENDING:
+        lost = self.phase is GhostPhase.HELD and self._losses
+        if not lost and self.phase is not GhostPhase.ENDING:
             return []
         new = self._uncovered.look(self._held_now(), now)
         return [self._tell(f"{pod.name} runs on room that nobody holds") for pod in new]
@@ -282,14 +282,14 @@ class Gang:
             effects.append(self._tell(f"{pod.name} is evicted: its room was taken"))
             effects.append(EvictMember(pod.namespace, pod.name, pod.uid))
         effects += self._node_keys.amend(now)
-        if self.phase is Phase.HELD:
+        if self.phase is GhostPhase.HELD:
             effects += self._make_good(now)
         if self.deadline is None or now < self.deadline:
             return effects + self._settle(now) if effects else []
-        if self.phase is Phase.RESERVING:
+        if self.phase is GhostPhase.RESERVING:
             bound = sum(ghost.node is not None for ghost in self._ghosts.values())
             return effects + self._roll_back(f"{bound} of {self.spec.size} ghosts were bound in time", now)
-        if self.phase is Phase.HELD:
+        if self.phase is GhostPhase.HELD:
             failed = f", and {self._members.failed} have failed" if self._members.failed else ""
             return effects + self._begin_end(News.FAILED, f"no member lived for {self._times.idle:g} s{failed}")
         return effects
@@ -302,7 +302,7 @@ class Gang:
             effects.append(self._make_ghost(bundle, self._in_time(now)))
         late = [(n, g) for n, g in self._ghosts.items() if g.until is not None and g.until <= now and not g.lost]
         for name, ghost in late:
-            if self.phase is Phase.HELD:
+            if self.phase is GhostPhase.HELD:
                 effects.append(self._delete(name))
                 effects += self._ghost_lost(ghost, f"ghost {name} was not bound in time", now)
         return effects
@@ -320,9 +320,9 @@ class Gang:
                 # Nothing more can be done about it, other than to say so.
                 self._ghosts.pop(name, None)
                 left = f"ghost {name} is left behind: {why}"
-                if self.phase is Phase.HELD:
+                if self.phase is GhostPhase.HELD:
                     return [self._tell(left)]
-                if self.phase is Phase.ROLLING_BACK:
+                if self.phase is GhostPhase.ROLLING_BACK:
                     # Each further attempt would leave more.
                     return self._begin_end(News.FAILED, left)
                 self._end, self._why = News.FAILED, left
@@ -337,10 +337,10 @@ class Gang:
     def _capacity_refused(
         self, effect: SetCapacity | RemoveCapacity, place: Place, why: str, now: float
     ) -> list[Effect]:
-        if not self._node_keys.refuse(effect) and self.phase is not Phase.HELD:
+        if not self._node_keys.refuse(effect) and self.phase is not GhostPhase.HELD:
             # Told twice: what is waited for by now is something else.
             return []
-        if self.phase is Phase.HELD:
+        if self.phase is GhostPhase.HELD:
             return self._begin_end(News.FAILED, why)
         node, resource = place
         self._end, self._why = News.FAILED, f"{resource} and its ghost may be left behind on {node}: {why}"
@@ -351,12 +351,12 @@ class Gang:
         return self._settle(now)
 
     def _roll_back(self, why: str, now: float) -> list[Effect]:
-        self.phase, self.deadline, self._why = Phase.ROLLING_BACK, None, why
+        self.phase, self.deadline, self._why = GhostPhase.ROLLING_BACK, None, why
         effects = [self._delete(name) for name, ghost in self._ghosts.items() if not ghost.lost]
         return [*effects, *self._settle(now)]
 
     def _begin_end(self, news: News, why: str) -> list[Effect]:
-        self.phase, self.deadline, self._end, self._why = Phase.ENDING, None, news, why
+        self.phase, self.deadline, self._end, self._why = GhostPhase.ENDING, None, news, why
         self._owed.clear()
         for ghost in self._ghosts.values():
             ghost.until = None
@@ -364,15 +364,15 @@ class Gang:
 
     def _settle(self, now: float) -> list[Effect]:
         """What is due because nothing of it is outstanding any more."""
-        if self.phase is Phase.HELD and self._node_keys.confirmed:
+        if self.phase is GhostPhase.HELD and self._node_keys.confirmed:
             return self._report_reserved()
-        if self.phase is Phase.ROLLING_BACK and not self._ghosts:
+        if self.phase is GhostPhase.ROLLING_BACK and not self._ghosts:
             if self.attempt == self._times.attempts:
                 return self._begin_end(News.FAILED, f"{self._why} (attempt {self.attempt}, the last)")
-            self.phase = Phase.BACKING_OFF
+            self.phase = GhostPhase.BACKING_OFF
             self.deadline = now + self._times.pause(self.attempt - 1, self._seed, f"{self.spec.gang}#{self.attempt}")
             return [Report(self.spec.gang, News.ROLLED_BACK, self._why, self.spec.run)]
-        return self._settle_end() if self.phase is Phase.ENDING else []
+        return self._settle_end() if self.phase is GhostPhase.ENDING else []
 
     def _report_reserved(self) -> list[Effect]:
         first, self._reported = not self._reported, True
@@ -395,6 +395,6 @@ class Gang:
             else:
                 effects.append(self._delete(name))
         if not self._ghosts and not self._uncovered:
-            self.phase = Phase.ENDED
+            self.phase = GhostPhase.ENDED
             effects.append(Report(self.spec.gang, self._end, self._why, self.spec.run))
         return effects

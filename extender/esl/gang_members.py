@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from extender.core.cluster import Pod
-from extender.core.names import NodeName, PodUid, ResourceKey
+from extender.kube.names import NodeName, PodUid, ResourceKey
 
 Place = tuple[NodeName, ResourceKey]
 

@@ -39,9 +39,10 @@ from types import MappingProxyType
 from typing import Any
 
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, LARGEST_GANG, MIN_MEMBER
-from extender.core.names import DOMAIN, GangKey, InvalidName, ResourceKey, ephemeral_name, require_label
-from extender.core.units import count
+from extender.core.names import DOMAIN, GangKey, ephemeral_name
 from extender.esl.base import PodRequirement
+from extender.kube.names import InvalidName, ResourceKey, require_label
+from extender.kube.quantities import count
 
 APPLICATION_DOMAIN = f"app.{DOMAIN}"
 """Where applications keep what they set on nodes themselves, without the service."""

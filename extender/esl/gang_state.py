@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from extender.core.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, ResourceKey
 
 
-class Phase(Enum):
+class GhostPhase(Enum):
     QUEUED = "queued"
     RESERVING = "reserving"
     HELD = "held"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from extender.core.names import GangKey, ResourceKey
+from extender.core.names import GangKey
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -28,8 +28,9 @@ from extender.esl.base import (
     SetCapacity,
 )
 from extender.esl.gang_left import Leftover
-from extender.esl.gang_life import USUAL_TIMES, Gang, Phase, Times
+from extender.esl.gang_life import USUAL_TIMES, Gang, GhostPhase, Times
 from extender.esl.gang_spec import GangSpec
+from extender.kube.names import ResourceKey
 
 
 class Space(Enum):
@@ -52,10 +53,10 @@ class GangEsl:
         self._by_ghost: dict[tuple[str, str], Gang] = {}
         self._by_member: dict[tuple[str, str], Gang] = {}
 
-    def phase(self, gang: GangKey) -> Phase:
+    def phase(self, gang: GangKey) -> GhostPhase:
         """How far it is; ENDED for one that is not known, or no more."""
         found = self._gangs.get(gang)
-        return Phase.ENDED if found is None else found.phase
+        return GhostPhase.ENDED if found is None else found.phase
 
     def settled(self, gang: GangKey) -> bool:
         """Whether nothing of the gang is left other than what its members still use."""
@@ -143,7 +144,7 @@ class GangEsl:
         for effect in effects:
             if isinstance(effect, CreateGhost):
                 self._by_ghost[effect.ghost.namespace, effect.ghost.name] = gang
-        if gang.phase is Phase.ENDED:
+        if gang.phase is GhostPhase.ENDED:
             if self._gangs.get(gang.spec.gang) is gang:
                 del self._gangs[gang.spec.gang]
             else:

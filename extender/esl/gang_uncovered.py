@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from extender.core.cluster import Pod
-from extender.core.names import PodUid
 from extender.esl.gang_members import Members, Place
+from extender.kube.names import PodUid
 
 
 class Uncovered:

@@ -1,17 +1,33 @@
-"""Policies on nodes: each says, for one pod, which nodes it may be on, and why not on the others.
+"""Policies that come with Escher: which nodes a pod may be on, which are better, and who goes first.
 
-A filter is one file with one class of the shape of `base.Filter`. To add one, write it and name it in FILTERS here.
+A policy is one file with one class, of the shapes of `core.policy`. To add one, write it and name it in POLICIES here;
+one that is not ours is named in the setting `policies`, or offered as an entry point (see `extender.registry`).
 They read the ledger and never change it; they must not know clocks, networks or kube-scheduler's wire.
 """
 
 from __future__ import annotations
 
-from extender.filters.base import Filter, Rejection
+from collections.abc import Callable
+
+from extender.core.policy import Policy
+from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.gang import GangFilter
+from extender.filters.preference import Preference
 from extender.filters.reservation_guard import ReservationGuard
+from extender.filters.share_order import ShareOrder
 
-__all__ = ["FILTERS", "Filter", "Rejection"]
+POLICIES: tuple[Callable[[], Policy], ...] = (
+    GangFilter,
+    EphemeralFit,
+    ReservationGuard,
+    AntiAffinity,
+    Preference,
+    ShareOrder,
+)
+"""In the order in which they are asked; each filter sees only the nodes that the ones before it let pass."""
 
-FILTERS: tuple[Filter, ...] = (GangFilter(), EphemeralFit(), ReservationGuard())
-"""In the order in which they are asked; each sees only the nodes that the ones before it let pass."""
+
+def made() -> list[Policy]:
+    """One of each, for one keeper."""
+    return [policy() for policy in POLICIES]

@@ -1,11 +1,12 @@
-"""A pod may be only where the ledger has free the ephemeral resources that it asks for."""
+"""A pod may be only where the ledger has free the ephemeral resources that it asks for, and best where most is."""
 
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.ledger import Ledger
-from extender.core.names import NodeName, in_domain
-from extender.filters.base import GivingWay, Judge, Rejection
+from extender.core.names import in_domain
+from extender.core.policy import Facts, Judge, Refuse, Scorer
+from extender.kube.names import NodeName
+from extender.kube.quantities import Vector
 
 REASON = "ephemeral resources asked for are not free on this node"
 ABSENT = "ephemeral resources asked for do not exist on this node"
@@ -13,18 +14,39 @@ ABSENT = "ephemeral resources asked for do not exist on this node"
 
 class EphemeralFit:
     name = "ephemeral-fit"
+    kept_by_plans = True
 
-    def judge(self, pod: Pod, ledger: Ledger, giving_way: GivingWay) -> Judge | None:
-        asked = {resource: units for resource, units in pod.requests.items() if in_domain(resource, ledger.domain)}
-        if not asked:
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        ledger = facts.ledger
+        if not (asked := _asked(pod, ledger.capacity.domain)):
             return None
+        giving_way = facts.giving_way(pod)
 
-        def judge(node: NodeName) -> Rejection | None:
-            short = ledger.short(node, asked, (pod.uid, *giving_way.get(node, ())))
+        def judge(node: NodeName) -> Refuse | None:
+            short = ledger.rows.short(node, asked, (pod.uid, *giving_way.get(node, ())))
             if short is None:
                 return None
-            exists = node in ledger.providers.get(short.resource, ())
+            exists = node in ledger.totals.providers.get(short.resource, ())
             # Preemption frees what other pods hold; it creates no resource.
-            return Rejection(REASON, short) if exists else Rejection(ABSENT, short, preemption_helps=False)
+            return Refuse(REASON, short) if exists else Refuse(ABSENT, short, preemption_helps=False)
 
         return judge
+
+    def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+        """The emptier the node, the better: by the scarcest of what the pod asks for."""
+        ledger = facts.ledger
+        if not (asked := _asked(pod, ledger.capacity.domain)):
+            return None
+
+        def score(node: NodeName) -> float:
+            row = ledger.rows.get(node)
+            if row is None:
+                return 0.0
+            shares = ((row.capacity[r] - row.held.get(r, 0)) / row.capacity[r] for r in asked if row.capacity.get(r))
+            return max(0.0, min(shares, default=0.0))
+
+        return score
+
+
+def _asked(pod: Pod, domain: str) -> Vector:
+    return {resource: units for resource, units in pod.requests.items() if in_domain(resource, domain)}

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.gang import NOT_ITS_NODE
-from extender.core.ledger import Ledger
-from extender.core.names import NodeName
-from extender.filters.base import GivingWay, Judge, Rejection
+from extender.core.gangs.gang import NOT_ITS_NODE
+from extender.core.policy import Facts, Judge, Refuse
+from extender.kube.names import NodeName
 
 # Evicting pods elsewhere does not bring the plan there.
-_ELSEWHERE = Rejection(NOT_ITS_NODE, preemption_helps=False)
+_ELSEWHERE = Refuse(NOT_ITS_NODE, preemption_helps=False)
 
 
 class GangFilter:
     name = "gang"
+    kept_by_plans = True
 
-    def judge(self, pod: Pod, ledger: Ledger, giving_way: GivingWay) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if pod.gang is None:
             return None
-        held = ledger.holding(pod.uid)
+        held = facts.ledger.holding(pod.uid)
         planned = None if held is None else held.node
 
-        def judge(node: NodeName) -> Rejection | None:
+        def judge(node: NodeName) -> Refuse | None:
             return None if node == planned else _ELSEWHERE
 
         return judge
+
+    def could_pass(self, pod: Pod, facts: Facts) -> Judge | None:
+        """Plans follow room, and whether there is room is what others say."""
+        return None

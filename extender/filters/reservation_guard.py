@@ -6,25 +6,27 @@ kube-scheduler knows nothing of reservations: on the nodes that carry one, the w
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.ledger import Ledger
-from extender.core.names import NodeName
-from extender.filters.base import GivingWay, Judge, Rejection
+from extender.core.policy import Facts, Judge, Refuse
+from extender.kube.names import NodeName
 
 REASON = "room on this node is reserved for a gang"
 
 
 class ReservationGuard:
     name = "reservation-guard"
+    kept_by_plans = True
 
-    def judge(self, pod: Pod, ledger: Ledger, giving_way: GivingWay) -> Judge | None:
-        if not ledger.unbound_on:
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        ledger = facts.ledger
+        if not ledger.totals.unbound_on:
             return None
+        giving_way = facts.giving_way(pod)
 
-        def judge(node: NodeName) -> Rejection | None:
-            if node not in ledger.unbound_on:
+        def judge(node: NodeName) -> Refuse | None:
+            if node not in ledger.totals.unbound_on:
                 return None
-            short = ledger.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
+            short = ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
             # Evicting others would not touch the reservation, and would be paid for nothing.
-            return None if short is None else Rejection(REASON, short, preemption_helps=False)
+            return None if short is None else Refuse(REASON, short, preemption_helps=False)
 
         return judge

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from extender.controlplane.api import Api, ApiError
-from loadtests.observer import gang_of
+from loadtests.reading import quorum_of
 
 UNIT = "chaos.test/unit"
 """The label that says with which others a pod was created."""
@@ -40,7 +40,7 @@ class Seen:
 
 def seen(pod: Json) -> Seen:
     metadata, status = pod["metadata"], pod.get("status") or {}
-    gang = gang_of(pod)
+    gang = quorum_of(pod)
     return Seen(
         name=metadata["name"],
         uid=metadata["uid"],

@@ -17,8 +17,8 @@ from typing import Any
 from extender.controlplane.api import Api, ApiError
 from loadtests.chaos.crowd import UNIT, Crowd, Seen
 from loadtests.chaos.patience import insist
-from loadtests.observer import OURS
 from loadtests.pods import EXTENDER, LEDGER, pod
+from loadtests.reading import OURS
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 
 from extender.controlplane.api import ApiError
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.clusters import RealCluster
 from loadtests.chaos.crowd import UNIT
 from loadtests.chaos.load import NAMESPACE, PODS, Workload
 from loadtests.chaos.offers import Offered
 from loadtests.ledger import Service, differences, saved, unfinished
-from loadtests.observer import OURS, quantity
+from loadtests.reading import GANG, OURS, quantity
 from loadtests.room import partly_bound, saved_in_vain, waiting_though_there_is_room
 
 Json = dict[str, Any]
@@ -137,7 +137,7 @@ class Rest:
         ]
 
     def _gangs_without_pods(self, pods: list[Json]) -> list[str]:
-        gangs = {(each["metadata"].get("labels") or {}).get("escher.dev/gang") for each in pods}
+        gangs = {(each["metadata"].get("labels") or {}).get(GANG) for each in pods}
         told = self._service.call("GET", f"/v1/namespaces/{NAMESPACE}/gangs?limit=5000")["items"]
         return [f"gang {each['name']} has no pods and is {each['phase']}" for each in told if each["name"] not in gangs]
 

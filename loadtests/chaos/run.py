@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.clusters import RealCluster
 from extender.controlplane.errors import ClusterError
 from extender.controlplane.nodes import NodeShape
 from loadtests.chaos import rest as at_rest

@@ -22,7 +22,7 @@ import httpx
 
 from extender.controlplane import credentials
 from extender.controlplane.api import Access, ApiError
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.clusters import RealCluster
 from extender.controlplane.errors import ClusterError
 from extender.controlplane.nodes import NodeShape
 from loadtests.chaos import rest as at_rest

@@ -1,8 +1,9 @@
 """The harm witness: was everything that the service destroyed allowed, and did nothing that ran go without a cause?
 
 It shares no code with the service, and imports nothing of it: it reads what the API server's watches tell of pods,
-nodes, PodGroups, PodDisruptionBudgets and namespaces, and what its audit log tells of who asked for what. From these
-alone it says whether each eviction was allowed by issue 11, points 2, 3 and 5 ("First do no harm").
+nodes, PodGroups, PodDisruptionBudgets and namespaces (`extender.controlplane.witness`, which imports nothing of the
+service either), and what its audit log tells of who asked for what. From these alone it says whether each eviction was
+allowed by issue 11, points 2, 3 and 5 ("First do no harm").
 
 In a simulation in virtual time:
 

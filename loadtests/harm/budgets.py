@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loadtests.harm.facts import Facts, Json
+from loadtests.harm.facts import Facts
+from loadtests.reading import Json
 
 _MOMENT = 3.0
 

@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from loadtests.harm.facts import Json, seconds
+from extender.controlplane.witness import Api, Collection, Watching
 from loadtests.harm.harms import Harm
 from loadtests.harm.witness import HarmWitness
+from loadtests.reading import Json, seconds
 
 PATHS = {
     "/api/v1/pods": "Pod",
@@ -37,82 +38,6 @@ PATHS = {
 _LAG = 3.0
 """So many seconds are what is told by several compared, before it is put in order."""
 _EVERY = 0.5
-_PAUSE = 0.2
-_NOT_INSTALLED = 5.0
-
-
-class Api(Protocol):
-    """A client of the API server, such as `extender.controlplane.api.Api`. Errors may have a `status`."""
-
-    def get(self, path: str, **query: Any) -> Json: ...
-
-    def watch(self, path: str, **query: Any) -> Iterator[Json]: ...
-
-
-class Watching:
-    """One collection: `tell` hears of what happens, also of what a gap in the watch has hidden."""
-
-    def __init__(self, api: Api, path: str, kind: str, tell: Callable[[Json], None]) -> None:
-        self.gaps = 0
-        self._api, self._path, self._kind, self._tell = api, path, kind, tell
-        self._known: dict[str, Json] = {}
-        self._version = ""
-        self._ending = threading.Event()
-        self.begun = threading.Event()
-        """What was there at the beginning is known, or the kind is not installed."""
-
-    def end(self) -> None:
-        self._ending.set()
-
-    def run(self) -> None:
-        """Until `end`, and the next word or the end of the API server."""
-        while not self._ending.is_set():
-            try:
-                if not self._version:
-                    self._list()
-                self._follow()
-            except Exception as error:
-                # The API server is killed and started, and in the end the client is closed.
-                self._heed(getattr(error, "status", None))
-
-    def _heed(self, status: int | None) -> None:
-        if status == 410:
-            self._version = ""
-            self.gaps += 1
-        elif status == 404:
-            self.begun.set()
-            self._ending.wait(_NOT_INSTALLED)
-        self._ending.wait(_PAUSE)
-
-    def _list(self) -> None:
-        answer = self._api.get(self._path)
-        present = {each["metadata"]["uid"]: each for each in answer["items"]}
-        for uid in [uid for uid in self._known if uid not in present]:
-            self._take("DELETED", self._known[uid])
-        for each in present.values():
-            self._take("ADDED", each)
-        self._version = answer["metadata"]["resourceVersion"]
-        self.begun.set()
-
-    def _follow(self) -> None:
-        for event in self._api.watch(self._path, resourceVersion=self._version, allowWatchBookmarks=True):
-            if self._ending.is_set():
-                return
-            if event["type"] == "ERROR":
-                self._heed(event["object"].get("code"))
-                return
-            self._version = event["object"]["metadata"]["resourceVersion"]
-            if event["type"] != "BOOKMARK":
-                self._take(event["type"], event["object"])
-
-    def _take(self, what: str, obj: Json) -> None:
-        uid = obj["metadata"]["uid"]
-        if what == "DELETED":
-            self._known.pop(uid, None)
-        else:
-            self._known[uid] = obj
-        # Items of a list do not say what they are.
-        self._tell({"type": what, "object": {**obj, "kind": self._kind}})
 
 
 class AuditLog:
@@ -160,7 +85,8 @@ class Follower:
         self.witness = HarmWitness(**about)
         self._log = AuditLog(audit_log)
         self._now, self._lag = now, lag
-        self._watching = [Watching(api, path, kind, self._hear) for path, kind in paths.items()]
+        self._collections = [self._collection(path, kind) for path, kind in paths.items()]
+        self._watching = [Watching(api, each) for each in self._collections]
         self._lock = threading.Lock()
         self._feeding = threading.Lock()
         self._pending: list[tuple[float, int, bool, Json]] = []
@@ -172,12 +98,12 @@ class Follower:
     @property
     def gaps(self) -> int:
         """How often a watch had to be begun anew with a list."""
-        return sum(each.gaps for each in self._watching)
+        return sum(each.gaps for each in self._collections)
 
     def start(self) -> None:
         """What there was is known when this returns."""
         for each in self._watching:
-            threading.Thread(target=each.run, daemon=True, name="harm-watch").start()
+            each.start()
         for each in self._watching:
             each.begun.wait(30)
         threading.Thread(target=self._feed_on, daemon=True, name="harm-witness").start()
@@ -216,6 +142,15 @@ class Follower:
         found = self.violations()
         new, self._reported = found[self._reported :], len(found)
         return new
+
+    def _collection(self, path: str, kind: str) -> Collection[Json]:
+        return Collection(
+            path,
+            kind,
+            lambda sighting: self._hear({"type": sighting.type, "object": sighting.seen}),
+            # Items of a list do not say what they are.
+            read=lambda found: {**found, "kind": kind},
+        )
 
     def _hear(self, event: Json) -> None:
         self._put(self._now(), event, audit=False)

@@ -19,9 +19,10 @@ IN_PART = "a gang in part without a word"
 INTERRUPTED = "evicted shortly before the service was killed, and not stated"
 
 HALF_LEFT = "half a gang taken, and the service hindered from taking the rest"
+WHOLE_AGAIN = "a part of a gang taken, and the gang made whole again"
 
 RULES = (PART, FOREIGN, VICTIM, HALF, IN_VAIN, TOO_OFTEN, SAME_AGAIN, DELETED, UNSTATED, VANISHED)
-WARNINGS = (IN_PART, INTERRUPTED, HALF_LEFT)
+WARNINGS = (IN_PART, INTERRUPTED, HALF_LEFT, WHOLE_AGAIN)
 
 
 @dataclass(frozen=True)

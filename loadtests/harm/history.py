@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from loadtests.harm.facts import Attempt, Facts, Json, read
+from loadtests.harm.facts import Facts, read
+from loadtests.reading import Attempt, Json, group_key
 
 
 @dataclass(slots=True, eq=False)
@@ -263,8 +264,7 @@ class History:
     # -- others --------------------------------------------------------------------------------------------------
 
     def see_group(self, obj: Json, at: float, *, gone: bool) -> None:
-        metadata = obj["metadata"]
-        key = f"{metadata.get('namespace') or ''}/podgroup.{metadata['name']}"
+        key = group_key(obj)
         if gone:
             self._groups.pop(key, None)
         else:

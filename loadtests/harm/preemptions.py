@@ -1,18 +1,18 @@
 """Preemptions: may this pod have been evicted so that a gang, or another pod, has room? (Issue 11, points 3 and 5.)
 
-Looks at who was taken, for whom, how often, and whether it came to anything; and at gangs of which a part was taken,
-by the service or by kube-scheduler, whether the rest followed. Time is an argument.
+Looks at who was taken, for whom, how often, and whether it came to anything. Whether the rest of a gang followed:
+`breakups`. Time is an argument.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loadtests.harm import harms
-from loadtests.harm.budgets import Budgets
+from loadtests.harm.breakups import SERVICE, Breakups
 from loadtests.harm.facts import SYSTEM_CRITICAL, Facts
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import GangSeen, History, Seen
@@ -64,28 +64,8 @@ class _Course:
     ever_changed: bool = False
 
 
-@dataclass(slots=True)
-class _Breakup:
-    """A gang of which some were taken: who ran then, and who was taken."""
-
-    key: str
-    quorum: int | None
-    done: int
-    began: float
-    first: str
-    by: str
-    objection: str = ""
-    """Why budgets did not let all of them go from the beginning."""
-    together: dict[str, Seen] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-
-
 class Preemptions:
-    """Told of each victim, and of all that changes.
-
-    `call_at` has something done at a time. `hindered` tells what, since a time, has kept the service from taking these
-    pods as well; empty if nothing did.
-    """
+    """Told of each victim, and of all that changes. `call_at` has something done at a time."""
 
     def __init__(
         self,
@@ -93,16 +73,14 @@ class Preemptions:
         bounds: Bounds,
         find: Callable[[Harm], None],
         call_at: Callable[[float, Callable[[], None]], None],
-        hindered: Callable[[float, Sequence[Seen]], str],
+        breakups: Breakups,
     ) -> None:
         self._history = history
         self._bounds = bounds
         self._find = find
         self._call_at = call_at
-        self._hindered = hindered
-        self.budgets = Budgets()
+        self._breakups = breakups
         self._courses: dict[str, _Course] = {}
-        self._breakups: dict[str, _Breakup] = {}
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -135,7 +113,7 @@ class Preemptions:
 
         `followed`: others of its gang had been taken before, so that it had to go as well.
         """
-        self.broken_up(pod, at, by="the service")
+        self._breakups.broken_up(pod, at, by=SERVICE)
         said = _FOR.search(note)
         if said is None and not followed:
             self._harm(harms.UNSTATED, pod, at, f"the service evicted it and does not say for whom: {note!r}")
@@ -156,50 +134,7 @@ class Preemptions:
                 higher = f"has priority {preemptor.facts.priority}, and it has {pod.facts.priority}"
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which {higher}")
 
-    def broken_up(self, pod: Seen, at: float, *, by: str) -> None:
-        """A pod was taken; if it is a gang's member, the others must go as well, or be enough without it."""
-        facts = pod.facts
-        if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or pod.had_ended:
-            return
-        key = facts.gang.key
-        breakup = self._breakups.get(key)
-        gang = self._history.gangs.get(key)
-        if breakup is None:
-            breakup = _Breakup(key, facts.gang.quorum, 0, at, facts.key, by)
-            if gang is not None:
-                breakup.quorum, breakup.done = gang.quorum, gang.placed - len(gang.bound)
-                breakup.together.update(gang.bound)
-            self._breakups[key] = breakup
-            self._call_at(at + self._bounds.whole_within, lambda: self._weigh(breakup))
-            together = {**breakup.together, facts.uid: pod}.values()
-            breakup.objection = self.budgets.objection([each.facts for each in together], at)
-        breakup.together[facts.uid] = pod
-        breakup.taken.add(facts.uid)
-
-    def is_broken_up(self, pod: Seen) -> bool:
-        """Whether others of its gang have been taken lately: then it is to follow."""
-        gang = pod.facts.gang
-        return gang is not None and gang.key in self._breakups
-
     # -- judgements ----------------------------------------------------------------------------------------------
-
-    def _weigh(self, breakup: _Breakup) -> None:
-        del self._breakups[breakup.key]
-        left = [pod for pod in breakup.together.values() if pod.lives]
-        if not left or (breakup.quorum is not None and len(left) + breakup.done >= breakup.quorum):
-            return
-        names = ", ".join(sorted(pod.facts.key for pod in left)[:4])
-        why = (
-            f"{breakup.by} took {len(breakup.taken)} of {len(breakup.together)} members that ran, {breakup.first} "
-            f"first; {self._bounds.whole_within:g} s later {len(left)} of quorum {breakup.quorum} still run: {names}"
-        )
-        hindered = self._hindered(breakup.began, left)
-        if breakup.objection:
-            why = f"{why}; {breakup.objection} from the beginning"
-        elif hindered:
-            self._find(Harm(harms.HALF_LEFT, f"gang {breakup.key}", breakup.began, f"{why}; {hindered}"))
-            return
-        self._find(Harm(harms.HALF, f"gang {breakup.key}", breakup.began, why))
 
     def _look_for_success(self, key: str, course: _Course, now: float) -> None:
         """Some time after the last victim went: it has come to something, or more than the victims has changed."""

@@ -4,10 +4,11 @@
     witness.audited({"verb": "create", "user": ..., "objectRef": ...})    # audit.k8s.io/v1, with the objects sent
     witness.finish(at); witness.violations(); witness.warnings()
 
-Judged is every eviction and deletion that the service asked for and that was done (`parts`, `preemptions`); every
-victim of kube-scheduler's, so far as it is a member of the service's gangs; and every pod that was Running and Ready
-when it began to go: somebody must have asked for it, who may: an owner or a user, kubelets and controllers after
-others or after the loss of its node, kube-scheduler, or the service with a reason that it stated in an Event.
+Judged is every eviction and deletion that the service asked for and that was done (`parts`, `preemptions`,
+`breakups`); every victim of kube-scheduler's, so far as it is a member of the service's gangs; and every pod that was
+Running and Ready when it began to go: somebody must have asked for it, who may: an owner or a user, kubelets and
+controllers after others or after the loss of its node, kube-scheduler, or the service with a reason that it stated in
+an Event.
 
 Not judged: whom kube-scheduler preempts among pods of no gang of the service's (it does so without the service too), or
 for a pod of a profile that does not call the service; and kube-scheduler's own choice by priority.
@@ -24,10 +25,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from loadtests.harm import harms, parts
-from loadtests.harm.facts import Json, seconds
+from loadtests.harm.breakups import KUBE_SCHEDULER, Breakups
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import History, Seen
 from loadtests.harm.preemptions import USUAL, Bounds, Preemptions
+from loadtests.reading import Json, seconds
 
 SERVICE, SCHEDULER = "escher", "system:kube-scheduler"
 KUBELETS = ("system:nodes", "kwok")
@@ -95,7 +97,8 @@ class HarmWitness:
         self._kubelets = frozenset(kubelets)
         self._bounds, self._is_audited, self._part_seconds = bounds, audited, part_seconds
         self._found: list[Harm] = []
-        self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at, self._hindered)
+        self._breakups = Breakups(self.history, bounds.whole_within, self._found.append, self._call_at, self._hindered)
+        self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at, self._breakups)
         self._statements: dict[str, list[Statement]] = {}
         self._waiting: dict[str, list[_Eviction]] = {}
         """By UID: evictions whose reason is not known yet."""
@@ -162,7 +165,7 @@ class HarmWitness:
                 if self.history.see_node(obj, at, gone=gone):
                     self._preemptions.node_changed()
             case "PodDisruptionBudget":
-                self._preemptions.budgets.see(obj, at, gone=gone)
+                self._breakups.budgets.see(obj, at, gone=gone)
             case "PodGroup":
                 self.history.see_group(obj, at, gone=gone)
             case "Namespace" if gone or obj["metadata"].get("deletionTimestamp"):
@@ -211,6 +214,7 @@ class HarmWitness:
         if pod.leaving_at is not None and not was_leaving:
             self._begins_to_go(pod, at)
         self._preemptions.pod_changed(pod, before)
+        self._breakups.pod_changed(pod)
         self._heed_part(pod, at)
 
     def _begins_to_go(self, pod: Seen, at: float) -> None:
@@ -299,7 +303,7 @@ class HarmWitness:
         if user in self._services:
             self._service_ended(pod, at, evicted=evicted)
         elif user in self._schedulers and (facts.preempted_by or facts.scheduler) in self.history.schedulers:
-            self._preemptions.broken_up(pod, at, by="kube-scheduler")
+            self._breakups.broken_up(pod, at, by=KUBE_SCHEDULER)
 
     # -- what the service did ------------------------------------------------------------------------------------
 
@@ -310,7 +314,7 @@ class HarmWitness:
             why = "the service deleted it, and did not ask for its eviction: no budget was heeded"
             self._found.append(Harm(harms.DELETED, facts.key, at, why))
         not_a_part = parts.fault(pod, self.history, self._refused, self._bound_by_others)
-        eviction = _Eviction(pod, at, not_a_part, self._preemptions.is_broken_up(pod))
+        eviction = _Eviction(pod, at, not_a_part, self._breakups.is_broken_up(pod))
         said = self._statements.get(facts.uid, ())
         close = [each for each in said if abs(each.at - at) <= _CLOSE]
         if close:

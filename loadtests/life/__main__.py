@@ -19,13 +19,12 @@ interrupted: then what was done so far is told.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import random
 import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 
@@ -34,20 +33,11 @@ import msgspec
 from loadtests.life.happenings import WEIGHTS
 from loadtests.life.life import KINDS, Finding, Plan, Result, live
 from loadtests.progress import say
+from loadtests.side_by_side import lives
 
 _INTERRUPTED = 130
 """The exit code of what was stopped by SIGINT."""
 _SHOWN = 5
-
-
-def lives(plans: Sequence[Plan], jobs: int) -> Generator[Result, None, None]:
-    """Their results, as they come."""
-    if jobs == 1:
-        yield from map(live, plans)
-        return
-    # Started anew and not forked: nothing that this process has met may change what a life is.
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(live, plans)
 
 
 def table(results: Sequence[Result]) -> str:
@@ -152,7 +142,7 @@ def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
     began = time.monotonic()
     plan = Plan(0, wanted.weeks, wanted.pace, wanted.nodes, wanted.without, not wanted.go_on)
     plans = [replace(plan, seed=seed) for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds)]
-    with closing(lives(plans, wanted.jobs)) as finished:
+    with closing(lives(live, plans, wanted.jobs)) as finished:
         for result in finished:
             results.append(result)
             found = sum(not each.is_clean for each in results)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.sim.controllers.controller import Controller
-from extender.sim.kinds import CONFIG_MAP, NODE, POD, Json
-from extender.sim.store import Change
-from loadtests.life.seeing import CREW_LABEL, annotation, is_leaving, is_over, is_running, name, uid
+from kubesim.controllers.controller import Controller
+from kubesim.kinds import CONFIG_MAP, NODE, POD, Json
+from kubesim.store import Change
+from loadtests.life.seeing import CREW_LABEL, annotation, is_running, name, uid
+from loadtests.reading import is_leaving, is_over
 
 REPLICAS, STATEFUL, DAEMONS, TRAINING = "ReplicaSet", "StatefulSet", "DaemonSet", "TrainingJob"
 _SOON, _AGAIN, _LATER, _AFTER_FAILURE = 0.02, 1.0, 15.0, 10.0

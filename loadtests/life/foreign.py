@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from extender.sim.controllers.controller import Controller
-from extender.sim.kinds import POD, Json
-from extender.sim.store import Change
+from kubesim.controllers.controller import Controller
+from kubesim.kinds import POD, Json
+from kubesim.store import Change
 from loadtests.life.hands import Hands
-from loadtests.life.seeing import cpu_of, free_cpu, is_gated, is_leaving, is_over, node_of, scheduler_of, uid
+from loadtests.life.seeing import cpu_of, free_cpu, uid
+from loadtests.reading import is_gated, is_leaving, is_over, node_of, scheduler_of
 
 COSCHEDULING = "coscheduling"
 _SLOWEST = 5.0

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from extender.adapters.kube.connection import JSON, MERGE_PATCH, Requests, address
-from extender.app.ports import Refused, Unavailable
-from extender.sim.kinds import POD, Json, Kind
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.requests import JSON, MERGE_PATCH, Requests, address
+from kubesim.kinds import POD, Json, Kind
 
 BACKGROUND = {"propagationPolicy": "Background"}
 

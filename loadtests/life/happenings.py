@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from extender.sim.kinds import DISRUPTION_BUDGET
+from kubesim.kinds import DISRUPTION_BUDGET
 from loadtests.life.machines import Machines
 from loadtests.life.people import People
 from loadtests.life.scene import Scene

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from extender.app.keeper import Keeper
-from extender.core.ledger import Kind
-from extender.core.names import CPU
+from extender.core.ledger import HoldingKind
+from extender.kube.names import CPU
 
 SHARE, SECONDS, LOOKED_AT_EVERY = 0.25, 600.0, 60.0
-_CLAIMED = (Kind.RESERVATION, Kind.ASSUMPTION)
+_CLAIMED = (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION)
 
 
 @dataclass
@@ -39,16 +39,16 @@ class Hoards:
         self._reserved: dict[str, _Still] = {}
 
     def look(self, keeper: Keeper, now: float) -> None:
-        cluster = sum(node.allocatable.get(CPU, 0) for node in keeper.nodes.values())
+        cluster = sum(node.allocatable.get(CPU, 0) for node in keeper.tables.nodes.values())
         saved: Counter[str] = Counter()
         reserved: Counter[str] = Counter()
-        for held in keeper.ledger.holdings():
-            if held.owner is not None and held.kind is not Kind.BOUND:
-                into = saved if held.kind is Kind.SAVING else reserved
+        for held in keeper.tables.ledger.rows.holdings():
+            if held.owner is not None and held.kind is not HoldingKind.BOUND:
+                into = saved if held.kind is HoldingKind.SAVING else reserved
                 into[str(held.owner)] += held.units.get(CPU, 0)
         bound: dict[str, int] = defaultdict(int)
-        for key, known in keeper.gangs.by_key.items():
-            bound[str(key)] = len(known.bound)
+        for key, known in keeper.tables.gangs.by_key.items():
+            bound[str(key)] = len(known.roster.bound)
         self.largest_share = max(self.largest_share, sum(saved.values()) / max(1, cluster))
         large = saved if sum(saved.values()) > SHARE * cluster else Counter()
         for gang, still in self._that_last(self._saving, large, bound, now):

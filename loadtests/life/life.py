@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from extender.controlplane.nodes import NodeShape
-from extender.sim.apiserver.in_process import InProcess
-from extender.sim.kinds import NAMESPACE, POD, PRIORITY_CLASS
-from extender.sim.store import ADDED, Change
 from extender.simulation import Simulation
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import NAMESPACE, POD, PRIORITY_CLASS
+from kubesim.store import ADDED, Change
 from loadtests.defects import defects, leaves, told
 from loadtests.harm.embedded import attach
 from loadtests.life.crews import Crews
@@ -30,8 +30,8 @@ from loadtests.life.hoards import Hoards
 from loadtests.life.loops import Loops, Spinning, WatchedLoop
 from loadtests.life.rest import that_could_run
 from loadtests.life.scene import Scene
-from loadtests.life.seeing import node_of
 from loadtests.life.works import PRIORITIES, QUOTAS, Works
+from loadtests.reading import node_of
 
 HARM, CRASH, VIOLATION, HOARD, LOOP, REST = "harm", "crash", "violation", "hoard", "loop", "rest"
 KINDS = (HARM, CRASH, VIOLATION, HOARD, LOOP, REST)
@@ -169,7 +169,7 @@ class Life:
         if self._simulation.service is not None and self._simulation.application.ready():
             self._not_ready_since = None
             keeper = self._simulation.application.keeper
-            for each in keeper.violations():
+            for each in keeper.tables.violations():
                 self.find(VIOLATION, f"{each.invariant}: {each.detail}")
             self._hoards.look(keeper, now)
         elif self._simulation.service is None:
@@ -279,7 +279,7 @@ class Life:
         await self._sleep(_MINUTE)
         self._witness.finish(self._simulation.clock.now())
         self._look()
-        for held in self._simulation.application.keeper.ledger.holdings():
+        for held in self._simulation.application.keeper.tables.ledger.rows.holdings():
             self.find(REST, f"nobody is there any more, and the ledger has {held}")
         self._look()
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from extender.sim.kinds import Json
-from extender.sim.virtual_time import VirtualTimeLoop
+from kubesim.kinds import Json
+from kubesim.virtual_time import VirtualTimeLoop
 
 MOST_A_MINUTE = 100
 MOST_ROUNDS = 50_000

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 
-from extender.sim.kinds import NODE, POD, Json
+from kubesim.kinds import NODE, POD, Json
 from loadtests.life.scene import Scene
-from loadtests.life.seeing import is_leaving, is_of_daemon_set, is_over, name, node_of
+from loadtests.life.seeing import name
+from loadtests.reading import is_leaving, is_of_daemon_set, is_over, node_of
 
 _DRAIN_TRIES, _DRAIN_PAUSE = 40, 15.0
 _SMALL = "6"

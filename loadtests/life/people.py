@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
-from extender.sim.kinds import CUSTOM_RESOURCE_DEFINITION, DISRUPTION_BUDGET, JOB, POD, Json
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, DISRUPTION_BUDGET, JOB, POD, Json
 from loadtests.life.crews import REPLICAS, TRAINING
 from loadtests.life.scene import Scene
-from loadtests.life.seeing import (
-    CREW_LABEL,
-    GANG_LABEL,
-    MIN_MEMBER,
-    annotation,
-    is_leaving,
-    is_over,
-    is_running,
-    label,
-    name,
-)
+from loadtests.life.seeing import CREW_LABEL, annotation, is_running, label, name
 from loadtests.life.works import POD_GROUP, Work
+from loadtests.reading import GANG, MIN_MEMBER, is_leaving, is_over
 
 
 class People:
@@ -215,7 +206,7 @@ class People:
             return "nothing to have a budget for"
         limits = ({"maxUnavailable": 1}, {"minAvailable": "50%"}, {"minAvailable": work.crew.size})
         limit = self._scene.rng.choice(limits)
-        key = GANG_LABEL if work.is_gang and work.group is None and self._scene.rng.random() < 0.5 else CREW_LABEL
+        key = GANG if work.is_gang and work.group is None and self._scene.rng.random() < 0.5 else CREW_LABEL
         spec = {"selector": {"matchLabels": {key: work.name}}, **limit}
         await self._scene.user.create(
             DISRUPTION_BUDGET, {"metadata": {"name": work.name, "namespace": work.namespace}, "spec": spec}

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.sim.kinds import JOB, POD, Json, Kind
+from kubesim.kinds import JOB, POD, Json, Kind
 from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
 from loadtests.life.foreign import COSCHEDULING
 from loadtests.life.hands import Hands
-from loadtests.life.seeing import GROUP_LABEL
 from loadtests.pods import pod
+from loadtests.reading import POD_GROUP as GROUP_LABEL
 
 NAMESPACES = ("default", "team-a", "team-b")
 QUOTAS = {"team-a": 14}

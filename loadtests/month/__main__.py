@@ -18,17 +18,17 @@ there was to write. Exit code 1 if anything else was found.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from statistics import median
 
 from loadtests.month.month import Plan, Result, live
 from loadtests.progress import say
+from loadtests.side_by_side import lives
 
 
 def table(results: Sequence[Result]) -> str:
@@ -75,14 +75,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-@contextmanager
-def _lives(plans: Sequence[Plan], jobs: int) -> Iterator[Iterator[Result]]:
-    if jobs == 1:
-        yield (live(plan, lambda said: say(f"{said}  ")) for plan in plans)
-        return
-    # Started anew and not forked: nothing that this process has met may change what a month is.
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield pool.imap_unordered(live, plans)
+def _live_and_tell(plan: Plan) -> Result:
+    return live(plan, lambda said: say(f"{said}  "))
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -95,8 +89,9 @@ def main(given: Sequence[str] | None = None) -> int:
     plan = Plan(0, wanted.days, wanted.applications, wanted.nodes)
     plans = [replace(plan, seed=seed) for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds)]
     results: list[Result] = []
-    with _lives(plans, wanted.jobs) as lives:
-        for result in lives:
+    # Days of several months at once would not tell whose they are.
+    with closing(lives(_live_and_tell if wanted.jobs == 1 else live, plans, wanted.jobs)) as finished:
+        for result in finished:
             results.append(result)
             say(f"{len(results)} of {wanted.seeds}, seed {result.seed}: {len(result.findings)} findings\n")
             for each in result.findings[:5]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from extender.sim.kinds import NODE, Json, Kind
 from extender.simulation import Simulation
+from kubesim.kinds import NODE, Json, Kind
 from loadtests.life.seeing import free_cpu, name
 from loadtests.month.applications import USED_CPU, Application, Wish
 
@@ -36,7 +36,7 @@ def _of_nodes(keeper: Any, nodes: dict[str, Json], desired: dict[str, Units]) ->
             said = _ours(found["status"].get(where) or {})
             if said != wanted:
                 yield f"{node} says {_differing(said, wanted)} in its {where}, where the objects say otherwise"
-        row = keeper.ledger.rows.get(node)
+        row = keeper.tables.ledger.rows.get(node)
         known = {} if row is None else _ours(row.capacity)
         if known != wanted:
             yield f"the ledger has {_differing(known, wanted)} on {node}, where the objects say otherwise"

@@ -15,10 +15,11 @@ from typing import Any
 
 import httpx
 
-from extender.sim.kinds import NODE, POD, Json
 from extender.simulation import Simulation
+from kubesim.kinds import NODE, POD, Json
 from loadtests.life.hands import Hands
-from loadtests.life.seeing import is_leaving, name, node_of, uid
+from loadtests.life.seeing import name, uid
+from loadtests.reading import is_leaving, node_of
 
 NAMESPACES = ("team-a", "team-b", "team-c")
 LONGEST_PAUSE = 3600.0

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from extender.sim.apiserver.in_process import InProcess
-from extender.sim.kinds import NAMESPACE, Json
 from extender.simulation import SERVICE, Simulation
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import NAMESPACE, Json
 from loadtests.defects import defects, leaves, told
 from loadtests.life.hands import Hands
 from loadtests.life.loops import Loops, Spinning, WatchedLoop
@@ -141,7 +141,7 @@ class Month:
         self._result.quiet_moments += 1
         for error in self._errors:
             self._find(error)
-        for each in self._simulation.application.keeper.violations():
+        for each in self._simulation.application.keeper.tables.violations():
             self._find(f"{each.invariant}: {each.detail}")
         for what in disagreements(self._simulation, self.applications.all):
             self._find(what)

@@ -10,12 +10,11 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
-from extender.adapters.kube.connection import Away
-from extender.app.ports import Unavailable
 from extender.controlplane.nodes import NodeShape, plain
-from extender.sim.kinds import NODE, Json
-from extender.sim.store import MODIFIED, Backup, Change
+from extender.kube.errors import Away, Unavailable
 from extender.simulation import Simulation
+from kubesim.kinds import NODE, Json
+from kubesim.store import MODIFIED, Backup, Change
 from loadtests.life.hands import Hands
 from loadtests.life.seeing import name
 from loadtests.month.agreement import ephemeral_resources

@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from extender.adapters import objects
-from extender.adapters.objects import UnreadableObject, to_node, to_pod
+from extender.adapters.objects import to_node, to_pod
 from extender.core import cluster
-from extender.core.cluster import Owner, Requirement, SelectorTerm, Taint, Toleration
+from extender.core.cluster import Owner
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.gang_ask import GangAsk, MalformedAsk
-from extender.core.label_match import LabelRequirement
 from extender.core.names import GangKey
-from extender.core.units import parse_quantity
+from extender.kube import objects
+from extender.kube.label_match import LabelRequirement
+from extender.kube.node_match import Requirement, SelectorTerm, Taint, Toleration
+from extender.kube.pod_requests import UnreadableObject
+from extender.kube.quantities import parse_quantity
 from tests.adapters.kube import manifests
 
 Json = dict[str, Any]

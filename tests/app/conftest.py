@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from extender.sim.virtual_time import BACKEND
 from tests.app.world import World
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return BACKEND
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
 
 
 @pytest.fixture

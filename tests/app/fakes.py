@@ -13,24 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from extender.app.objects.kind import Named
 from extender.app.ports import (
     EphemeralResource,
-    Gone,
     Intent,
     MadeChoice,
     NodeChoice,
     Notice,
-    Occupied,
-    PodOwner,
     PodRef,
-    Refused,
+    ResourceChange,
+    ResourceStatus,
     Sink,
-    Terminating,
-    Unavailable,
 )
 from extender.core.budgets import Budget
 from extender.core.cluster import Node
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import NOW
 
 
@@ -243,7 +241,7 @@ class Store:
         self.statuses: list[tuple[str, bool, str, str]] = []
         """(object, ready, reason, message) of every set_status."""
 
-    def _known(self, name: EphemeralName, version: str | None = None) -> EphemeralResource:
+    def _known(self, name: Named, version: str | None = None) -> EphemeralResource:
         known = self._server.objects.get((name.namespace, name.name))
         if known is None:
             raise Gone(404, f"{name} not found")
@@ -251,52 +249,50 @@ class Store:
             raise Occupied(409, f"{name} is at {known.resource_version}, not {version}")
         return known
 
-    async def get(self, name: EphemeralName) -> EphemeralResource:
+    async def get(self, name: Named) -> EphemeralResource:
         fault = await self._server.call(f"get {name}")
         known = self._known(name)
         await self._server.answer(fault)
         return known
 
-    async def create(self, resource: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource:
-        name = resource.name
-        fault = await self._server.call(f"create {name}", lambda: self.create(resource))
+    async def create(self, item: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource:
+        name = item.name
+        fault = await self._server.call(f"create {name}", lambda: self.create(item))
         if self._server.namespaces is not None and name.namespace not in self._server.namespaces:
             raise Gone(404, f"namespaces {name.namespace!r} not found")
         if name.namespace in self._server.terminating:
             raise Terminating(403, f"unable to create new content in namespace {name.namespace}")
         if (name.namespace, name.name) in self._server.objects:
             raise Occupied(409, f"{name} exists already")
-        stored = resource if dry_run else self._server.put(replace(resource, chosen=None))
+        stored = item if dry_run else self._server.put(replace(item, chosen=None))
         await self._server.answer(fault)
         return stored
 
     async def merge(
         self,
-        name: EphemeralName,
-        nodes: Mapping[NodeName, int | None],
+        name: Named,
+        change: ResourceChange,
         *,
-        owner: PodOwner | None = None,
-        expires_at: float | None = None,
-        made: MadeChoice | None = None,
         mark: str = "",
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> EphemeralResource:
-        more: dict[str, Any] = {"owner": owner, "expires_at": expires_at, "made": made, "mark": mark}
-        more["if_version"] = if_version
-        fault = await self._server.call(f"merge {name}", lambda: self.merge(name, nodes, **more))
+        def once_more() -> Awaitable[object]:
+            return self.merge(name, change, mark=mark, if_version=if_version)
+
+        fault = await self._server.call(f"merge {name}", once_more)
         known = self._known(name, if_version)
-        merged = {node: units for node, units in {**known.nodes, **nodes}.items() if units is not None}
-        stored = replace(known, nodes=merged, owner=owner, expires_at=expires_at, mark=mark or known.mark)
-        if made is not None:
-            stored = replace(stored, made=made if made.nodes else None)
+        merged = {node: units for node, units in {**known.nodes, **change.nodes}.items() if units is not None}
+        stored = replace(known, nodes=merged, owner=change.owner, expires_at=change.expires_at, mark=mark or known.mark)
+        if change.made is not None:
+            stored = replace(stored, made=change.made if change.made.nodes else None)
         if not dry_run:
             stored = self._server.keep(stored, spec=True)
         await self._server.answer(fault)
         return stored
 
     async def annotate(
-        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+        self, name: Named, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
     ) -> EphemeralResource:
         fault = await self._server.call(f"annotate {name}")
         known = self._known(name, if_version)
@@ -305,7 +301,7 @@ class Store:
         return stored
 
     async def delete(
-        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
+        self, name: Named, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
     ) -> EphemeralResource | None:
         fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
         left = None
@@ -319,25 +315,17 @@ class Store:
         await self._server.answer(fault)
         return left
 
-    async def set_status(
-        self,
-        resource: EphemeralResource,
-        *,
-        chosen: Mapping[NodeName, int] | None,
-        ready: bool,
-        reason: str,
-        message: str,
-    ) -> EphemeralResource:
-        fault = await self._server.call(f"status {resource.name}")
-        known = self._known(resource.name)
-        if known.uid != resource.uid:
-            raise Gone(409, f"{resource.name} has another UID")
-        self.statuses.append((str(resource.name), ready, reason, message))
+    async def set_status(self, item: EphemeralResource, status: ResourceStatus) -> EphemeralResource:
+        fault = await self._server.call(f"status {item.name}")
+        known = self._known(item.name)
+        if known.uid != item.uid:
+            raise Gone(409, f"{item.name} has another UID")
+        self.statuses.append((str(item.name), status.ready, status.reason, status.message))
         for_what = None
-        if chosen and resource.choice is not None and resource.capacity is not None:
-            for_what = MadeChoice(resource.capacity, resource.choice)
-        said = replace(known, chosen=chosen, chosen_for=for_what, said_unready=not ready)
-        said = replace(said, observed_generation=resource.generation)
+        if status.chosen and item.choice is not None and item.capacity is not None:
+            for_what = MadeChoice(item.capacity, item.choice)
+        said = replace(known, chosen=status.chosen, chosen_for=for_what, said_unready=not status.ready)
+        said = replace(said, observed_generation=item.generation)
         stored = self._server.keep(said, spec=False)
         await self._server.answer(fault)
         return stored

@@ -2,7 +2,8 @@
 
 It does what the real one was seen to do, and where that varies, the less friendly: a pod that was rejected is tried
 again when it is touched itself, when a node changes, when a pod leaves a node; not after five minutes. A call that
-fails costs the pod a back-off that nothing cuts short.
+fails costs the pod a back-off that nothing cuts short. For `played_town` alone, which says why it is not the embedded
+cluster's.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, Protocol
 from extender.app.ports import PodRef
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
-from extender.core.names import NodeName, PodUid
-from extender.core.node_match import accepts
+from extender.kube.names import NodeName, PodUid
+from extender.kube.node_match import accepts
 from tests.app.pod_server import Follower, PodServer
 
 MINE = "escher"

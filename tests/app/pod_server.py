@@ -2,6 +2,7 @@
 
 A call takes time on its way there and back; what a client has sent arrives although the client dies meanwhile, unless
 it is lost with it. No two calls take equally long, so that Bindings sent at one moment are written one after the other.
+For `played_town` alone, which says why it is not the embedded cluster's.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from extender.app.ports import Gone, Notice, Occupied, PodRef, Refused, Sink, Unavailable
+from extender.app.ports import Notice, PodRef, Sink
 from extender.core.attempt import read_attempt
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
-from extender.core.names import NodeName, PodUid
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, Watch
 
 T = TypeVar("T")

@@ -13,29 +13,32 @@ from structlog.testing import capture_logs
 from extender.app.auditor import EVERY, Auditor
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
-from extender.core.names import CPU, NodeName
+from extender.kube.names import CPU, NodeName
 from tests.app.fakes import LoopClock
 from tests.builders import node, pod
+from tests.performing import Performing
 
 pytestmark = pytest.mark.anyio
 
 
-class Room:
+class Room(Performing):
     def __init__(self) -> None:
         clock = LoopClock()
-        self.keeper = Keeper(clock, lambda effects: None)
-        self.keeper.see_node(node())
+        self.keeper = Keeper(clock)
+        self.do(self.keeper.observe(node()))
         self.journal = Journal(clock)
         self.counted = Counter[str]()
 
     def break_a_total(self) -> None:
-        self.keeper.ledger.rows[NodeName("n1")].held[CPU] = 7
+        self.keeper.tables.ledger.rows[NodeName("n1")].held[CPU] = 7
 
 
 @pytest.fixture
 async def room() -> AsyncIterator[Room]:
     made = Room()
-    task = asyncio.ensure_future(Auditor(made.keeper, made.journal, lambda name: made.counted.update([name])).run())
+    task = asyncio.ensure_future(
+        Auditor(made.keeper.tables, made.journal, lambda name: made.counted.update([name])).run()
+    )
     yield made
     assert not task.done(), "the service has ended"
     task.cancel()
@@ -69,14 +72,14 @@ async def test_counts_what_does_not_hold_each_time_and_tells_the_decisions_befor
 async def test_a_violation_does_not_keep_the_keeper_from_working(room: Room) -> None:
     room.break_a_total()
     await asyncio.sleep(EVERY + 1)
-    assert room.keeper.filter(pod(), [NodeName("n1")]).passed == ["n1"]
+    assert room.do(room.keeper.filter(pod(), [NodeName("n1")])).passed == ["n1"]
 
 
 async def test_a_check_that_fails_is_a_violation_and_ends_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise KeyError("n1")
 
-    monkeypatch.setattr(room.keeper, "violations", fails)
+    monkeypatch.setattr(room.keeper.tables, "violations", fails)
     with capture_logs() as logs:
         await asyncio.sleep(EVERY + 1)
         monkeypatch.undo()

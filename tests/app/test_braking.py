@@ -11,19 +11,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.app.braking import EVERYWHERE, Braking
+from extender.app.decisions import Decided, Effect
 from extender.app.destroyed import Destruction, logged
 from extender.app.explain import Explain
 from extender.app.journal import Journal
-from extender.app.keeper import Effect, Keeper
-from extender.app.ports import Refused
-from extender.app.scheduling import Scheduling
+from extender.app.keeper import Keeper
 from extender.core.brake import OBSERVE_LABEL, Act, Switches, Withheld
 from extender.core.cluster import Namespace, Owner
-from extender.core.gang import EvictMembers
-from extender.core.names import GangKey, NodeName
-from extender.core.orders import Preempted
-from extender.core.parts import Proof
+from extender.core.gangs.gang import EvictMembers
+from extender.core.gangs.orders import Preempted
+from extender.core.gangs.parts import Proof
+from extender.core.names import GangKey
+from extender.kube.errors import Refused
+from extender.kube.names import NodeName
 from tests.app.fakes import Fault, LoopClock, PodApi
+from tests.app.wired import Wired
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -40,7 +42,7 @@ def world() -> GangWorld:
 
 @pytest.fixture
 def braking(world: GangWorld) -> Braking:
-    return Braking(world.keeper)
+    return Braking(world.keeper, world)
 
 
 def told(act: Callable[[], None]) -> list[dict[str, Any]]:
@@ -51,13 +53,13 @@ def told(act: Callable[[], None]) -> list[dict[str, Any]]:
 
 def test_labels_are_in_force_from_the_list_on(world: GangWorld, braking: Braking) -> None:
     braking.replace([Namespace("team"), Namespace("lab", OBSERVED)])
-    assert [world.keeper.brake.observes(name) for name in ("team", "lab")] == [False, True]
+    assert [world.keeper.tables.brake.observes(name) for name in ("team", "lab")] == [False, True]
 
 
 def test_a_namespace_that_a_new_list_lacks_holds_nothing_any_more(world: GangWorld, braking: Braking) -> None:
     braking.replace([Namespace("lab", OBSERVED)])
     braking.replace([Namespace("team")])
-    assert not world.keeper.brake.labelled
+    assert not world.keeper.tables.brake.labelled
 
 
 @pytest.mark.parametrize("how", ["label goes", "namespace goes"])
@@ -67,7 +69,7 @@ def test_what_labels_held_is_free_when_they_go(world: GangWorld, braking: Brakin
         braking.upsert(Namespace("lab"))
     else:
         braking.remove(Namespace("lab", OBSERVED))
-    assert not world.keeper.brake.observes("lab")
+    assert not world.keeper.tables.brake.observes("lab")
 
 
 def test_every_change_is_told_and_nothing_else_is(braking: Braking) -> None:
@@ -109,7 +111,7 @@ def test_who_waited_is_free_the_moment_the_namespace_is_labelled(world: GangWorl
 def test_explain_says_what_would_be_answered_where_we_only_observe(world: GangWorld) -> None:
     world.create(*gang_pods("train", 2, FULL), pod("alone"))
     world.hold(observe_only=True)
-    explain = Explain(world.keeper)
+    explain = Explain(world.keeper.tables)
     assert "would be turned away: gang does not fit" in explain.pod("default", "train-0").summary
     assert "would be turned away: gang does not fit" in explain.gang(GangKey("default", "train")).summary
     assert "it would pass" in explain.pod("default", "alone").summary
@@ -119,7 +121,7 @@ def test_explain_says_what_the_brake_keeps_from_a_gang_that_waits(world: GangWor
     members = gang_pods("train", 2, FULL)
     world.create(*members)
     world.filter(members[0], [NodeName("n0")])
-    explain, key = Explain(world.keeper), GangKey("default", "train")
+    explain, key = Explain(world.keeper.tables), GangKey("default", "train")
     assert "brake" not in explain.gang(key).summary
     world.hold(preempts_for_gangs=False)
     assert "; nobody is evicted for it (the brake" in explain.gang(key).summary
@@ -159,30 +161,23 @@ def test_what_is_withheld_tells_of_whom(world: GangWorld) -> None:
 # -- carried out -------------------------------------------------------------------------------------------------
 
 
-class Carried:
+class Carried(Wired):
     """Scheduling on an API server in memory, and what it said it destroyed and withheld."""
 
     def __init__(self) -> None:
         self.api = PodApi()
         self.destroyed: list[tuple[Destruction, str, str]] = []
         self.withheld: list[Act] = []
-        keeper = Keeper(LoopClock(), lambda effects: None)
-        self.scheduling = Scheduling(
-            keeper,
+        super().__init__(
+            Keeper(LoopClock()),
             self.api,
-            self.api,
-            self.api,
-            self.api,
-            nominator=self.api,
-            disruptions=self.api,
-            write_within=3.0,
-            journal=Journal(LoopClock()),
+            Journal(LoopClock()),
             destroyed=lambda kind, pod, why: self.destroyed.append((kind, pod.name, why)),
             withheld=self.withheld.append,
         )
 
     async def take(self, *effects: Effect) -> None:
-        self.scheduling.take(effects)
+        self.do(Decided(None, effects))
         await asyncio.sleep(1)
 
 

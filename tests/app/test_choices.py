@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from extender.app.departures import FOR_GOOD
 from extender.app.management import Claim, Invalid, SetResource, Transact
 from extender.app.ports import EphemeralResource, NodeChoice
-from extender.core.names import EphemeralName, NodeName
-from extender.sim.virtual_time import VirtualTimeLoop
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName
+from kubesim.virtual_time import VirtualTimeLoop
 from tests.app.fakes import every_node, on_node, unavailable
 from tests.app.world import World
-from tests.builders import node, units
+from tests.builders import gone, node, units
 
 pytestmark = pytest.mark.anyio
 R = "escher.dev/team.r"
@@ -74,7 +75,7 @@ def _successor(before: World) -> World:
         after.api.put_node(there)
     after.api.nodes_watch.deliver()
     after.api.objects, after.api.revision = dict(before.api.objects), before.api.revision
-    after.resources.catalog.replace(after.api.objects.values())
+    after.resources.known.replace(after.api.objects.values())
     return after
 
 
@@ -101,7 +102,7 @@ class TestARepeatedCall:
         choice = NodeChoice(available=units({GPU: 1}))
         assert (await gpus.set("r", 4, choice)).nodes == {"n1": 4, "n2": 4}
         _use(gpus, "p", on="n1")
-        gpus.keeper.lose_pod(busy.uid)
+        gpus.do(gpus.keeper.forget(busy))
         assert (await gpus.set("r", 4, choice)).nodes == {"n1": 4, "n2": 4}
         assert (await gpus.set("r", 5, choice)).nodes == {"n1": 5, "n2": 5, "n3": 5}, "this is another call"
 
@@ -219,8 +220,8 @@ async def _happen(world: World, what: str, which: str, number: int) -> None:
     if what == "uses" and there is not None:
         world.start_pod(f"p{number}", {GPU: 1, "cpu": 1000, R: 1}, on=which)
     elif what == "ends":
-        for uid in list(world.keeper.pods)[:1]:
-            world.keeper.lose_pod(uid)
+        for uid in list(world.keeper.tables.pods)[:1]:
+            world.do(world.keeper.forget(gone(uid)))
     elif what == "comes":
         world.add_nodes(f"new-{number}", has={"cpu": 9000, GPU: 9}, labels={"zone": "b"})
     elif what == "cordoned" and there is not None:
@@ -253,9 +254,9 @@ class TestAnotherCall:
         holder = gpus.start_pod("p", {R: 1}, on="n2")
         assert (await gpus.set("r", 4, ONE_GPU)).nodes == {"n1": 4}
         assert gpus.stated("n2") == {}
-        assert gpus.keeper.ledger.holding(holder.uid) is not None
+        assert gpus.keeper.tables.ledger.holding(holder.uid) is not None
         assert gpus.free("r", "n2") == -1
-        gpus.keeper.lose_pod(holder.uid)
+        gpus.do(gpus.keeper.forget(holder))
         assert gpus.free("r", "n2") == 0
         gpus.agree()
 
@@ -264,7 +265,7 @@ class TestAnotherCall:
         holder = gpus.start_pod("p", {R: 3}, on="n1")
         assert (await gpus.set("r", 4, ZONES["b"])).nodes == {"n2": 4, "n3": 4}
         assert gpus.stated("n1") == {}
-        assert gpus.keeper.ledger.holding(holder.uid) is not None
+        assert gpus.keeper.tables.ledger.holding(holder.uid) is not None
         assert gpus.free("r", "n1") == -3
         gpus.agree()
 
@@ -305,10 +306,10 @@ class TestAnotherCall:
 class TestATransaction:
     async def test_that_is_repeated_renews_and_moves_nothing(self, gpus: World) -> None:
         wish = SetResource(name=NAME, capacity=4, choice=ONE_GPU, ttl_seconds=60)
-        first = await gpus.desk.transact(Transact(operations=[wish]))
+        first = await gpus.transactions.transact(Transact(operations=[wish]))
         (name,) = first.resources[0].nodes
         _use(gpus, "p", on=name)
-        again = await gpus.desk.transact(Transact(operations=[wish]))
+        again = await gpus.transactions.transact(Transact(operations=[wish]))
         assert again.resources[0].nodes == {name: 4}
         gpus.agree()
 
@@ -319,7 +320,7 @@ class TestATransaction:
         moved = SetResource(name=NAME, capacity=9, choice=ZONES["b"])
         other = SetResource(name=EphemeralName("team", "s"), capacity=1, choice=on_node("n1"))
         with pytest.raises(Exception, match="connection refused"):
-            await gpus.desk.transact(Transact(operations=[moved, other]))
+            await gpus.transactions.transact(Transact(operations=[moved, other]))
         assert gpus.capacity("r") == {first: 4}
         assert (await gpus.set("r", 4, ONE_GPU)).nodes == {first: 4}
         gpus.agree()
@@ -330,7 +331,7 @@ class TestATransaction:
         chosen = SetResource(name=NAME, capacity=4, choice=every_node())
         other = SetResource(name=EphemeralName("team", "s"), capacity=1, choice=on_node("n1"))
         with pytest.raises(Exception, match="connection refused"):
-            await gpus.desk.transact(Transact(operations=[chosen, other]))
+            await gpus.transactions.transact(Transact(operations=[chosen, other]))
         there = gpus.api.objects["team", "r"]
         assert (there.nodes, there.made) == ({"n1": 4}, None)
 
@@ -338,7 +339,7 @@ class TestATransaction:
         await gpus.set("r", 4, ZONES["a"])
         moved = SetResource(name=NAME, capacity=4, choice=ZONES["b"])
         claim = Claim(namespace="team", holder="agent", node=N1, units=units({R: 1}), ttl_seconds=20)
-        outcome = await gpus.desk.transact(Transact(operations=[moved, claim]))
+        outcome = await gpus.transactions.transact(Transact(operations=[moved, claim]))
         assert [refusal.index for refusal in outcome.refused] == [1]
         assert gpus.capacity("r") == {"n1": 4}
 
@@ -506,7 +507,7 @@ class TestAnObjectOfKubectl:
         gpus.api.put(_kubectl(ZONES["b"]))
         await gpus.quiet(1)
         assert gpus.capacity("r") == {"n2": 4, "n3": 4}
-        assert gpus.keeper.ledger.holding(holder.uid) is not None
+        assert gpus.keeper.tables.ledger.holding(holder.uid) is not None
         gpus.agree()
 
     async def test_takes_another_node_where_a_chosen_one_has_left_for_good(self, world: World) -> None:

@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from extender.app.ports import Refused
-from extender.sim.virtual_time import VirtualTimeLoop
+from extender.kube.errors import Refused
+from kubesim.virtual_time import VirtualTimeLoop
 from tests.app.fakes import Fault
-from tests.app.town import Town
+from tests.app.played_town import Town
 from tests.builders import node
 
 Story = Callable[[Town], Awaitable[None]]

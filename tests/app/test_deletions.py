@@ -9,11 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.app.management import BeingDeleted, Invalid, NotFound, SetResource, Transact
-from extender.app.ports import PodOwner, Refused, Unavailable
-from extender.core.names import EphemeralName, NodeName, PodUid
+from extender.app.ports import PodOwner
+from extender.core.cluster import Pod
+from extender.core.names import EphemeralName
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, on_node, unavailable
 from tests.app.world import World
-from tests.builders import pod
+from tests.builders import gone, pod
 
 pytestmark = pytest.mark.anyio
 NAME = EphemeralName("team", "r")
@@ -41,23 +44,23 @@ async def held(world: World) -> World:
 
 
 async def test_deleting_what_a_finalizer_holds_says_so_and_takes_it_off_the_nodes_at_once(held: World) -> None:
-    left = await held.desk.delete_resource(NAME)
+    left = await held.resources.delete_resource(NAME)
     assert left is not None
     assert (left.nodes, left.finalizers) == ({}, ("x.io/keep",))
     assert left.problem == "team/r is being deleted, and its finalizer x.io/keep holds it"
     assert held.stated("n1") == {}
-    holder = next(iter(held.keeper.pods.values()))
-    assert held.keeper.ledger.holding(holder.uid) is not None, "who holds units keeps them"
-    assert held.keeper.filter(held.start_pod("late", {R: 1}), [N1]).passed == []
-    assert await held.desk.get_resource(NAME) == left
-    assert await held.desk.list_resources("team") == [left]
-    again = await held.desk.delete_resource(NAME)
+    holder = next(iter(held.keeper.tables.pods.values()))
+    assert held.keeper.tables.ledger.holding(holder.uid) is not None, "who holds units keeps them"
+    assert held.do(held.keeper.filter(held.start_pod("late", {R: 1}), [N1])).passed == []
+    assert await held.resources.get_resource(NAME) == left
+    assert await held.resources.list_resources("team") == [left]
+    again = await held.resources.delete_resource(NAME)
     assert again is not None
     assert again.finalizers == ("x.io/keep",)
 
 
 async def test_a_dry_run_of_it_says_what_would_be_left(held: World) -> None:
-    left = await held.desk.delete_resource(NAME, dry_run=True)
+    left = await held.resources.delete_resource(NAME, dry_run=True)
     assert left is not None
     assert left.finalizers == ("x.io/keep",)
     assert held.capacity("r") == {"n1": 4}
@@ -65,7 +68,7 @@ async def test_a_dry_run_of_it_says_what_would_be_left(held: World) -> None:
 
 async def test_nothing_can_be_set_while_finalizers_hold_the_object_and_the_refusal_names_them(held: World) -> None:
     keep(held, "x.io/keep", "y.io/too")
-    await held.desk.delete_resource(NAME)
+    await held.resources.delete_resource(NAME)
     calls = len(held.api.calls)
     for capacity in (5, 0):
         with pytest.raises(BeingDeleted) as refused:
@@ -75,7 +78,9 @@ async def test_nothing_can_be_set_while_finalizers_hold_the_object_and_the_refus
             "team/r is being deleted, and its finalizers x.io/keep, y.io/too hold it; set it once it is gone"
         )
     assert held.api.calls[calls:] == ["get team/r"] * 2
-    outcome = await held.desk.transact(Transact(operations=[SetResource(name=NAME, capacity=5, choice=on_node("n1"))]))
+    outcome = await held.transactions.transact(
+        Transact(operations=[SetResource(name=NAME, capacity=5, choice=on_node("n1"))])
+    )
     assert [(each.index, each.field) for each in outcome.refused] == [(0, "name")]
     await held.quiet(3600)
     assert ("team", "r") in held.api.objects
@@ -86,7 +91,7 @@ async def test_nothing_can_be_set_while_finalizers_hold_the_object_and_the_refus
 @pytest.mark.parametrize("told", [True, False], ids=["the watch has told", "the watch has not told"])
 async def test_once_it_is_gone_it_can_be_set_at_the_first_try(held: World, by_us: bool, told: bool) -> None:
     if by_us:
-        await held.desk.delete_resource(NAME)
+        await held.resources.delete_resource(NAME)
     else:
         held.api.delete("team", "r")
         await held.quiet(1)
@@ -101,11 +106,11 @@ async def test_once_it_is_gone_it_can_be_set_at_the_first_try(held: World, by_us
 
 
 async def test_a_transaction_may_set_at_once_what_is_gone(held: World) -> None:
-    await held.desk.delete_resource(NAME)
+    await held.resources.delete_resource(NAME)
     held.api.resources_watch.held = True
     held.api.let_go("team", "r")
     wishes = [SetResource(name=EphemeralName("team", each), capacity=2, choice=on_node("n2")) for each in ("r", "s")]
-    assert (await held.desk.transact(Transact(operations=wishes))).committed == [0, 1]
+    assert (await held.transactions.transact(Transact(operations=wishes))).committed == [0, 1]
     held.api.resources_watch.deliver()
     await held.quiet()
     held.agree()
@@ -126,15 +131,15 @@ async def test_taking_it_off_its_last_node_says_that_it_is_held(held: World) -> 
     held.api.let_go("team", "r")
     await held.quiet(1)
     with pytest.raises(NotFound):
-        await held.desk.get_resource(NAME)
+        await held.resources.get_resource(NAME)
 
 
 async def test_a_deletion_whose_answer_is_lost_is_told_by_the_watch(held: World) -> None:
     held.api.faults.append(unavailable(after=True, of="delete"))
     with pytest.raises(Unavailable):
-        await held.desk.delete_resource(NAME)
+        await held.resources.delete_resource(NAME)
     await held.quiet(1)
-    assert (await held.desk.get_resource(NAME)).finalizers == ("x.io/keep",)
+    assert (await held.resources.get_resource(NAME)).finalizers == ("x.io/keep",)
     assert held.stated("n1") == {}
     held.agree()
 
@@ -146,7 +151,7 @@ async def test_what_is_due_and_held_is_deleted_once_and_no_more(world: World) ->
     for name in ("r", "s"):
         keep(world, "x.io/keep", name=name)
     await world.quiet(5)
-    world.keeper.lose_pod(owner.uid)
+    world.do(world.keeper.forget(owner))
     await world.quiet(3600)
     assert [call for call in world.api.calls if call.startswith("delete")] == ["delete team/s", "delete team/r"]
     assert world.stated("n1") == {}
@@ -158,7 +163,7 @@ async def test_what_is_due_and_held_is_deleted_once_and_no_more(world: World) ->
 
 
 async def test_a_restart_finds_what_is_held_on_no_node_and_nobody_can_set_it(held: World) -> None:
-    await held.desk.delete_resource(NAME)
+    await held.resources.delete_resource(NAME)
     anew = World(api=held.api)
     anew.list()
     async with anew.running():
@@ -169,7 +174,7 @@ async def test_a_restart_finds_what_is_held_on_no_node_and_nobody_can_set_it(hel
         assert (await anew.set("r", 1, "n1")).nodes == {"n1": 1}
         await anew.quiet()
         anew.agree()
-    await held.desk.delete_resource(NAME)
+    await held.resources.delete_resource(NAME)
 
 
 # -- namespaces that end
@@ -181,7 +186,7 @@ async def test_a_namespace_that_ends_takes_everything_along(world: World) -> Non
     await world.set("r", 1, "n1", namespace="other")
     world.api.terminate("team")
     await world.quiet(5)
-    assert world.resources.catalog.get(("team", "r")) is None
+    assert world.resources.known.get(NAME) is None
     assert world.capacity("r", "other") == {"n1": 1}
     assert (world.capacity("r"), world.stated("n2")) == ({}, {})
     world.agree()
@@ -195,7 +200,7 @@ async def test_nothing_can_be_set_in_a_namespace_that_ends_and_the_refusal_says_
     assert refused.value.detail.startswith("namespace team is being deleted, and nothing new can be set in it")
     wish = SetResource(name=NAME, capacity=4, choice=on_node("n1"))
     other = replace(wish, name=EphemeralName("other", "r"))
-    outcome = await world.desk.transact(Transact(operations=[other, wish]))
+    outcome = await world.transactions.transact(Transact(operations=[other, wish]))
     assert (outcome.committed, [each.field for each in outcome.refused]) == ([], ["namespace"])
     calls = len(world.api.calls)
     await world.quiet(3600)
@@ -215,7 +220,7 @@ async def test_what_finalizers_hold_in_a_namespace_that_ends_leaves_the_nodes(he
     await held.quiet(1)
     with pytest.raises(BeingDeleted, match="namespace team is being deleted"):
         await held.set("r", 4, "n1")
-    assert await held.desk.delete_resource(NAME) is None
+    assert await held.resources.delete_resource(NAME) is None
 
 
 async def test_another_refusal_of_a_creation_is_not_taken_for_the_end_of_the_namespace(world: World) -> None:
@@ -229,7 +234,7 @@ async def test_another_refusal_of_a_creation_is_not_taken_for_the_end_of_the_nam
 
 async def _owned(world: World, uid: str = "uid-1") -> PodOwner:
     """`r` belongs to the pod `worker` of this uid, which runs on n1."""
-    world.keeper.see_pod(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid)))
+    world.do(world.keeper.observe(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid))))
     world.api.living.add(PodUid(uid))
     owner = PodOwner("worker", PodUid(uid))
     await world.set("r", 4, "n1", owner=owner)
@@ -238,12 +243,12 @@ async def _owned(world: World, uid: str = "uid-1") -> PodOwner:
 
 def _end(world: World, uid: str) -> None:
     world.api.living.discard(PodUid(uid))
-    world.keeper.lose_pod(PodUid(uid))
+    world.do(world.keeper.forget(gone(PodUid(uid))))
 
 
 def _begin(world: World, uid: str) -> None:
     world.api.living.add(PodUid(uid))
-    world.keeper.see_pod(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid)))
+    world.do(world.keeper.observe(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid))))
 
 
 ORDERS: dict[str, list[Callable[[World], None]]] = {
@@ -330,7 +335,7 @@ async def test_after_a_restart_a_namesake_of_the_owner_keeps_nothing(world: Worl
     anew = World(api=world.api)
     world.api.living.clear()
     anew.list()
-    anew.keeper.replace_pods([replace(pod("worker", namespace="team", node=N1), uid=PodUid("uid-2"))])
+    anew.do(anew.keeper.replace(Pod, [replace(pod("worker", namespace="team", node=N1), uid=PodUid("uid-2"))]))
     world.api.living.add(PodUid("uid-2"))
     async with anew.running():
         with capture_logs() as logs:

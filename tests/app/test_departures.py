@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extender.app import departures
 from extender.app.departures import FOR_GOOD, Departures
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 

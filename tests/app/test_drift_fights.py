@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.app.drift_fights import Fights
-from extender.core.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import unavailable
 from tests.app.world import World
 

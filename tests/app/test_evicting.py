@@ -9,18 +9,22 @@ from itertools import pairwise
 
 import pytest
 
+from extender.app.decisions import Decided
 from extender.app.evicting import UNFINISHED_SECONDS
 from extender.app.journal import Journal
-from extender.app.keeper import Keeper, Rules
-from extender.app.ports import Gone, Refused
-from extender.app.scheduling import Scheduling
+from extender.app.keeper import Keeper
+from extender.app.tables import Rules
 from extender.app.verbs import Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
-from extender.core.names import GangKey, NodeName
-from extender.core.orders import LetRoomGo
-from extender.core.restraint import Bounds
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.orders import LetRoomGo
+from extender.core.gangs.restraint import Bounds
+from extender.core.names import GangKey
+from extender.kube.errors import Gone, Refused
+from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
+from tests.app.wired import Wired
 from tests.builders import gang_pods, node, pod
 
 pytestmark = pytest.mark.anyio
@@ -29,28 +33,21 @@ FULL = {"cpu": 8000}
 LOW, TOP = GangKey("default", "low"), GangKey("default", "top")
 
 
-class Stage:
+class Stage(Wired):
     """Eight nodes, full of pods of low priority; a gang of higher priority comes."""
 
     def __init__(self, per_second: float = 5.0) -> None:
         self.clock, self.api = LoopClock(), PodApi()
-        self.keeper = Keeper(self.clock, lambda effects: self.scheduling.take(effects), Rules(preemption=Bounds()))
         self.destroyed: list[tuple[str, str]] = []
-        self.scheduling = Scheduling(
-            self.keeper,
+        super().__init__(
+            Keeper(self.clock, Rules(preemption=Bounds())),
             self.api,
-            self.api,
-            self.api,
-            self.api,
-            nominator=self.api,
-            disruptions=self.api,
-            write_within=3.0,
-            journal=Journal(self.clock),
+            Journal(self.clock),
             evictions_per_second=per_second,
             destroyed=lambda kind, pod, why: self.destroyed.append((kind.value, pod.name)),
         )
         for number in range(8):
-            self.keeper.see_node(node(f"n{number}"))
+            self.do(self.keeper.observe(node(f"n{number}")))
 
     def runs(self, *pods: Pod) -> list[Pod]:
         """They are bound, one a node."""
@@ -59,20 +56,20 @@ class Stage:
             for index, each in enumerate(pods)
         ]
         for each in bound:
-            self.keeper.see_pod(each)
+            self.do(self.keeper.observe(each))
         return bound
 
     def comes(self, size: int = 8, priority: int = 5) -> list[Pod]:
         members = [replace(each, priority=priority) for each in gang_pods("top", size, FULL)]
         for each in members:
-            self.keeper.see_pod(each)
-        self.scheduling.filter(members[0], list(self.keeper.nodes))
+            self.do(self.keeper.observe(each))
+        self.scheduling.filter(members[0], list(self.keeper.tables.nodes))
         return members
 
     def guard(self, allowed: int) -> None:
         """A budget for all of them, as the API server has it and as we know it."""
         self.api.guards = [Budget("default", "guard", allowed, {"app": "low"})]
-        self.keeper.replace_budgets(self.api.guards)
+        self.do(self.keeper.replace(Budget, self.api.guards))
 
     def evicted(self) -> list[str]:
         return [name for kind, name in self.destroyed if kind.startswith("preempted")]
@@ -88,8 +85,8 @@ class Stage:
 async def stage() -> AsyncIterator[Stage]:
     made = Stage()
     yield made
-    await made.scheduling.close()
-    assert made.keeper.violations() == []
+    await made.effects.close()
+    assert made.keeper.tables.violations() == []
 
 
 class TestAUnit:
@@ -110,7 +107,7 @@ class TestAUnit:
         assert stage.tried("evict") == []
         assert stage.tried("nominate") == []
         assert stage.destroyed == []
-        assert stage.keeper.preempting.unfinished == {}, "it is whole"
+        assert stage.keeper.tables.gangs.waiting.preempting.victims.unfinished == {}, "it is whole"
 
     async def test_of_two_is_tried_as_a_whole_and_one_that_is_gone_meanwhile_hides_nobody(self, stage: Stage) -> None:
         stage.api.faults = [
@@ -119,7 +116,7 @@ class TestAUnit:
         ]
         stage.runs(*gang_pods("low", 2, FULL))
         for number in range(2, 8):
-            stage.keeper.lose_node(NodeName(f"n{number}"))
+            stage.do(stage.keeper.forget(node(NodeName(f"n{number}"))))
         stage.comes(size=2)
         await asyncio.sleep(60)
         assert stage.tried("try to evict") == ["try to evict low-1", "try to evict low-0"]
@@ -161,7 +158,7 @@ class TestAUnit:
         assert stage.evicted() == order[:2]
         [note] = set(stage.told("PreemptionUnfinished"))
         assert note.startswith("2 of 8 members of its gang were evicted for gang default/top of higher priority")
-        unfinished = stage.keeper.preempting.unfinished[LOW]
+        unfinished = stage.keeper.tables.gangs.waiting.preempting.victims.unfinished[LOW]
         assert (unfinished.left, unfinished.size, unfinished.by) == (2, 8, "gang default/top")
         assert unfinished.why == "connection refused"
         await asyncio.sleep(600)
@@ -174,10 +171,10 @@ class TestAUnit:
         members = stage.comes()
         await asyncio.sleep(0.5)
         for each in members:
-            stage.keeper.lose_pod(each.uid)
+            stage.do(stage.keeper.forget(each))
         await asyncio.sleep(60)
         assert stage.evicted() == order[:2]
-        assert stage.keeper.preempting.unfinished[LOW].why == "it is not wanted any more"
+        assert stage.keeper.tables.gangs.waiting.preempting.victims.unfinished[LOW].why == "it is not wanted any more"
 
     async def test_of_which_the_api_server_has_one_no_more_goes_on(self, stage: Stage) -> None:
         """Its deletion is news that is still on its way to us."""
@@ -187,7 +184,7 @@ class TestAUnit:
         stage.comes()
         await asyncio.sleep(10)
         assert stage.evicted() == [name for name in order if name != order[2]]
-        assert stage.keeper.preempting.unfinished == {}
+        assert stage.keeper.tables.gangs.waiting.preempting.victims.unfinished == {}
 
     async def test_of_which_the_next_is_gone_of_itself_goes_on(self, stage: Stage) -> None:
         victims = stage.runs(*gang_pods("low", 8, FULL))
@@ -196,7 +193,7 @@ class TestAUnit:
         stage.api.faults = [unavailable(of=f"evict {third.name}")]
         stage.comes()
         await asyncio.sleep(0.5)
-        stage.keeper.lose_pod(third.uid)
+        stage.do(stage.keeper.forget(third))
         await asyncio.sleep(10)
         assert stage.evicted() == [each.name for each in in_order if each is not third]
         assert len(stage.tried("try to evict")) == 8, "it was begun once"
@@ -210,9 +207,9 @@ class TestAUnit:
             await asyncio.sleep(0.5)
             for each in victims:
                 if each.name in stage.evicted():
-                    stage.keeper.lose_pod(each.uid)
+                    stage.do(stage.keeper.forget(each))
             if len(stage.evicted()) == 4:
-                assert stage.keeper.gangs.by_key[TOP].holds_a_plan
+                assert stage.keeper.tables.gangs.by_key[TOP].holds_a_plan
         assert len(stage.evicted()) == 8
 
     async def test_of_one_pod_is_not_tried_before(self, stage: Stage) -> None:
@@ -246,7 +243,7 @@ class TestUnits:
         members = stage.comes()
         await asyncio.sleep(0.5)
         for each in members:
-            stage.keeper.lose_pod(each.uid)
+            stage.do(stage.keeper.forget(each))
         gone = len(stage.evicted())
         assert 0 < gone < 8
         await asyncio.sleep(10)
@@ -261,22 +258,22 @@ class TestThoseWhoAreWaitedFor:
         assert sorted(stage.tried("nominate")) == [f"nominate top-{number} n{number}" for number in range(8)]
         told = replace(members[0], nominated=NodeName("n0"))
         for _ in range(3):
-            stage.keeper.see_pod(told)
-            stage.keeper.see_pod(members[0])
+            stage.do(stage.keeper.observe(told))
+            stage.do(stage.keeper.observe(members[0]))
         await asyncio.sleep(3)
         assert len(stage.api.times("nominate top-0 n0")) == 1, "not at once"
         for _ in range(100):
             await asyncio.sleep(5)
-            stage.keeper.see_pod(told)
-            stage.keeper.see_pod(members[0])
+            stage.do(stage.keeper.observe(told))
+            stage.do(stage.keeper.observe(members[0]))
         times = stage.api.times("nominate top-0 n0")
         waits = [later - earlier for earlier, later in pairwise(times)]
         late = [wait - least for wait, least in zip(waits, (5, 20, 60), strict=True)]
         assert all(0 <= each <= 6 for each in late), "nor for ever"
         # They are told to let the room go, and later they are waited for again.
-        stage.scheduling.take([LetRoomGo(TOP, (members[0],))])
-        stage.keeper.see_pod(told)
-        stage.keeper.see_pod(members[0])
+        stage.do(Decided(None, [LetRoomGo(TOP, (members[0],))]))
+        stage.do(stage.keeper.observe(told))
+        stage.do(stage.keeper.observe(members[0]))
         await asyncio.sleep(10)
         assert len(stage.api.times("nominate top-0 n0")) == 5
 
@@ -286,7 +283,7 @@ class TestThoseWhoAreWaitedFor:
         await asyncio.sleep(1)
         told = replace(members[0], nominated=NodeName("n0"))
         for each in (told, members[0], told):
-            stage.keeper.see_pod(each)
+            stage.do(stage.keeper.observe(each))
         await asyncio.sleep(60)
         assert len(stage.api.times("nominate top-0 n0")) == 1
 
@@ -306,14 +303,14 @@ class TestTheRestOfAGang:
     def preempts(self, stage: Stage) -> tuple[list[Pod], Pod]:
         victims = stage.runs(*gang_pods("low", 4, FULL))
         urgent = pod("urgent", FULL, priority=9)
-        stage.keeper.see_pod(urgent)
+        stage.do(stage.keeper.observe(urgent))
         offered = {NodeName("n0"): Victims([victims[0].uid])}
         assert stage.scheduling.preempt(urgent, offered) == offered
         return victims, urgent
 
     def is_preempted(self, stage: Stage, victim: Pod) -> None:
-        stage.keeper.see_pod(replace(victim, preempted=True, deleting=True))
-        stage.keeper.lose_pod(victim.uid)
+        stage.do(stage.keeper.observe(replace(victim, preempted=True, deleting=True)))
+        stage.do(stage.keeper.forget(victim))
 
     async def test_follows_when_kube_scheduler_has_evicted_its_part(self, stage: Stage) -> None:
         victims, _ = self.preempts(stage)
@@ -327,15 +324,38 @@ class TestTheRestOfAGang:
         assert {kind for kind, _ in stage.destroyed} == {"preempted_by_pod"}
         assert stage.told("GangPreempted") == [why] * 3
         assert stage.told("PreemptedByGang") == []
-        assert all(stage.keeper.pods[each.uid].deleting for each in victims[1:]), "they count no more"
+        assert all(stage.keeper.tables.pods[each.uid].deleting for each in victims[1:]), "they count no more"
 
     async def test_stays_when_the_pod_is_gone_that_it_was_for(self, stage: Stage) -> None:
         victims, urgent = self.preempts(stage)
-        stage.keeper.lose_pod(urgent.uid)
+        stage.do(stage.keeper.forget(urgent))
         self.is_preempted(stage, victims[0])
         await asyncio.sleep(60)
         assert stage.evicted() == ["low-0"]
-        assert stage.keeper.preempting.unfinished[LOW].left == 1
+        assert stage.keeper.tables.gangs.waiting.preempting.victims.unfinished[LOW].left == 1
+        [note] = set(stage.told("PreemptionUnfinished"))
+        assert note.endswith("this one could not be and stays: it is not wanted any more")
+
+    async def test_stays_and_nothing_is_told_where_its_gang_is_whole_again_when_the_pod_is_gone(
+        self, stage: Stage
+    ) -> None:
+        others, low = [gang_pods(name, 4, FULL) for name in ("other", "low")]
+        victims = stage.runs(*others, *low)
+        first, second = victims[0], victims[4]
+        urgent = [pod(f"urgent-{number}", FULL, priority=9) for number in range(2)]
+        for preemptor, victim in zip(urgent, (first, second), strict=True):
+            stage.do(stage.keeper.observe(preemptor))
+            assert victim.node is not None
+            assert stage.scheduling.preempt(preemptor, {victim.node: Victims([victim.uid])})
+            self.is_preempted(stage, victim)
+        # The rest of the first gang is before it, at that rate. Meanwhile it gets a member anew.
+        stage.do(stage.keeper.observe(replace(second, uid=PodUid("uid-low-again"), name="low-again")))
+        stage.do(stage.keeper.forget(urgent[1]))
+        await asyncio.sleep(60)
+        assert sorted(stage.evicted()) == ["low-0", "other-0", "other-1", "other-2", "other-3"]
+        assert stage.keeper.tables.gangs.by_key[LOW].phase is Phase.BOUND
+        assert stage.keeper.tables.gangs.waiting.preempting.victims.unfinished == {}
+        assert stage.told("PreemptionUnfinished") == []
 
     async def test_that_is_refused_is_tried_again_and_then_stays(self, stage: Stage) -> None:
         victims, _ = self.preempts(stage)

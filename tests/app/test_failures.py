@@ -7,17 +7,14 @@ is asserted after every test (`Town.come_to_rest`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import pytest
 
-from extender.app.ports import Gone, Refused, Unavailable
-from extender.core.gang import TOO_LATE
-from extender.core.names import NodeName
-from tests.app.fakes import Fault
-from tests.app.pod_server import Late
-from tests.app.town import WHOLE_NODE, Job, Town
-from tests.builders import node, pod, taint
+from extender.core.gangs.gang import TOO_LATE
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName
+from kubesim.apiserver.faults import Fault
+from tests.app.town import Job, Town, answers
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +23,9 @@ ALL = ["train-0", "train-1", "train-2", "train-3"]
 
 @pytest.fixture
 async def town() -> AsyncIterator[Town]:
-    made = Town()
-    yield made
-    await made.come_to_rest()
+    async with Town() as made:
+        yield made
+        await made.come_to_rest()
 
 
 async def three_at_the_barrier(town: Town) -> Job:
@@ -46,42 +43,42 @@ def the_fourth_comes(job: Job) -> None:
 
 class TestAMemberIsDeleted:
     async def test_before_the_plan_and_its_successor_is_waited_for(self, town: Town) -> None:
-        town.server.drop_node("n3")
+        town.drop_node("n3")
         job = town.job("train", 4)
         await town.pass_time(1)
-        town.server.delete(town.named("train-1").uid)
+        town.delete("train-1")
         await town.pass_time(10)
         assert town.bound() == {}
-        town.server.put_node(node("n3"))
+        town.add_node("n3")
         await town.until_bound(4)
         assert job.made == 5
         assert town.told() == {"GangWaiting": ["train-0"]}
 
     async def test_after_the_plan_and_its_successor_takes_its_place(self, town: Town) -> None:
         town.job("train", 4)
-        await town.pass_time(0.0015)
-        assert len(list(town.keeper.ledger.holdings())) == 4
+        await town.pass_time(0.002)
+        assert len(list(town.keeper.tables.ledger.rows.holdings())) == 4
         assert town.at_barrier <= 1
-        town.server.delete(town.named("train-2").uid)
-        town.server.create(pod("thief", WHOLE_NODE))
+        town.delete("train-2")
+        town.create(town.pod("thief"))
         await town.until_bound(4, within=1)
         assert town.named("thief").node is None
         assert town.told() == {}
 
     async def test_after_the_plan_and_nobody_follows(self, town: Town) -> None:
-        town.server.create(*town.gang("train", 4))
-        await town.pass_time(0.0015)
-        town.server.delete(town.named("train-2").uid)
+        town.create(*town.gang("train", 4))
+        await town.pass_time(0.002)
+        town.delete("train-2")
         await town.pass_time(60)
         assert town.bound() == {}
         assert town.told()["GangTimedOut"] == ["train-0", "train-1", "train-3"]
 
     async def test_at_the_barrier_and_its_successor_takes_its_place(self, town: Town) -> None:
         job = await three_at_the_barrier(town)
-        town.server.delete(town.named("train-0").uid)
-        town.server.create(pod("thief", WHOLE_NODE))
+        town.delete("train-0")
+        town.create(town.pod("thief"))
         await town.pass_time(0.5)
-        assert ("train-0", "the pod has left the gang") in town.scheduler.refused
+        assert ("train-0", "the pod has left the gang") in town.refused
         assert town.at_barrier == 3
         the_fourth_comes(job)
         await town.until_bound(4, within=1)
@@ -89,11 +86,11 @@ class TestAMemberIsDeleted:
         assert town.told() == {}
 
     async def test_at_the_barrier_and_nobody_follows(self, town: Town) -> None:
-        members = town.promised(town.gang("train", 4))
-        town.server.create(*members[:3])
+        members = town.gang("train", 4, owner=town.promise("promised", 4))
+        town.create(*members[:3])
         await town.pass_time(1)
-        town.server.delete(members[0].uid)
-        town.server.create(members[3])
+        town.delete("train-0")
+        town.create(members[3])
         await town.pass_time(60)
         assert town.bound() == {}
         assert town.told()["GangTimedOut"] == ["train-1", "train-2", "train-3"]
@@ -101,16 +98,16 @@ class TestAMemberIsDeleted:
     async def test_after_the_first_binding_and_its_successor_takes_its_place(self, town: Town) -> None:
         town.job("train", 4)
         await town.until_bound(1)
-        late = next(each for each in town.server.pods.values() if each.node is None)
-        town.server.delete(late.uid)
+        late = town.pending()[0]
+        town.delete(late.name)
         await town.until_bound(4, within=1)
         assert set(town.told()) == {"GangInPart"}
 
     async def test_after_the_first_binding_and_nobody_follows(self, town: Town) -> None:
-        town.server.create(*town.gang("train", 4))
+        town.create(*town.gang("train", 4))
         await town.until_bound(1)
-        late = next(each for each in town.server.pods.values() if each.node is None)
-        town.server.delete(late.uid)
+        late = town.pending()[0]
+        town.delete(late.name)
         await town.pass_time(29)
         assert len(town.bound()) == 3
         await town.pass_time(2)
@@ -119,44 +116,46 @@ class TestAMemberIsDeleted:
         assert town.told() == {"GangInPart": others, "GangEvicted": others}
 
     async def test_that_is_bound_and_takes_its_time_to_end(self, town: Town) -> None:
-        town.server.grace = 20
+        town.stop = 20
         town.job("train", 4)
         await town.until_bound(4)
-        town.server.delete(town.named("train-0").uid)
+        town.delete("train-0")
         await town.pass_time(60)
         assert len(town.bound()) == 4
         assert "GangEvicted" not in town.told()
 
 
 LOST: dict[str, Callable[[Town, str], None]] = {
-    "lost": lambda town, name: town.server.drop_node(name),
-    "shrunk": lambda town, name: town.server.put_node(node(name, {"cpu": 4000})),
+    "lost": lambda town, name: town.drop_node(name),
+    "shrunk": lambda town, name: town.shrink(name),
 }
 CLOSED: dict[str, Callable[[Town, str], None]] = {
-    "cordoned": lambda town, name: town.server.put_node(replace(town.server.nodes[NodeName(name)], unschedulable=True)),
-    "tainted": lambda town, name: town.server.put_node(
-        replace(town.server.nodes[NodeName(name)], taints=(taint("closed"),))
-    ),
+    "cordoned": lambda town, name: town.cordon(name),
+    "tainted": lambda town, name: town.taint(name),
+}
+OPENED: dict[str, Callable[[Town, str], None]] = {
+    "cordoned": lambda town, name: town.cordon(name, False),
+    "tainted": lambda town, name: town.taint(name, False),
 }
 
 
 def node_of(town: Town, name: str) -> NodeName:
     """Where the member is to go, or is."""
-    held = town.keeper.ledger.holding(town.named(name).uid)
+    held = town.keeper.tables.ledger.holding(town.named(name).uid)
     assert held is not None
     return held.node
 
 
 def vacant_node(town: Town) -> NodeName:
     """Where the plan has the member that is not there yet."""
-    [slot] = [held for held in town.keeper.ledger.holdings() if held.holder.startswith("slot:")]
+    [slot] = [held for held in town.keeper.tables.ledger.rows.holdings() if held.holder.startswith("slot:")]
     return slot.node
 
 
 class TestANode:
     @pytest.mark.parametrize("how", LOST)
     async def test_is_lost_under_a_member_at_the_barrier_which_goes_elsewhere(self, town: Town, how: str) -> None:
-        town.server.put_node(node("n4"))
+        town.add_node("n4")
         job = await three_at_the_barrier(town)
         lost = node_of(town, "train-0")
         LOST[how](town, lost)
@@ -175,12 +174,12 @@ class TestANode:
         assert town.bound() == {}
         assert town.at_barrier == 0
         assert "GangWaiting" in town.told()
-        town.server.put_node(node("n9"))
+        town.add_node("n9")
         await town.until_bound(4, within=20)
 
     @pytest.mark.parametrize("how", [*LOST, *CLOSED])
     async def test_is_lost_or_closed_under_the_place_of_a_member_that_is_to_come(self, town: Town, how: str) -> None:
-        town.server.put_node(node("n4"))
+        town.add_node("n4")
         job = await three_at_the_barrier(town)
         lost = vacant_node(town)
         (LOST | CLOSED)[how](town, lost)
@@ -200,7 +199,7 @@ class TestANode:
         await town.pass_time(100)
         assert town.bound() == {}
         assert town.at_barrier == 0
-        town.server.put_node(node(closed))
+        OPENED[how](town, closed)
         await town.until_bound(4, within=20)
         assert "GangWaiting" in town.told()
 
@@ -220,17 +219,12 @@ class TestANode:
         """The API server binds to a node that is gone; the pod is collected later, and its Job makes another."""
         town.job("train", 4)
         await town.until_bound(1)
-        town.server.drop_node(node_of(town, "train-3"))
+        town.drop_node(node_of(town, "train-3"))
         await town.until_bound(4, within=1)
         await town.until_bound(3, within=60)
-        town.server.put_node(node("n9"))
+        town.add_node("n9")
         await town.until_bound(4, within=20)
         assert "GangEvicted" not in town.told()
-
-
-def answers(*faults: Fault) -> list[Fault]:
-    """What the Bindings of train-1 meet, one after the other."""
-    return [replace(each, of="bind train-1") for each in faults]
 
 
 class TestABinding:
@@ -245,90 +239,91 @@ class TestABinding:
         ids=["429 with Retry-After", "5xx", "failed though it was written", "the same, and then 5xx"],
     )
     async def test_that_fails_for_a_while_is_written_and_nobody_notices(self, town: Town, met: list[Fault]) -> None:
-        town.server.faults = answers(*met)
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-1", *met))
+        town.create(*town.gang("train", 4))
         await town.until_bound(4, within=6)
         await town.pass_time(10)
         assert town.told() == {}
-        assert town.scheduler.refused == []
+        assert town.refused == []
 
     @pytest.mark.parametrize("written", [False, True], ids=["and is not written", "and is written"])
     async def test_that_is_never_answered(self, town: Town, written: bool) -> None:
-        town.server.faults = answers(Late(Unavailable("no answer for 30 s"), after=written, seconds=30))
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-1", Fault(Unavailable("no answer for 30 s"), after=written, seconds=30)))
+        town.create(*town.gang("train", 4))
         await town.until_bound(4, within=40)
         await town.pass_time(60)
         assert town.told() == ({} if written else {"GangInPart": ["train-0", "train-2", "train-3"]})
 
     async def test_429_with_a_long_retry_after_is_left_to_kube_scheduler(self, town: Town) -> None:
-        town.server.faults = answers(Fault(Unavailable("slow down", 40.0)))
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-1", Fault(Unavailable("slow down", 40.0))))
+        town.create(*town.gang("train", 4))
         await town.until_bound(4, within=10)
-        assert town.scheduler.refused == [("train-1", "the API server cannot be reached: slow down")]
+        assert town.refused == [("train-1", "the API server cannot be reached: slow down")]
         assert set(town.told()) == {"GangInPart"}
 
     async def test_429_for_ever_ends_with_none_bound(self, town: Town) -> None:
-        town.server.faults = answers(*[Fault(Unavailable("slow down", 40.0))] * 20)
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-1", *[Fault(Unavailable("slow down", 40.0))] * 20))
+        town.create(*town.gang("train", 4))
         await town.pass_time(60)
         assert town.bound() == {}
         assert town.told().keys() >= {"GangInPart", "GangEvicted"}
 
     async def test_422_once_is_tried_again_by_kube_scheduler_in_the_place_that_is_kept(self, town: Town) -> None:
-        town.server.faults = answers(Fault(Refused(422, "invalid")))
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-1", Fault(Refused(422, "invalid"))))
+        town.create(*town.gang("train", 4))
         await town.until_bound(4, within=3)
-        assert town.scheduler.refused == [("train-1", "the API server refuses the binding: invalid")]
+        assert town.refused == [("train-1", "the API server refuses the binding: invalid")]
         assert town.told() == {"GangInPart": ["train-0", "train-2", "train-3"]}
 
     async def test_422_for_ever_ends_with_none_bound(self, town: Town) -> None:
-        town.server.faults = answers(*[Fault(Refused(422, "invalid"))] * 100)
-        town.server.create(*town.gang("train", 4))
-        await town.pass_time(32)
+        town.faults.add(*answers("train-1", *[Fault(Refused(422, "invalid"))] * 100))
+        town.create(*town.gang("train", 4))
+        await town.pass_time(31)
         assert town.bound() == {}
         bound = ["train-0", "train-2", "train-3"]
         assert town.told() == {"GangInPart": bound, "GangEvicted": bound}
 
     async def test_422_for_a_while_under_a_job_ends_with_all_bound(self, town: Town) -> None:
-        town.server.faults = answers(*[Fault(Refused(422, "invalid"))] * 7)
+        town.faults.add(*answers("train-1", *[Fault(Refused(422, "invalid"))] * 7))
         town.job("train", 4)
         await town.pass_time(120)
         assert len(town.bound()) == 4
 
     async def test_of_all_members_refused_holds_nothing(self, town: Town) -> None:
-        town.server.faults = [Fault(Refused(403, "forbidden"), of="bind") for _ in range(4)]
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-.", Fault(Refused(403, "forbidden"), times=4)))
+        town.create(*town.gang("train", 4))
         await town.pass_time(0.5)
         assert town.bound() == {}
-        assert list(town.keeper.ledger.holdings()) == []
+        assert list(town.keeper.tables.ledger.rows.holdings()) == []
         await town.until_bound(4, within=10)
         assert town.told() == {}
 
     @pytest.mark.parametrize("status", [404, 409], ids=["404", "409 for its UID"])
     async def test_of_a_pod_that_is_gone_leaves_its_place_to_a_successor(self, town: Town, status: int) -> None:
-        town.server.faults = answers(Fault(Gone(status, "gone")))
+        town.faults.add(*answers("train-1", Fault(Gone(status, "gone"))))
         town.job("train", 4)
         await town.until_bound(3)
         await town.pass_time(0.05)
-        assert sorted(held.kind.name for held in town.keeper.ledger.holdings()) == ["BOUND"] * 3 + ["RESERVATION"]
-        town.server.delete(town.named("train-1").uid)
+        assert sorted(held.kind.name for held in town.keeper.tables.ledger.rows.holdings()) == ["BOUND"] * 3 + [
+            "RESERVATION"
+        ]
+        town.delete("train-1")
         await town.until_bound(4, within=3)
         assert town.told() == {"GangInPart": ["train-0", "train-2", "train-3"]}
 
     async def test_409_for_another_has_bound_the_pod_counts_for_the_gang(self, town: Town) -> None:
-        town.server.put_node(node("n4"))
+        town.add_node("n4")
         job = await three_at_the_barrier(town)
-        free = (set(town.server.nodes) - {held.node for held in town.keeper.ledger.holdings()}).pop()
-        follower = town.service.follower if town.service else None
-        assert follower is not None
-        follower.hold()
-        town.server.place(town.named("train-1").uid, free)
-        town.server.create(*(replace(each, owner=job.owner) for each in town.gang("train", 1, quorum=4, first=3)))
+        free = (town.nodes - {held.node for held in town.keeper.tables.ledger.rows.holdings()}).pop()
+        town.simulation.hold_watches()
+        town.bind("train-1", free)
+        town.create(*town.gang("train", 1, quorum=4, first=3, owner=job.owner))
         await town.pass_time(1)
-        assert ("train-1", f"the API server refuses the binding: pod train-1 is already assigned to node '{free}'") in (
-            town.scheduler.refused
-        )
-        follower.go_on()
+        [(name, why)] = town.refused
+        assert name == "train-1"
+        assert why.startswith("the API server refuses the binding: ")
+        assert why.endswith(f'pod train-1 is already assigned to node "{free}"')
+        town.simulation.release_watches()
         await town.until_bound(4, within=3)
         await town.pass_time(1)
         assert "GangEvicted" not in town.told()
@@ -339,9 +334,9 @@ class TestTheApiServerIsAway:
     @pytest.mark.parametrize("relist", [False, True], ids=["watches go on", "watches list anew"])
     async def test_with_binds_waiting(self, town: Town, seconds: float, relist: bool) -> None:
         job = await three_at_the_barrier(town)
-        town.server.go_away()
+        town.go_away()
         await town.pass_time(seconds)
-        town.server.come_back(relist=relist)
+        town.come_back(relist=relist)
         the_fourth_comes(job)
         await town.until_bound(4, within=15)
         await town.pass_time(3)
@@ -350,12 +345,12 @@ class TestTheApiServerIsAway:
 
     @pytest.mark.parametrize("seconds", [1, 60])
     async def test_just_when_bindings_are_written(self, town: Town, seconds: float) -> None:
-        town.server.create(*town.gang("train", 4))
+        town.create(*town.gang("train", 4))
         await town.until_bound(2)
-        town.server.go_away()
+        town.go_away()
         await town.pass_time(seconds)
         assert len(town.bound()) == 2
-        town.server.come_back()
+        town.come_back()
         await town.until_bound(4, within=15)
         await town.pass_time(3)
         told = set(town.told())
@@ -363,11 +358,11 @@ class TestTheApiServerIsAway:
 
     async def test_for_longer_than_the_rest_of_a_gang_may_take_to_follow(self, town: Town) -> None:
         """Members that wait for each other outlast it: whoever could not be evicted meanwhile is whole afterwards."""
-        town.server.create(*town.gang("train", 4))
+        town.create(*town.gang("train", 4))
         await town.until_bound(2)
-        town.server.go_away()
+        town.go_away()
         await town.pass_time(200)
-        town.server.come_back()
+        town.come_back()
         await town.pass_time(120)
         assert len(town.bound()) in (0, 4)
 
@@ -381,26 +376,26 @@ class TestKubeScheduler:
         the_fourth_comes(job)
         await town.until_bound(4, within=1)
         await town.pass_time(30)
-        assert town.scheduler.refused == []
-        assert len([call for _, call in town.server.calls if call.startswith("bind")]) == 4
+        assert town.refused == []
+        assert town.times("create binding") == 4
         assert town.told() == {}
 
     async def test_is_started_anew_while_bindings_are_written(self, town: Town) -> None:
-        town.server.create(*town.gang("train", 4))
+        town.create(*town.gang("train", 4))
         await town.until_bound(2)
         town.restart_scheduler()
         await town.until_bound(4, within=1)
         await town.pass_time(30)
-        assert town.scheduler.refused == []
-        assert len([call for _, call in town.server.calls if call.startswith("bind")]) == 4
+        assert town.refused == []
+        assert town.times("create binding") == 4
         assert town.told() == {}
 
     async def test_stays_away_for_longer_than_a_plan_is_held(self, town: Town) -> None:
         await three_at_the_barrier(town)
         town.restart_scheduler(after=60)
         await town.pass_time(59)
-        assert list(town.keeper.ledger.holdings()) == []
-        town.server.create(*town.gang("train", 1, quorum=4, first=3))
+        assert list(town.keeper.tables.ledger.rows.holdings()) == []
+        town.create(*town.gang("train", 1, quorum=4, first=3))
         await town.until_bound(4, within=15)
 
 
@@ -409,53 +404,63 @@ class TestTheClientTimesOut:
 
     @pytest.fixture
     async def town(self) -> AsyncIterator[Town]:
-        made = Town(http_timeout=5)
-        yield made
-        await made.come_to_rest()
+        async with Town(http_timeout=5) as made:
+            yield made
+            await made.come_to_rest()
 
     async def test_at_the_barrier_and_the_next_call_joins_the_first(self, town: Town) -> None:
         members = town.gang("train", 4)
-        town.server.create(*members)
-        await town.pass_time(0.0015)
-        town.server.delete(members[3].uid)
+        town.create(*members)
+        await town.pass_time(0.002)
+        town.delete("train-3")
         await town.pass_time(20)
-        assert ("train-0", "context deadline exceeded") in town.scheduler.refused
-        town.server.create(*town.gang("train", 1, quorum=4, first=4))
+        assert ("train-0", "context deadline exceeded") in town.refused
+        town.create(*town.gang("train", 1, quorum=4, first=4))
         await town.until_bound(4, within=15)
         await town.pass_time(20)
-        assert {why for _, why in town.scheduler.refused} == {"context deadline exceeded"}
-        assert len([call for _, call in town.server.calls if call.startswith("bind")]) == 4
+        assert {why for _, why in town.refused} == {"context deadline exceeded"}
+        assert town.times("create binding") == 4
 
     async def test_while_the_binding_is_written_and_the_next_call_joins_the_first(self, town: Town) -> None:
-        town.server.faults = answers(Late(Unavailable("no answer for 30 s"), after=True, seconds=30))
-        town.server.create(*town.gang("train", 4))
+        town.faults.add(*answers("train-1", Fault(Unavailable("no answer for 30 s"), after=True, seconds=30)))
+        town.create(*town.gang("train", 4))
         await town.pass_time(60)
-        assert set(town.scheduler.refused) == {("train-1", "context deadline exceeded")}
+        assert set(town.refused) == {("train-1", "context deadline exceeded")}
         assert sorted(town.bound()) == ALL
-        assert len(town.server.times("bind train-1")) == 1
+        assert town.times("create binding train-1") == 1
 
 
 class TestTheBarriersDeadline:
+    @pytest.fixture
+    async def town(self) -> AsyncIterator[Town]:
+        async with Town(scheduler_names=["escher", "escher-ledger", "idle"]) as made:
+            yield made
+            await made.come_to_rest()
+
     async def test_passes_and_those_who_wait_are_told_once_and_hold_nothing(self, town: Town) -> None:
         """The fourth member is there, and no scheduler cares for it: the others are turned back again and again."""
         *members, left_alone = town.gang("train", 4)
-        town.server.create(replace(left_alone, scheduler="escher-ledger"), *members)
+        left_alone["spec"]["schedulerName"] = "idle"
+        town.create(left_alone, *members)
         await town.pass_time(300)
         assert town.bound() == {}
-        assert town.scheduler.refused.count(("train-0", TOO_LATE)) > 3
+        assert town.refused.count(("train-0", TOO_LATE)) > 3
         # Once it has been so several times in a row, they wait for longer and longer.
-        assert town.told() == {"GangTimedOut": ["train-0", "train-1", "train-2"], "GangWaiting": ["train-0"]}
-        assert len([call for _, call in town.server.calls if call.startswith("tell")]) == len(town.server.notices)
-        town.server.delete(left_alone.uid)
+        told = town.told()
+        assert told.pop("GangTimedOut") == ["train-0", "train-1", "train-2"]
+        assert told.keys() == {"GangWaiting"}
+        assert len(set(told["GangWaiting"])) == len(told["GangWaiting"])
+        assert town.times("create events") == len(town.notices())
+        town.delete("train-3")
         await town.pass_time(60)
-        assert list(town.keeper.ledger.holdings()) == []
-        town.server.create(*town.gang("train", 1, quorum=4, first=4))
+        assert list(town.keeper.tables.ledger.rows.holdings()) == []
+        town.create(*town.gang("train", 1, quorum=4, first=4))
         await town.until_bound(4, within=15)
 
 
 class TestAForeignScheduler:
     async def test_takes_the_place_of_a_member_at_the_barrier_which_goes_elsewhere(self, town: Town) -> None:
-        town.server.put_node(node("n4"))
+        town.add_node("n4")
         job = await three_at_the_barrier(town)
         taken = node_of(town, "train-0")
         self.place(town, taken)
@@ -471,12 +476,12 @@ class TestAForeignScheduler:
         assert town.bound() == {}
         assert town.at_barrier == 0
         assert "GangWaiting" in town.told()
-        town.server.delete(town.named("foreign").uid)
+        town.delete("foreign")
         await town.until_bound(4, within=20)
 
     async def test_binds_a_member_and_it_counts(self, town: Town) -> None:
         job = await three_at_the_barrier(town)
-        town.server.place(town.named("train-0").uid, node_of(town, "train-0"))
+        town.bind("train-0", node_of(town, "train-0"))
         await town.pass_time(0.1)
         assert town.at_barrier == 2
         the_fourth_comes(job)
@@ -485,9 +490,9 @@ class TestAForeignScheduler:
 
     async def test_binds_a_member_and_the_others_never_come(self, town: Town) -> None:
         """We have not bound it, so it is not ours to end."""
-        town.server.create(*town.gang("train", 4)[:3])
+        town.create(*town.gang("train", 4)[:3])
         await town.pass_time(1)
-        town.server.place(town.named("train-0").uid, "n0")
+        town.bind("train-0", "n0")
         await town.pass_time(40)
         assert town.bound() == {"train-0": "n0"}
         assert town.at_barrier == 0
@@ -496,54 +501,48 @@ class TestAForeignScheduler:
 
     @staticmethod
     def place(town: Town, on: str) -> None:
-        thief = pod("foreign", WHOLE_NODE)
-        town.server.create(thief)
-        town.server.place(thief.uid, on)
+        town.create(town.pod("foreign", node=on))
 
 
 class TestTheWatch:
     @pytest.mark.parametrize("seconds", [2, 20])
     async def test_is_late_by_seconds(self, seconds: float) -> None:
-        town = Town(delay=seconds)
-        town.job("train", 4)
-        await town.until_bound(4, within=60)
-        town.server.delete(town.named("train-0").uid)
-        await town.until_bound(4, within=60)
-        await town.come_to_rest()
-        assert "GangEvicted" not in town.told()
+        async with Town(watches_late_by=seconds) as town:
+            town.job("train", 4)
+            await town.until_bound(4, within=60)
+            town.delete("train-0")
+            await town.until_bound(4, within=60)
+            await town.come_to_rest()
+            assert "GangEvicted" not in town.told()
 
     async def test_repeats_events(self, town: Town) -> None:
-        assert town.service is not None
-        town.service.follower.twice = True
+        assert town.simulation.service is not None
+        town.simulation.service.line.twice = True
         job = await three_at_the_barrier(town)
-        town.server.delete(town.named("train-1").uid)
+        town.delete("train-1")
         the_fourth_comes(job)
         await town.until_bound(4, within=10)
         await town.pass_time(60)
         assert town.told() == {}
-        assert len([call for _, call in town.server.calls if call.startswith("bind")]) == 4
+        assert town.times("create binding") == 4
 
     async def test_says_nothing_for_a_while_and_lists_anew(self, town: Town) -> None:
         """What happened meanwhile has left no event: a member was deleted, its Job made another, a node is gone."""
-        assert town.service is not None
-        town.server.put_node(node("n4"))
+        town.add_node("n4")
         job = await three_at_the_barrier(town)
-        follower = town.service.follower
-        follower.hold()
-        town.server.delete(town.named("train-1").uid)
-        town.server.drop_node(node_of(town, "train-0"))
+        town.simulation.hold_watches()
+        town.delete("train-1")
+        town.drop_node(node_of(town, "train-0"))
         await town.pass_time(2)
-        follower.list()
-        follower.go_on()
+        town.simulation.forget_changes()
         the_fourth_comes(job)
         await town.pass_time(60)
         assert len(town.bound()) == 4
-        assert set(town.bound().values()) <= set(town.server.nodes)
+        assert set(town.bound().values()) <= town.nodes
 
     async def test_lists_anew_with_binds_waiting(self, town: Town) -> None:
-        assert town.service is not None
         job = await three_at_the_barrier(town)
-        town.service.follower.list()
+        town.simulation.forget_changes()
         await town.pass_time(1)
         assert town.at_barrier == 3
         the_fourth_comes(job)

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from extender.app.in_flight import FEW, PLACED_WITHIN, InFlight
-from extender.app.unseen_room import WAITS, UnseenRoom
+from extender.app.permits import OVERFULL, WAITS, Permits, WaitForRoom
 from extender.core.cluster import Pod
-from extender.core.gang import WakePod
-from extender.core.ledger import Ledger
-from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.gangs.gang import WakePod
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import GangKey
+from extender.core.policy import Permit
+from extender.core.rows import Rows
+from extender.core.units import Short
+from extender.kube.names import NodeName, PodUid
+from extender.kube.quantities import Vector
 from tests.builders import NOW, node, pod
 
 ALL = [NodeName(f"n{number}") for number in range(FEW + 4)]
 FULL = {"cpu": 8000}
 
 
-class CountingLedger(Ledger):
+class CountedRows(Rows):
     asked = 0
 
-    def short(self, *args: object) -> object:  # type: ignore[override]
+    def short(self, node: NodeName, units: Vector, without: Sequence[Holder | PodUid] = ()) -> Short | None:
         self.asked += 1
-        return super().short(*args)  # type: ignore[arg-type]
+        return super().short(node, units, without)
+
+
+class CountingLedger(Ledger):
+    """What is asked of its rows is counted."""
+
+    rows: CountedRows
 
 
 @pytest.fixture
-def ledger() -> CountingLedger:
+def ledger(monkeypatch: pytest.MonkeyPatch) -> CountingLedger:
+    monkeypatch.setattr("extender.core.ledger.Rows", CountedRows)
     made = CountingLedger()
     for name in ALL:
-        made.set_node(name, node(name).allocatable)
+        made.capacity.set_node(name, node(name).allocatable)
     return made
 
 
@@ -132,30 +146,30 @@ def test_thousands_on_their_way_are_looked_at_by_what_they_ask_for(ledger: Count
     walkers: list[Pod] = [pod(f"walker-{number}", FULL) for number in range(3000)]
     for walker in walkers:
         in_flight.passed(walker, ALL, NOW)
-    ledger.asked = 0
+    ledger.rows.asked = 0
     wakes = [reserved(ledger, f"m{number}", name) for number, name in enumerate(ALL)]
     assert all(in_flight.holds_back(wake, NOW) for wake in wakes)
     for walker in walkers:
         assert in_flight.let_go(NOW) == []
         in_flight.ended(walker.uid)
     assert len(in_flight.let_go(NOW)) == len(ALL)
-    assert ledger.asked <= 3 * len(ALL)
+    assert ledger.rows.asked <= 3 * len(ALL)
 
 
 def test_a_node_that_gains_room_concerns_the_binds_that_wait_for_it_alone() -> None:
     asked: list[PodUid] = []
 
-    def claim(uid: PodUid, on: NodeName) -> str | None:
+    def claim(uid: PodUid, on: NodeName) -> Permit:
         asked.append(uid)
-        return None
+        return WaitForRoom(NOW, OVERFULL)
 
-    unseen = UnseenRoom(claim)
+    permits = Permits(claim)
     for number in range(2000):
-        unseen.wait(PodUid(f"p{number}"), NodeName(f"n{number}"), NOW + number / 1000)
-    assert list(unseen.heed_nodes([NodeName("n7"), NodeName("elsewhere")])) == []
+        permits.wait(PodUid(f"p{number}"), NodeName(f"n{number}"), WaitForRoom(NOW + number / 1000 + WAITS, OVERFULL))
+    assert list(permits.heed_nodes([NodeName("n7"), NodeName("elsewhere")])) == []
     assert asked == ["p7"]
-    assert unseen.next_deadline() == NOW + WAITS
-    assert [answer.pod for answer in unseen.overdue(NOW + WAITS + 0.0015)] == ["p0", "p1"]
-    assert [answer.refusal for answer in unseen.end(PodUid("p7"), "gone")] == ["gone"]
-    assert list(unseen.heed_nodes([NodeName("n7")])) == []
+    assert permits.next_deadline() == NOW + WAITS
+    assert [answer.pod for answer in permits.overdue(NOW + WAITS + 0.0015)] == ["p0", "p1"]
+    assert [answer.refusal for answer in permits.end(PodUid("p7"), "gone")] == ["gone"]
+    assert list(permits.heed_nodes([NodeName("n7")])) == []
     assert asked == ["p7"]

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
+from extender.app.feedback import Bound
 from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
 from extender.core.attempt import attempts_for
 from extender.core.cluster import Owner, Pod
-from extender.core.gang import QUARANTINE
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Kind
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
-from extender.core.turns import DEFAULT_PATIENCE
+from extender.core.gangs.gang import QUARANTINE
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.promises import Promise
+from extender.core.gangs.queue import DEFAULT_PATIENCE
+from extender.core.ledger import HoldingKind
+from extender.core.names import GangKey
 from extender.core.units import Short
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.world import World
-from tests.builders import JOB, gang_pods, job_pods, labels_term, pod, taint, units
+from tests.builders import JOB, gang_pods, job_pods, labels_term, node, pod, taint, units
 
 pytestmark = pytest.mark.anyio
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
@@ -34,15 +37,20 @@ TRAIN = GangKey("default", "train")
 async def test_the_cluster_state_has_capacity_what_is_available_and_who_holds_it(world: World) -> None:
     await world.set("r", 4, "n1")
     running = world.start_pod("p", {"cpu": 1000, R: 3}, on="n1")
-    (state,) = world.desk.cluster_state(node=N1)
+    (state,) = world.inquiries.cluster_state(node=N1)
     assert state.capacity == {"cpu": 8000, "memory": 32 * 2**30, "pods": 110, R: 4}
     assert state.available == {"cpu": 7000, "memory": 32 * 2**30, "pods": 109, R: 1}
     (holder,) = state.holders
-    assert (holder.holder, holder.kind, str(holder.pod), holder.gang) == (running.uid, Kind.BOUND, "team/p", None)
+    assert (holder.holder, holder.kind, str(holder.pod), holder.gang) == (
+        running.uid,
+        HoldingKind.BOUND,
+        "team/p",
+        None,
+    )
     assert holder.units == {"cpu": 1000, "pods": 1, R: 3}
-    assert len(world.desk.cluster_state()) == 3
+    assert len(world.inquiries.cluster_state()) == 3
     with pytest.raises(NotFound, match="there is no node n9") as refused:
-        world.desk.cluster_state(node=NodeName("n9"))
+        world.inquiries.cluster_state(node=NodeName("n9"))
     assert (refused.value.field, refused.value.value) == ("node", "n9")
 
 
@@ -51,36 +59,36 @@ async def test_the_cluster_state_is_reduced_to_what_was_asked(world: World) -> N
     await world.set("s", 4, "n2", namespace="other")
     await world.set("everybodys", 4, "n3", shared=True)
     world.start_pod("p", {"cpu": 1000, R: 3}, on="n1")
-    world.keeper.see_pod(pod("q", namespace="other", node=N1))
-    (one,) = world.desk.cluster_state(resource=R)
+    world.do(world.keeper.observe(pod("q", namespace="other", node=N1)))
+    (one,) = world.inquiries.cluster_state(resource=R)
     assert (one.node, one.capacity, one.available) == (N1, {R: 4}, {R: 1})
     assert [(holder.units, str(holder.pod)) for holder in one.holders] == [({R: 3}, "team/p")]
-    states = {state.node: state for state in world.desk.cluster_state(namespace="team")}
+    states = {state.node: state for state in world.inquiries.cluster_state(namespace="team")}
     assert [states[name].capacity for name in NODES] == [{R: 4}, {}, {"escher.dev/everybodys": 4}]
     assert [str(holder.pod) for holder in states[N1].holders] == ["team/p"]
     await world.set("r", 0, "n1")
-    (one,) = world.desk.cluster_state(resource=R)
+    (one,) = world.inquiries.cluster_state(resource=R)
     assert (one.capacity, one.available) == ({}, {R: -3})
 
 
 async def test_a_claim_is_shown_as_nobodys_gang(world: World) -> None:
     claim = Claim(namespace="team", holder="agent", node=N1, units=units(cpu=1000), ttl_seconds=20)
-    await world.desk.transact(Transact(operations=[claim]))
-    (state,) = world.desk.cluster_state(node=N1, namespace="team")
+    await world.transactions.transact(Transact(operations=[claim]))
+    (state,) = world.inquiries.cluster_state(node=N1, namespace="team")
     (holder,) = state.holders
-    assert (holder.holder, holder.kind, holder.gang) == ("claim:team/agent", Kind.RESERVATION, None)
+    assert (holder.holder, holder.kind, holder.gang) == ("claim:team/agent", HoldingKind.RESERVATION, None)
     assert holder.until == pytest.approx(world.clock.now() + 20)
-    (elsewhere,) = world.desk.cluster_state(node=N1, namespace="other")
+    (elsewhere,) = world.inquiries.cluster_state(node=N1, namespace="other")
     assert elsewhere.holders == []
     waiting = world.start_pod("p", {"cpu": 7500})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert "none of" not in told.summary
-    world.keeper.see_node(replace(world.keeper.nodes[N2], unschedulable=True))
-    world.keeper.see_node(replace(world.keeper.nodes[N3], unschedulable=True))
-    told = world.desk.explain_pod("team", waiting.name)
+    world.do(world.keeper.observe(replace(world.keeper.tables.nodes[N2], unschedulable=True)))
+    world.do(world.keeper.observe(replace(world.keeper.tables.nodes[N3], unschedulable=True)))
+    told = world.explain.pod("team", waiting.name)
     assert told.groups[1].rule == "reservation-guard"
     assert "held there by claim team/agent" in told.remedies[1]
-    await world.desk.transact(Transact(operations=[Release(namespace="team", holder="agent")]))
+    await world.transactions.transact(Transact(operations=[Release(namespace="team", holder="agent")]))
 
 
 # -- gangs
@@ -93,27 +101,27 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
     deadlines: list[bool] = []
 
     def look() -> None:
-        (state,) = world.desk.gangs("default")
-        assert state == world.desk.gang(TRAIN)
+        (state,) = world.inquiries.gangs("default")
+        assert state == world.inquiries.gang(TRAIN)
         phases.append((state.phase, [member.phase for member in state.members]))
         where.append([member.node for member in state.members])
         deadlines.append(state.deadline is not None)
 
-    world.keeper.see_pod(members[0])
+    world.do(world.keeper.observe(members[0]))
     look()
     for member in members[1:]:
-        world.keeper.see_pod(member)
-    chosen = [world.keeper.filter(member, NODES).passed[0] for member in members]
+        world.do(world.keeper.observe(member))
+    chosen = [world.do(world.keeper.filter(member, NODES)).passed[0] for member in members]
     look()
-    world.keeper.arrive(members[0].uid, chosen[0])
+    world.do(world.keeper.permit(members[0].uid, chosen[0]))
     look()
-    for member, node in zip(members[1:], chosen[1:], strict=True):
-        world.keeper.arrive(member.uid, node)
+    for member, on in zip(members[1:], chosen[1:], strict=True):
+        world.do(world.keeper.permit(member.uid, on))
     look()
-    told = world.desk.explain_gang(TRAIN)
+    told = world.explain.gang(TRAIN)
     assert (told.waits, told.summary) == (False, "is being bound: 3 Bindings are under way")
-    for member, node in zip(members, chosen, strict=True):
-        world.keeper.bound(member.uid, node)
+    for member, on in zip(members, chosen, strict=True):
+        world.do(world.keeper.heed(Bound(member.uid, on)))
     look()
     p, r, b = MemberPhase.PENDING, MemberPhase.RESERVED, MemberPhase.AT_BARRIER
     assert phases == [
@@ -123,15 +131,15 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
         (Phase.BINDING, [MemberPhase.BINDING] * 3),
         (Phase.BOUND, [MemberPhase.BOUND] * 3),
     ]
-    state = world.desk.gang(TRAIN)
+    state = world.inquiries.gang(TRAIN)
     assert [member.node for member in state.members] == chosen
     assert (state.quorum, state.reason) == (3, "")
     assert where == [[None], chosen, chosen, chosen, chosen]
     assert deadlines == [False, True, True, True, False]
-    told = world.desk.explain_gang(TRAIN)
+    told = world.explain.gang(TRAIN)
     assert (told.waits, told.summary) == (False, "is placed: 3 members are bound")
-    assert world.desk.gangs("other") == []
-    for ask in (world.desk.gang, world.desk.explain_gang):
+    assert world.inquiries.gangs("other") == []
+    for ask in (world.inquiries.gang, world.explain.gang):
         with pytest.raises(NotFound, match="there is no gang absent") as refused:
             ask(GangKey("default", "absent"))
         assert (refused.value.field, refused.value.value) == ("name", "absent")
@@ -139,8 +147,8 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
 
 async def test_a_gang_without_all_its_members_is_told_how_many_are_missing(world: World) -> None:
     for member in gang_pods("train", 2, quorum=3):
-        world.keeper.see_pod(member)
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+    told = world.explain.gang(TRAIN)
     assert told.waits
     assert told.summary == "waits: 1 of the 3 members that must be placed together does not exist yet"
     assert told.remedies == ["create members (1 more), or lower the annotation escher.dev/gang-min-member"]
@@ -149,8 +157,8 @@ async def test_a_gang_without_all_its_members_is_told_how_many_are_missing(world
 async def test_members_that_are_bound_are_not_among_those_missing(world: World) -> None:
     first, second = gang_pods("train", 2, quorum=4)
     for member in (replace(first, node=N1), second):
-        world.keeper.see_pod(member)
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+    told = world.explain.gang(TRAIN)
     assert told.waits
     assert told.summary == (
         "waits: 2 of the 4 members that must be placed together do not exist yet; 1 of 4 is bound, and nothing tells"
@@ -160,30 +168,30 @@ async def test_members_that_are_bound_are_not_among_those_missing(world: World) 
         "create members (2 more), or lower the annotation escher.dev/gang-min-member",
         "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran",
     ]
-    of_member = world.desk.explain_pod("default", "train-1")
+    of_member = world.explain.pod("default", "train-1")
     assert (of_member.subject, of_member.waits) == ("pod default/train-1", True)
 
 
 async def test_what_becomes_of_those_who_are_bound_is_told(world: World) -> None:
     members = gang_pods("train", 3)
     said = attempts_for("earlier", [each.uid for each in members], needed=3)
-    world.keeper.see_pod(replace(members[0], node=N1, attempt=said[members[0].uid]))
-    world.keeper.see_pod(members[1])
-    assert "1 of 3 is bound, and the others have 4 s to follow" in world.desk.explain_gang(TRAIN).summary
+    world.do(world.keeper.observe(replace(members[0], node=N1, attempt=said[members[0].uid])))
+    world.do(world.keeper.observe(members[1]))
+    assert "1 of 3 is bound, and the others have 4 s to follow" in world.explain.gang(TRAIN).summary
     for number, each in enumerate(members):
-        world.keeper.see_pod(replace(each, node=N1, created=float(number)))
-    world.keeper.lose_pod(members[2].uid)
-    assert "2 of 3 are bound: it has run as a whole" in world.desk.explain_gang(TRAIN).summary
+        world.do(world.keeper.observe(replace(each, node=N1, created=float(number))))
+    world.do(world.keeper.forget(members[2]))
+    assert "2 of 3 are bound: it has run as a whole" in world.explain.gang(TRAIN).summary
 
 
 async def test_a_gang_in_quarantine_and_a_strangers_pod_are_told_of_as_such(world: World) -> None:
-    world.keeper.see_pod(gang_pods("train", 2)[0])
-    world.keeper.gangs.contain(TRAIN, RuntimeError("some defect"))
-    told = world.desk.explain_gang(TRAIN)
+    world.do(world.keeper.observe(gang_pods("train", 2)[0]))
+    world.keeper.tables.gangs.quarantine.contain(TRAIN, RuntimeError("some defect"))
+    told = world.explain.gang(TRAIN)
     assert QUARANTINE in told.summary
     assert told.remedies
-    world.keeper.see_pod(pod("theirs", scheduler="default-scheduler"))
-    of_pod = world.desk.explain_pod("default", "theirs")
+    world.do(world.keeper.observe(pod("theirs", scheduler="default-scheduler")))
+    of_pod = world.explain.pod("default", "theirs")
     assert "default-scheduler" in of_pod.summary
     assert "scheduler_names" in of_pod.remedies[0]
 
@@ -201,8 +209,8 @@ async def test_members_with_gates_of_others_exist_and_are_waited_for(
 ) -> None:
     first, second = gang_pods("train", 2, quorum=quorum)
     for member in (replace(first, gated=True, at_our_gate=True), replace(second, at_our_gate=True)):
-        world.keeper.see_pod(member)
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+    told = world.explain.gang(TRAIN)
     assert told.summary == f"waits: 1 of the {quorum} members that must be placed together {summary}"
     assert told.remedies[0] == "remove the scheduling gates of its members; Escher takes off its own"
     assert len(told.remedies) == remedies
@@ -212,55 +220,55 @@ async def test_members_with_gates_of_others_exist_and_are_waited_for(
 
 async def test_a_gang_at_our_gate_is_told_of_its_room_as_any_other(world: World) -> None:
     for name in NODES:
-        world.keeper.see_pod(pod(f"on-{name}", {"cpu": 8000}, node=name))
+        world.do(world.keeper.observe(pod(f"on-{name}", {"cpu": 8000}, node=name)))
     for member in gang_pods("train", 2):
-        world.keeper.see_pod(replace(member, at_our_gate=True))
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(replace(member, at_our_gate=True)))
+    told = world.explain.gang(TRAIN)
     assert told.summary.startswith("waits: room for 0 of 2 members; the next asks for 1 cpu")
     assert [group.rule for group in told.groups] == ["no-room"]
 
 
 async def test_a_gang_for_which_room_is_saved_is_told_so(world: World) -> None:
-    world.keeper.see_pod(pod("there", {"cpu": 8000}, node=N3))
+    world.do(world.keeper.observe(pod("there", {"cpu": 8000}, node=N3)))
     for member in gang_pods("train", 3, {"cpu": 8000}):
-        world.keeper.see_pod(member)
-        world.keeper.filter(member, NODES)
-    assert world.desk.gang(TRAIN).reason.startswith("room for 2 of 3 members")
-    assert "it is its turn" not in world.desk.explain_gang(TRAIN).summary
+        world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(member, NODES))
+    assert world.inquiries.gang(TRAIN).reason.startswith("room for 2 of 3 members")
+    assert "it is its turn" not in world.explain.gang(TRAIN).summary
     await world.quiet(DEFAULT_PATIENCE.seconds)
-    world.keeper.tick()
+    world.do(world.keeper.tick())
     told = "it is its turn, and what comes free is saved for it: room for 2 of 3 members"
-    assert world.desk.gang(TRAIN).reason.startswith(told)
-    assert told in world.desk.explain_gang(TRAIN).summary
-    (state,) = world.desk.cluster_state(node=N1)
-    assert [(holder.kind, holder.gang) for holder in state.holders] == [(Kind.SAVING, TRAIN)]
+    assert world.inquiries.gang(TRAIN).reason.startswith(told)
+    assert told in world.explain.gang(TRAIN).summary
+    (state,) = world.inquiries.cluster_state(node=N1)
+    assert [(holder.kind, holder.gang) for holder in state.holders] == [(HoldingKind.SAVING, TRAIN)]
 
 
 async def test_a_gang_without_room_is_told_how_far_it_would_get(world: World) -> None:
     for member in gang_pods("train", 5, {"cpu": 6000}):
-        world.keeper.see_pod(member)
-        world.keeper.filter(member, NODES)
+        world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(member, NODES))
     await world.quiet(1)
     for member in gang_pods("later", 4, {"cpu": 6000}):
-        world.keeper.see_pod(member)
-        world.keeper.filter(member, NODES)
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(member, NODES))
+    told = world.explain.gang(TRAIN)
     assert "room for 3 of 5 members; the next asks for 6 cpu, and a node has at most 2 free" in told.summary
     assert "3 of 3 nodes have room for one member" in told.summary
     assert told.waits
     assert told.remedies[0] == "free or add 6 cpu for each of 2 more members, or lower the quorum"
-    assert "gangs that wait before it: 1" in world.desk.explain_gang(GangKey("default", "later")).summary
-    member_told = world.desk.explain_pod("default", "train-0")
+    assert "gangs that wait before it: 1" in world.explain.gang(GangKey("default", "later")).summary
+    member_told = world.explain.pod("default", "train-0")
     assert member_told.subject == "pod default/train-0"
     assert "gang default/train waits: room for 3 of 5 members" in member_told.summary
 
 
 async def test_a_gang_without_room_is_told_first_what_would_give_it_room(world: World) -> None:
-    world.keeper.see_node(replace(world.keeper.nodes[N3], unschedulable=True))
+    world.do(world.keeper.observe(replace(world.keeper.tables.nodes[N3], unschedulable=True)))
     for member in gang_pods("train", 3, {"cpu": 6000}):
-        world.keeper.see_pod(member)
-        world.keeper.filter(member, [N1, N2])
-    assert world.desk.explain_gang(TRAIN).remedies == [
+        world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(member, [N1, N2]))
+    assert world.explain.gang(TRAIN).remedies == [
         "free or add 6 cpu for each of 1 more members, or lower the quorum",
         "uncordon a node, such as n3",
     ]
@@ -268,21 +276,21 @@ async def test_a_gang_without_room_is_told_first_what_would_give_it_room(world: 
 
 async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -> None:
     for member in gang_pods("train", 2, {"cpu": 1000, R: 1}):
-        world.keeper.see_pod(member)
-        world.keeper.filter(member, NODES)
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(member, NODES))
+    told = world.explain.gang(TRAIN)
     assert [(group.rule, group.count, group.short) for group in told.groups] == [("absent", 3, Short(R, 1, 0))]
     assert told.remedies == [f"create {R} where the pod may run: escher resource set --namespace team r 1 --node NODE"]
-    assert world.desk.gang(TRAIN).reason.startswith("room for 0 of 2 members")
+    assert world.inquiries.gang(TRAIN).reason.startswith("room for 0 of 2 members")
 
 
 async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World) -> None:
-    for node in list(world.keeper.nodes):
-        world.keeper.see_pod(pod(f"agent-{node}", node=node, owner=Owner("DaemonSet", "agent", "uid-agent")))
+    for name in list(world.keeper.tables.nodes):
+        world.do(world.keeper.observe(pod(f"agent-{name}", node=name, owner=Owner("DaemonSet", "agent", "uid-agent"))))
     for member in gang_pods("train", 2, {"cpu": 8000}):
-        world.keeper.see_pod(member)
-        world.keeper.filter(member, list(world.keeper.nodes))
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(member, list(world.keeper.tables.nodes)))
+    told = world.explain.gang(TRAIN)
     assert "it would not fit if all that may leave had left: pods of DaemonSets" in told.summary
     assert "add nodes that suit it, or ask for less in each member" in told.remedies
 
@@ -290,32 +298,32 @@ async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World)
 async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:
     members = gang_pods("train", 2)
     for member in members:
-        world.keeper.see_pod(member)
-    node = world.keeper.filter(members[0], NODES).passed[0]
-    world.keeper.arrive(members[0].uid, node)
-    told = world.desk.explain_gang(TRAIN)
+        world.do(world.keeper.observe(member))
+    node = world.do(world.keeper.filter(members[0], NODES)).passed[0]
+    world.do(world.keeper.permit(members[0].uid, node))
+    told = world.explain.gang(TRAIN)
     assert told.waits
     assert told.summary == "waits: room is held for all 2; 1 of them are ready to be bound"
     assert told.remedies == [
         "wait: kube-scheduler is on its way with the others; if it is not, look at those that are pending"
     ]
     for member in members:
-        world.keeper.lose_pod(member.uid)
+        world.do(world.keeper.forget(member))
 
 
 async def test_a_gang_that_was_not_tried_yet_says_so(world: World) -> None:
     for member in gang_pods("train", 2):
-        world.keeper.see_pod(member)
-    assert "have not been tried since the last change" in world.desk.explain_gang(TRAIN).summary
+        world.do(world.keeper.observe(member))
+    assert "have not been tried since the last change" in world.explain.gang(TRAIN).summary
 
 
 async def test_a_gang_whose_members_are_all_leaving_has_nothing_to_be_tried_with(world: World) -> None:
     members = gang_pods("train", 2)
     for member in members:
-        world.keeper.see_pod(member)
+        world.do(world.keeper.observe(member))
     for member in members:
-        world.keeper.see_pod(replace(member, deleting=True))
-    assert world.desk.explain_gang(TRAIN).waits
+        world.do(world.keeper.observe(replace(member, deleting=True)))
+    assert world.explain.gang(TRAIN).waits
 
 
 # -- pods
@@ -323,8 +331,8 @@ async def test_a_gang_whose_members_are_all_leaving_has_nothing_to_be_tried_with
 
 @pytest.mark.parametrize("gates", [{"gated": True}, {"at_our_gate": True}])
 async def test_a_pod_with_scheduling_gates_is_told_so(world: World, gates: dict[str, Any]) -> None:
-    world.keeper.see_pod(pod("p", namespace="team", **gates))
-    told = world.desk.explain_pod("team", "p")
+    world.do(world.keeper.observe(pod("p", namespace="team", **gates)))
+    told = world.explain.pod("team", "p")
     assert told.waits
     assert told.summary == "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
     assert told.remedies == ["remove its scheduling gates"]
@@ -338,7 +346,7 @@ async def test_each_rule_that_excludes_nodes_is_a_group_with_its_best_numbers(wo
     world.add_nodes("tainted", taints=(taint("gpu"),))
     world.add_nodes("small", has={"cpu": 100})
     waiting = world.start_pod("p", {"cpu": 1000, R: 3})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert told.waits
     assert told.summary == "waits: none of 6 nodes can have it. " + "; ".join(
         f"{group.count}: {group.detail}" for group in told.groups
@@ -368,44 +376,46 @@ async def test_a_pod_that_is_too_large_is_told_what_is_missing_and_who_holds_it(
     for number in range(5):
         world.start_pod(f"h{number}", {"cpu": 1000, "memory": 8 * 2**30}, on="n1")
     for name in ("n2", "n3"):
-        world.keeper.lose_node(NodeName(name))
+        world.do(world.keeper.forget(node(NodeName(name))))
     waiting = world.start_pod("p", {"memory": 16 * 2**30})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert [group.rule for group in told.groups] == ["no-room"]
     assert told.groups[0].detail == "they have too little room: asked 16 GiB memory, at most -8 GiB free (on n1)"
     assert told.remedies == [
         "a larger node, or room: 24 GiB memory more on n1, where least is missing;"
         " held there by pod team/h0, pod team/h1, pod team/h2 and 2 more"
     ]
-    world.keeper.lose_node(N1)
-    assert world.desk.explain_pod("team", "p").summary == "waits: the cluster has no nodes"
+    world.do(world.keeper.forget(node(N1)))
+    assert world.explain.pod("team", "p").summary == "waits: the cluster has no nodes"
 
 
 async def test_a_selector_that_matches_no_node_is_named(world: World) -> None:
     picky = replace(pod("p", namespace="team"), affinity=(labels_term(("zone", "In", ["x"])),))
-    world.keeper.see_pod(picky)
-    told = world.desk.explain_pod("team", "p")
+    world.do(world.keeper.observe(picky))
+    told = world.explain.pod("team", "p")
     assert [group.rule for group in told.groups] == ["not-selected"]
     assert told.groups[0].detail == "the pod's node selector or required node affinity excludes them"
     assert told.remedies == ["loosen the pod's node selector or affinity, or label a node to match it"]
-    world.keeper.see_pod(replace(picky, affinity=(), node_selector={"zone": "x"}))
-    assert [group.rule for group in world.desk.explain_pod("team", "p").groups] == ["not-selected"]
+    world.do(world.keeper.observe(replace(picky, affinity=(), node_selector={"zone": "x"})))
+    assert [group.rule for group in world.explain.pod("team", "p").groups] == ["not-selected"]
 
 
 async def test_a_node_that_is_cordoned_and_tainted_is_told_as_tainted(world: World) -> None:
     """Uncordoning it would not help."""
     for name in NODES:
-        world.keeper.see_node(replace(world.keeper.nodes[name], unschedulable=True, taints=(taint("gpu"),)))
+        world.do(
+            world.keeper.observe(replace(world.keeper.tables.nodes[name], unschedulable=True, taints=(taint("gpu"),)))
+        )
     waiting = world.start_pod("p", {"cpu": 1000})
-    assert [group.rule for group in world.desk.explain_pod("team", waiting.name).groups] == ["tainted"]
+    assert [group.rule for group in world.explain.pod("team", waiting.name).groups] == ["tainted"]
 
 
 async def test_nodes_that_lack_different_things_are_different_groups(world: World) -> None:
-    world.keeper.lose_node(N3)
+    world.do(world.keeper.forget(node(N3)))
     world.start_pod("h1", {"cpu": 6000}, on="n1")
     world.start_pod("h2", {"memory": 30 * 2**30}, on="n2")
     waiting = world.start_pod("p", {"cpu": 4000, "memory": 8 * 2**30})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert sorted(group.detail for group in told.groups) == [
         "they have too little room: asked 4 cpu, at most 2 free (on n1)",
         "they have too little room: asked 8 GiB memory, at most 2 GiB free (on n2)",
@@ -416,78 +426,78 @@ async def test_who_holds_most_is_named_first_and_the_first_of_equal_nodes(world:
     for number, cpu in enumerate((1000, 3000, 2000)):
         world.start_pod(f"h{number}", {"cpu": cpu}, on="n1")
     world.start_pod("h3", {"cpu": 6000}, on="n2")
-    world.keeper.lose_node(N3)
+    world.do(world.keeper.forget(node(N3)))
     waiting = world.start_pod("p", {"cpu": 4000})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert told.remedies == [
         "a larger node, or room: 2 cpu more on n1, where least is missing;"
         " held there by pod team/h1, pod team/h2, pod team/h0"
     ]
     world.start_pod("h4", {"cpu": 1000}, on="n1")
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert told.remedies[0].endswith("on n2, where least is missing; held there by pod team/h3")
     world.start_pod("h5", {"cpu": 1500}, on="n2")
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert told.remedies[0].endswith("held there by pod team/h1, pod team/h2, pod team/h0 and 1 more")
 
 
 async def test_a_resource_whose_name_has_dots_is_created_by_its_namespace_and_its_name(world: World) -> None:
     waiting = world.start_pod("p", {"escher.dev/team.data.v1": 1})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert "escher resource set --namespace team data.v1 1 --node NODE" in told.remedies[0]
 
 
 async def test_a_claim_is_named_as_it_was_claimed(world: World) -> None:
     operation = Claim(namespace="team", holder="agent:7", node=N1, units=units(cpu=8000), ttl_seconds=20)
-    await world.desk.transact(Transact(operations=[operation]))
+    await world.transactions.transact(Transact(operations=[operation]))
     for name in (N2, N3):
-        world.keeper.lose_node(name)
-    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+        world.do(world.keeper.forget(node(name)))
+    told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert told.remedies[0].endswith("held there by claim team/agent:7")
-    await world.desk.transact(Transact(operations=[Release(namespace="team", holder="agent:7")]))
+    await world.transactions.transact(Transact(operations=[Release(namespace="team", holder="agent:7")]))
 
 
 async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: World) -> None:
     members = gang_pods("train", 3, {"cpu": 8000})
     for member in members:
-        world.keeper.see_pod(member)
-    world.keeper.filter(members[0], NODES)
-    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+        world.do(world.keeper.observe(member))
+    world.do(world.keeper.filter(members[0], NODES))
+    told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert [group.rule for group in told.groups] == ["reservation-guard"]
     assert "held there by pod default/train-" in told.remedies[0]
-    (state,) = world.desk.cluster_state(node=N1)
+    (state,) = world.inquiries.cluster_state(node=N1)
     assert [holder.gang for holder in state.holders] == [TRAIN]
     for member in members:
-        world.keeper.lose_pod(member.uid)
+        world.do(world.keeper.forget(member))
 
 
 async def test_room_that_is_reserved_for_members_to_come_is_named_with_the_gang(world: World) -> None:
     first = job_pods("train", 3, {"cpu": 8000})[0]
-    world.keeper.see_promise(JOB.uid, 3)
-    world.keeper.see_pod(first)
-    assert world.keeper.filter(first, NODES).passed == [N1]
-    world.keeper.see_node(replace(world.keeper.nodes[N1], unschedulable=True))
-    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+    world.do(world.keeper.observe(Promise(JOB.uid, 3)))
+    world.do(world.keeper.observe(first))
+    assert world.do(world.keeper.filter(first, NODES)).passed == [N1]
+    world.do(world.keeper.observe(replace(world.keeper.tables.nodes[N1], unschedulable=True)))
+    told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert any(remedy.endswith("held there by gang default/train") for remedy in told.remedies)
-    world.keeper.lose_pod(first.uid)
+    world.do(world.keeper.forget(first))
 
 
 async def test_a_member_that_is_being_bound_still_waits(world: World) -> None:
     members = gang_pods("train", 2, {"cpu": 8000})
     for member in members:
-        world.keeper.see_pod(member)
+        world.do(world.keeper.observe(member))
     for member in members:
-        [node] = world.keeper.filter(member, NODES).passed
-        world.keeper.arrive(member.uid, node)
-    told = world.desk.explain_pod("default", "train-0")
+        [node] = world.do(world.keeper.filter(member, NODES)).passed
+        world.do(world.keeper.permit(member.uid, node))
+    told = world.explain.pod("default", "train-0")
     assert (told.waits, told.summary) == (True, "gang default/train is being bound: 2 Bindings are under way")
     for member in members:
-        world.keeper.lose_pod(member.uid)
+        world.do(world.keeper.forget(member))
 
 
 async def test_a_shared_resource_that_is_missing_is_created_as_such(world: World) -> None:
     waiting = world.start_pod("p", {"escher.dev/everybodys": 1})
-    told = world.desk.explain_pod("team", waiting.name)
+    told = world.explain.pod("team", waiting.name)
     assert "escher resource set --shared everybodys 1 --node NODE" in told.remedies[0]
 
 
@@ -502,19 +512,21 @@ async def test_a_shared_resource_that_is_missing_is_created_as_such(world: World
 async def test_a_pod_is_told_where_it_stands(
     world: World, change: Callable[[Pod], Pod], waits: bool, summary: str
 ) -> None:
-    world.keeper.see_pod(change(pod("p", namespace="team")))
-    told = world.desk.explain_pod("team", "p")
+    world.do(world.keeper.observe(change(pod("p", namespace="team"))))
+    told = world.explain.pod("team", "p")
     assert (told.subject, told.waits, told.summary) == ("pod team/p", waits, summary)
 
 
 async def test_a_pod_whose_ask_makes_no_sense_is_told_what_is_wrong_and_how_to_mend_it(world: World) -> None:
-    world.keeper.see_pod(replace(pod("p", namespace="team"), gang=MalformedAsk("k", "v", "k is wrong", "mend k")))
-    told = world.desk.explain_pod("team", "p")
+    world.do(
+        world.keeper.observe(replace(pod("p", namespace="team"), gang=MalformedAsk("k", "v", "k is wrong", "mend k")))
+    )
+    told = world.explain.pod("team", "p")
     assert (told.waits, told.summary, told.remedies) == (True, "k is wrong", ["mend k"])
 
 
 async def test_a_pod_that_has_room_is_told_what_it_waits_for(world: World) -> None:
-    told = world.desk.explain_pod("team", world.start_pod("p", {"cpu": 1000}).name)
+    told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert told.groups == []
     assert told.remedies == [
         "wait: kube-scheduler tries it again soon; `kubectl describe pod` tells of rules that only it knows"
@@ -524,15 +536,15 @@ async def test_a_pod_that_has_room_is_told_what_it_waits_for(world: World) -> No
 async def test_a_pod_for_which_room_is_held_is_told_where(world: World) -> None:
     await world.set("r", 1, "n2")
     waiting = world.start_pod("p", {R: 1})
-    world.keeper.filter(waiting, NODES)
-    told = world.desk.explain_pod("team", "p")
+    world.do(world.keeper.filter(waiting, NODES))
+    told = world.explain.pod("team", "p")
     assert (told.waits, told.summary) == (True, "its room is held on n2 until it is bound")
     with pytest.raises(NotFound, match="there is no unfinished pod absent in namespace team") as refused:
-        world.desk.explain_pod("team", "absent")
+        world.explain.pod("team", "absent")
     assert (refused.value.field, refused.value.value) == ("pod", "absent")
 
 
 async def test_of_two_pods_of_one_name_the_living_is_meant(world: World) -> None:
-    world.keeper.see_pod(pod("p", namespace="team", uid=PodUid("old"), deleting=True, created=5.0))
-    world.keeper.see_pod(pod("p", namespace="team", uid=PodUid("new"), node=N3, created=1.0))
-    assert world.desk.explain_pod("team", "p").summary == "is bound to n3"
+    world.do(world.keeper.observe(pod("p", namespace="team", uid=PodUid("old"), deleting=True, created=5.0)))
+    world.do(world.keeper.observe(pod("p", namespace="team", uid=PodUid("new"), node=N3, created=1.0)))
+    assert world.explain.pod("team", "p").summary == "is bound to n3"

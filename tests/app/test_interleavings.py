@@ -15,10 +15,13 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from extender.app.management import Claim, ManagementError, Operation, SetResource, Transact
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner, Unavailable
+from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.core import audit
 from extender.core.holdings import Mode
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
-from extender.sim.virtual_time import VirtualTimeLoop
+from extender.core.names import EphemeralName
+from extender.kube.errors import Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from kubesim.virtual_time import VirtualTimeLoop
 from tests.app.fakes import Watch, every_node, on_node, unavailable
 from tests.app.world import World
 from tests.builders import node, units
@@ -90,11 +93,11 @@ class Story:
         world, api = self.world, self.world.api
         match action:
             case ("set", wish):
-                self.start(world.desk.set_resource(wish))
+                self.start(world.resources.set_resource(wish))
             case ("delete", name):
-                self.start(world.desk.delete_resource(name))
+                self.start(world.resources.delete_resource(name))
             case ("transact", several, mode):
-                self.start(world.desk.transact(Transact(operations=_distinct(several), mode=mode)))
+                self.start(world.transactions.transact(Transact(operations=_distinct(several), mode=mode)))
             case ("apply", name, capacity, choice):
                 known = api.objects.get((name.namespace, name.name))
                 if known is None or known.name == name:
@@ -116,7 +119,7 @@ class Story:
             case ("return-node", name) if name not in api.nodes:
                 api.put_node(node(name, uid=f"uid-{api.revision}"))
             case ("pod-ends",):
-                world.keeper.see_pod(replace(world.start_pod("worker", {}), finished=True))
+                world.do(world.keeper.observe(replace(world.start_pod("worker", {}), finished=True)))
             case ("hold", resources, nodes):
                 # A watch begins after its list.
                 api.resources_watch.held, api.nodes_watch.held = resources or self.listed is not None, nodes
@@ -124,7 +127,7 @@ class Story:
                 self.deliver(api.resources_watch if resources else api.nodes_watch, count)
             case ("tell-again", number) if self.told():
                 what, item = self.told()[number % len(self.told())]
-                (world.resources.catalog.remove if what == "DELETED" else world.resources.catalog.upsert)(item)
+                (world.resources.known.remove if what == "DELETED" else world.resources.known.upsert)(item)
             case ("begin-list",) if self.listed is None:
                 # The list is taken now and arrives later; the watch then goes on from here.
                 self.listed = list(api.objects.values())
@@ -136,8 +139,8 @@ class Story:
                 api.faults.append(unavailable(retry_after, after=after))
             case ("pass", time):
                 await asyncio.sleep(time)
-        assert world.keeper.ledger.violations() == []
-        assert world.resources.catalog.repair() == 0
+        assert audit.violations(world.keeper.tables.ledger) == []
+        assert world.resources.capacities.repair() == 0
 
     def told(self) -> list[tuple[str, EphemeralResource]]:
         return [] if self.listed is not None else self.history
@@ -148,7 +151,7 @@ class Story:
 
     def end_list(self) -> None:
         if self.listed is not None:
-            self.world.resources.catalog.replace(self.listed)
+            self.world.resources.known.replace(self.listed)
             self.listed = None
 
     async def end(self) -> None:
@@ -193,9 +196,9 @@ async def live(latency: float, course: list[tuple[Any, ...]]) -> None:
         for action in course:
             await story.happen(action)
         await story.end()
-        assert not story.world.resources.catalog.doubtful
-        assert not story.world.resources.catalog.intents
-        assert list(story.world.keeper.ledger.holdings()) == []
+        assert not story.world.resources.known.doubtful
+        assert not story.world.resources.intents.stored
+        assert list(story.world.keeper.tables.ledger.rows.holdings()) == []
         story.world.agree()
 
 

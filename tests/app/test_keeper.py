@@ -9,38 +9,49 @@ from typing import Any
 
 import pytest
 
-from extender.app import keeper as keeper_module
+from extender.app.binds import GONE
+from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
+from extender.app.feedback import Bound, NotBound
+from extender.app.filtering import BOUND
 from extender.app.journal import Journal
-from extender.app.keeper import BOUND, GONE, AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
-from extender.app.sinks import Nodes, Pods
-from extender.app.unseen_room import OVERFULL, WAITS, BindAnswered
-from extender.core.cluster import Owner, Pod
-from extender.core.gang import TurnBack, WakePod
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Kind
-from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
+from extender.app.keeper import Keeper
+from extender.app.permits import AT_BARRIER, OVERFULL, WAITS, BindAnswered
+from extender.app.sinks import Facts
+from extender.app.tables import Rules
+from extender.core import audit
+from extender.core.bounded import Bounded
+from extender.core.cluster import Node, Owner, Pod
+from extender.core.gangs.gang import TurnBack, WakePod
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.promises import Promise
+from extender.core.ledger import HoldingKind
+from extender.core.names import GangKey
+from extender.core.policy import Allow, Refuse, Wait
 from extender.filters.ephemeral_fit import ABSENT
 from extender.filters.ephemeral_fit import REASON as NOT_FREE
+from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.app.fakes import LoopClock
-from tests.builders import JOB, claim, gang_ask, job_pods, node, pod, taint, toleration
+from tests.builders import JOB, claim, gang_ask, job_pods, node, pod, reason_of, taint, toleration
+from tests.performing import Performing
 
 DATA, LICENCE = ResourceKey("escher.dev/default.data"), ResourceKey("escher.dev/default.licence")
 N1, N2, N3 = NODES = [NodeName(f"n{number}") for number in (1, 2, 3)]
 FULL = {"cpu": 8000}
 
 
-class Room:
+class Room(Performing):
     """A keeper of three nodes of 8 CPU, and what it wants done."""
 
     def __init__(self, *, reserve_at_filter: bool) -> None:
         self.clock = LoopClock()
         self.effects: list[Effect] = []
-        self.keeper = Keeper(self.clock, self._take, Rules(reserve_at_filter))
-        self.keeper.see_promise(JOB.uid, 16)
-        self.nodes, self.pods = Nodes(self.keeper, Journal(self.clock)), Pods(self.keeper, Journal(self.clock))
+        self.keeper = Keeper(self.clock, Rules(reserve_at_filter))
+        self.do(self.keeper.observe(Promise(JOB.uid, 16)))
+        self.nodes = Facts(Node, self.keeper, self, Journal(self.clock))
+        self.pods = Facts(Pod, self.keeper, self, Journal(self.clock))
         self.nodes.replace(node(name) for name in NODES)
 
-    def _take(self, effects: Sequence[Effect]) -> None:
+    def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
 
     def see(self, *pods: Pod) -> None:
@@ -48,7 +59,7 @@ class Room:
             self.pods.upsert(each)
 
     def filter(self, each: Pod, sent: Sequence[NodeName] = tuple(NODES)) -> list[NodeName]:
-        return list(self.keeper.filter(each, sent).passed)
+        return list(self.do(self.keeper.filter(each, sent)).passed)
 
     def asker(self, name: str = "asker", **asks: int) -> Pod:
         """A pod that is there and asks for one unit of DATA and what else is said."""
@@ -60,9 +71,9 @@ class Room:
         """Somebody else's pods take all CPU there."""
         self.see(*(pod(f"foreign-{name}", FULL, node=name) for name in names))
 
-    def held(self, each: Pod) -> tuple[NodeName, Kind, float | None] | None:
+    def held(self, each: Pod) -> tuple[NodeName, HoldingKind, float | None] | None:
         """Where, as what and for how many seconds more the pod holds its units."""
-        held = self.keeper.ledger.holding(each.uid)
+        held = self.keeper.tables.ledger.holding(each.uid)
         if held is None:
             return None
         return held.node, held.kind, None if held.until is None else held.until - self.clock.now()
@@ -75,14 +86,14 @@ class Room:
 
     def pass_time(self, seconds: float) -> None:
         self.clock.ahead += seconds
-        self.keeper.tick()
+        self.do(self.keeper.tick())
 
 
 @pytest.fixture
 def room(reserve_at_filter: bool) -> Iterator[Room]:
     made = Room(reserve_at_filter=reserve_at_filter)
     yield made
-    assert made.keeper.ledger.violations() == []
+    assert audit.violations(made.keeper.tables.ledger) == []
 
 
 @pytest.fixture
@@ -93,13 +104,13 @@ def reserve_at_filter() -> bool:
 class TestAList:
     def test_of_nodes_takes_away_those_it_leaves_out(self, room: Room) -> None:
         for name in NODES:
-            room.keeper.set_capacity(name, DATA, 1)
+            room.do(room.keeper.set_capacity(name, DATA, 1))
         room.nodes.replace([node(N2)])
         assert room.filter(room.asker(), [N1, N2]) == [N2]
-        assert list(room.keeper.nodes) == [N2]
+        assert list(room.keeper.tables.nodes) == [N2]
 
     def test_of_nodes_that_brings_one_back_wakes_who_waits_for_it(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         room.nodes.replace([node(N2)])
         asker = room.asker()
         assert room.filter(asker, [N2]) == []
@@ -108,7 +119,7 @@ class TestAList:
         assert room.filter(asker) == [N1]
 
     def test_of_pods_frees_what_those_it_leaves_out_held(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         holder = room.asker("holder")
         room.see(replace(holder, node=N1))
         waiting = room.asker("waiting")
@@ -122,13 +133,13 @@ class TestAList:
         early, late = (pod(name, {"cpu": 100, DATA: 1}) for name in ("early", "late"))
         room.pods.replace([early])
         room.pods.replace([early, late])
-        room.keeper.set_capacity(N1, DATA, 2)
+        room.do(room.keeper.set_capacity(N1, DATA, 2))
         assert room.woken() == ["early"]
 
     def test_of_pods_leaves_what_a_transaction_claimed(self, room: Room) -> None:
-        room.keeper.ledger.commit([claim("claim:team/a", N1, FULL)])
+        room.keeper.tables.ledger.commit([claim("claim:team/a", N1, FULL)])
         room.pods.replace([])
-        assert room.keeper.ledger.free(N1, CPU) == 0
+        assert room.keeper.tables.ledger.rows.free(N1, CPU) == 0
 
     def test_of_pods_counts_finished_members_of_a_gang_that_lives(self, room: Room) -> None:
         """As after a restart, and in whatever order they are listed."""
@@ -138,15 +149,15 @@ class TestAList:
             "node": N1,
         }
         room.pods.replace([pod("done", finished=True, succeeded=True, **facts), pod("living", **facts)])
-        assert room.keeper.gangs.by_key[GangKey("default", "train")].needed == 0
-        assert room.keeper.ledger.free(N1, CPU) == 7000
+        assert room.keeper.tables.gangs.by_key[GangKey("default", "train")].needed == 0
+        assert room.keeper.tables.ledger.rows.free(N1, CPU) == 7000
 
     def test_that_is_older_than_a_pod_does_not_make_it_wait_for_ever(self, room: Room) -> None:
         """kube-scheduler knows the pod already, and tries a rejected one again only when something wakes it."""
         early = pod("early")
         assert room.filter(early) == NODES
         room.pods.replace([])
-        assert room.keeper.filter(early, NODES).unresolvable == dict.fromkeys(NODES, GONE)
+        assert room.do(room.keeper.filter(early, NODES)).unresolvable == dict.fromkeys(NODES, GONE)
         room.see(early)
         assert room.woken() == ["early"]
         assert room.filter(early) == NODES
@@ -157,13 +168,13 @@ class TestAList:
         room.pods.replace([])
         room.see(bound)
         assert room.woken() == []
-        assert room.held(bound) == (N1, Kind.BOUND, None)
+        assert room.held(bound) == (N1, HoldingKind.BOUND, None)
 
 
 class TestAPodThatEnds:
     @pytest.mark.parametrize("how", ["deleted", "finished"])
     def test_frees_what_it_held_and_is_told_once(self, room: Room, how: str) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N1]
         room.see(replace(asker, finished=True)) if how == "finished" else room.pods.remove(asker)
@@ -173,10 +184,10 @@ class TestAPodThatEnds:
 
     @pytest.mark.parametrize("how", ["deleted", "being deleted", "finished"])
     def test_is_not_placed_by_a_call_that_comes_late(self, room: Room, how: str) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         asker = room.asker()
         end(room, asker, how)
-        assert room.keeper.filter(asker, NODES).unresolvable == dict.fromkeys(NODES, GONE)
+        assert room.do(room.keeper.filter(asker, NODES)).unresolvable == dict.fromkeys(NODES, GONE)
         assert room.held(asker) is None
 
     @pytest.mark.parametrize("how", ["deleted", "being deleted", "finished"])
@@ -186,14 +197,12 @@ class TestAPodThatEnds:
         end(room, first, how)
         assert room.filter(first) == []
         [chosen] = room.filter(second)
-        assert room.keeper.arrive(second.uid, chosen) == ""
-        assert room.keeper.arrive(first.uid, N1) != ""
-        assert room.keeper.gangs.by_key[GangKey("default", "train")].phase is Phase.PLANNED
+        assert room.do(room.keeper.permit(second.uid, chosen)) is AT_BARRIER
+        assert isinstance(room.do(room.keeper.permit(first.uid, N1)), Refuse)
+        assert room.keeper.tables.gangs.by_key[GangKey("default", "train")].phase is Phase.PLANNED
 
-    def test_is_remembered_for_late_calls_as_long_as_few_others_end(
-        self, room: Room, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(keeper_module, "_GONE_REMEMBERED", 2)
+    def test_is_remembered_for_late_calls_as_long_as_few_others_end(self, room: Room) -> None:
+        room.keeper.tables.ended = Bounded(2)
         ended = [pod(f"p{number}") for number in range(3)]
         room.see(*ended)
         for each in ended:
@@ -207,11 +216,11 @@ class TestAPodThatEnds:
     def test_while_its_binding_was_written_holds_nothing_afterwards(self, room: Room) -> None:
         each = pod()
         room.see(each)
-        assert room.keeper.claim_for_bind(each.uid, N1) == ""
+        assert room.do(room.keeper.permit(each.uid, N1)) == Allow()
         room.pods.remove(each)
-        room.keeper.bound(each.uid, N1)
+        room.do(room.keeper.heed(Bound(each.uid, N1)))
         assert room.held(each) is None
-        assert room.keeper.pods == {}
+        assert room.keeper.tables.pods == {}
 
 
 def end(room: Room, each: Pod, how: str) -> None:
@@ -224,30 +233,30 @@ def end(room: Room, each: Pod, how: str) -> None:
 class TestFilter:
     def test_holds_one_node_for_who_asks_for_an_ephemeral_resource_and_repeats_itself(self, room: Room) -> None:
         for name in (N2, N3):
-            room.keeper.set_capacity(name, DATA, 1)
+            room.do(room.keeper.set_capacity(name, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N2]
         assert room.filter(asker, NODES[::-1]) == [N2]
-        assert room.held(asker) == (N2, Kind.ASSUMPTION, 30)
+        assert room.held(asker) == (N2, HoldingKind.ASSUMPTION, 30)
         assert room.filter(asker, [N3]) == [N3]
         assert room.filter(room.asker("rival")) == [N2]
 
     def test_passes_over_a_node_where_something_else_is_short(self, room: Room) -> None:
         for name in (N1, N2):
-            room.keeper.set_capacity(name, DATA, 1)
+            room.do(room.keeper.set_capacity(name, DATA, 1))
         room.fill(N1)
         assert room.filter(room.asker()) == [N2]
 
     def test_leaves_it_to_kube_scheduler_where_we_have_not_heard_yet_what_became_free(self, room: Room) -> None:
         for name in (N1, N2):
-            room.keeper.set_capacity(name, DATA, 1)
+            room.do(room.keeper.set_capacity(name, DATA, 1))
         room.fill(N1, N2)
         asker = room.asker()
         assert room.filter(asker) == [N1, N2]
         assert room.held(asker) is None
 
     def test_gives_back_what_nobody_came_for(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         first, second = room.asker("first"), room.asker("second")
         assert room.filter(first) == [N1]
         assert room.filter(second) == []
@@ -256,9 +265,9 @@ class TestFilter:
         assert room.woken() == ["second"]
 
     def test_says_whether_the_resource_is_taken_or_not_there_at_all(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         room.see(pod("holder", {DATA: 1}, node=N1))
-        verdict = room.keeper.filter(room.asker(), NODES)
+        verdict = room.do(room.keeper.filter(room.asker(), NODES))
         assert verdict.rejected == {N1: NOT_FREE}
         assert verdict.unresolvable == {N2: ABSENT, N3: ABSENT}
 
@@ -267,13 +276,13 @@ class TestFilter:
         asker = room.asker()
         assert room.filter(asker) == []
         room.see(replace(asker, tolerations=(toleration("busy", "Exists"),)))
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         assert room.woken() == ["asker"]
 
     def test_of_a_pod_that_does_not_tolerate_the_node_leaves_it_asleep(self, room: Room) -> None:
         room.nodes.upsert(node(N1, taints=(taint("busy"),)))
         assert room.filter(room.asker()) == []
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         assert room.woken() == []
         room.nodes.upsert(node(N1))
         assert room.woken() == ["asker"]
@@ -282,7 +291,7 @@ class TestFilter:
         self, room: Room
     ) -> None:
         """What it holds there itself is not in its way."""
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N1]
         assert room.filter(asker, [N2]) == []
@@ -299,75 +308,75 @@ class TestOptimisticRules:
 
     def test_filter_holds_nothing_and_the_second_of_two_that_raced_is_refused_at_bind(self, room: Room) -> None:
         for name in (N1, N2):
-            room.keeper.set_capacity(name, DATA, 1)
+            room.do(room.keeper.set_capacity(name, DATA, 1))
         first, second = room.asker("first"), room.asker("second")
         assert room.filter(first) == room.filter(second) == [N1, N2]
         assert (room.held(first), room.held(second)) == (None, None)
-        assert room.keeper.claim_for_bind(first.uid, N1) == ""
-        assert room.keeper.claim_for_bind(second.uid, N1) == NOT_FREE
+        assert room.do(room.keeper.permit(first.uid, N1)) == Allow()
+        assert reason_of(room.do(room.keeper.permit(second.uid, N1))) == NOT_FREE
         assert room.held(second) is None
-        assert room.keeper.claim_for_bind(second.uid, N2) == ""
+        assert room.do(room.keeper.permit(second.uid, N2)) == Allow()
 
 
 class TestPrioritize:
     def test_prefers_the_emptier_node_by_the_scarcest_of_what_is_asked_for(self, room: Room) -> None:
         for name, data, licences in ((N1, 10, 10), (N2, 10, 4), (N3, 10, 0)):
-            room.keeper.set_capacity(name, DATA, data)
-            room.keeper.set_capacity(name, LICENCE, licences)
+            room.do(room.keeper.set_capacity(name, DATA, data))
+            room.do(room.keeper.set_capacity(name, LICENCE, licences))
         room.see(pod("one", {DATA: 2}, node=N1), pod("two", {LICENCE: 2}, node=N2), pod("three", {DATA: 10}, node=N3))
         assert room.keeper.prioritize(pod("asker", {DATA: 1, LICENCE: 1}), NODES) == {N1: 8, N2: 5}
 
     def test_has_no_opinion_on_nodes_it_does_not_know_nor_on_other_pods(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         assert room.keeper.prioritize(pod("asker", {DATA: 1}), [NodeName("new"), N1, N2]) == {N1: 10}
         assert room.keeper.prioritize(pod("plain"), NODES) == {}
 
     def test_is_never_below_nothing_though_capacity_was_lowered_under_holders(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 4)
+        room.do(room.keeper.set_capacity(N1, DATA, 4))
         room.see(pod("holder", {DATA: 4}, node=N1))
-        room.keeper.set_capacity(N1, DATA, 2)
+        room.do(room.keeper.set_capacity(N1, DATA, 2))
         assert room.keeper.prioritize(pod("asker", {DATA: 1}), NODES) == {}
 
 
 class TestAClaimForBind:
     def test_keeps_what_filter_reserved_until_the_binding_is_written(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N1]
-        assert room.keeper.claim_for_bind(asker.uid, N1) == ""
+        assert room.do(room.keeper.permit(asker.uid, N1)) == Allow()
         room.pass_time(3600)
-        assert room.held(asker) == (N1, Kind.ASSUMPTION, None)
-        room.keeper.bound(asker.uid, N1)
-        assert room.held(asker) == (N1, Kind.BOUND, None)
+        assert room.held(asker) == (N1, HoldingKind.ASSUMPTION, None)
+        room.do(room.keeper.heed(Bound(asker.uid, N1)))
+        assert room.held(asker) == (N1, HoldingKind.BOUND, None)
 
     def test_keeps_what_filter_reserved_though_capacity_was_lowered_since(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N1]
-        room.keeper.set_capacity(N1, DATA, 0)
-        assert room.keeper.claim_for_bind(asker.uid, N1) == ""
-        assert room.held(asker) == (N1, Kind.ASSUMPTION, None)
+        room.do(room.keeper.set_capacity(N1, DATA, 0))
+        assert room.do(room.keeper.permit(asker.uid, N1)) == Allow()
+        assert room.held(asker) == (N1, HoldingKind.ASSUMPTION, None)
 
     def test_for_another_node_than_was_reserved_moves_there(self, room: Room) -> None:
         for name in (N1, N2):
-            room.keeper.set_capacity(name, DATA, 1)
+            room.do(room.keeper.set_capacity(name, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N1]
-        assert room.keeper.claim_for_bind(asker.uid, N2) == ""
-        assert room.held(asker) == (N2, Kind.ASSUMPTION, None)
-        assert room.keeper.ledger.free(N1, DATA) == 1
+        assert room.do(room.keeper.permit(asker.uid, N2)) == Allow()
+        assert room.held(asker) == (N2, HoldingKind.ASSUMPTION, None)
+        assert room.keeper.tables.ledger.rows.free(N1, DATA) == 1
 
     def test_of_a_pod_that_is_not_seen_yet_is_kube_scheduler_s_to_decide(self, room: Room) -> None:
-        assert room.keeper.claim_for_bind(PodUid("uid-unseen"), N1) == ""
-        room.keeper.bound(PodUid("uid-unseen"), N1)
-        assert list(room.keeper.ledger.holdings()) == []
+        assert room.do(room.keeper.permit(PodUid("uid-unseen"), N1)) == Allow()
+        room.do(room.keeper.heed(Bound(PodUid("uid-unseen"), N1)))
+        assert list(room.keeper.tables.ledger.rows.holdings()) == []
 
     def test_of_a_pod_that_is_bound_passes_there_and_is_refused_elsewhere(self, room: Room) -> None:
         bound = pod(node=N1)
         room.see(bound)
-        assert room.keeper.claim_for_bind(bound.uid, N1) == ""
-        assert room.keeper.claim_for_bind(bound.uid, N2) == "the pod is bound to n1 already"
-        assert room.held(bound) == (N1, Kind.BOUND, None)
+        assert room.do(room.keeper.permit(bound.uid, N1)) == Allow()
+        assert reason_of(room.do(room.keeper.permit(bound.uid, N2))) == "the pod is bound to n1 already"
+        assert room.held(bound) == (N1, HoldingKind.BOUND, None)
 
     def waits(self, room: Room) -> Pod:
         """A pod of no gang whose bind waits, for N1 is full as far as we know."""
@@ -375,17 +384,17 @@ class TestAClaimForBind:
         plain = pod()
         room.see(plain)
         room.effects.clear()
-        assert room.keeper.claim_for_bind(plain.uid, N1) is None
+        assert isinstance(room.do(room.keeper.permit(plain.uid, N1)), Wait)
         assert (room.held(plain), room.effects) == (None, [])
         return plain
 
     def test_to_a_full_node_waits_for_the_departure_that_kube_scheduler_may_know_of(self, room: Room) -> None:
         plain = self.waits(room)
-        room.pods.remove(room.keeper.pods[PodUid("uid-foreign-n1")])
+        room.pods.remove(room.keeper.tables.pods[PodUid("uid-foreign-n1")])
         assert BindAnswered(plain.uid, N1, "") in room.effects
-        assert room.held(plain) == (N1, Kind.ASSUMPTION, None)
-        room.keeper.bound(plain.uid, N1)
-        assert room.held(plain) == (N1, Kind.BOUND, None)
+        assert room.held(plain) == (N1, HoldingKind.ASSUMPTION, None)
+        room.do(room.keeper.heed(Bound(plain.uid, N1)))
+        assert room.held(plain) == (N1, HoldingKind.BOUND, None)
 
     def test_to_a_full_node_is_refused_if_nobody_leaves_and_others_may_be_offered_it_again(self, room: Room) -> None:
         """A kube-scheduler that was just started may not know whom its predecessor has bound there."""
@@ -398,7 +407,7 @@ class TestAClaimForBind:
         assert room.effects == [BindAnswered(plain.uid, N1, OVERFULL)]
         assert room.held(plain) is None
         room.effects.clear()
-        room.pods.remove(room.keeper.pods[PodUid("uid-foreign-n1")])
+        room.pods.remove(room.keeper.tables.pods[PodUid("uid-foreign-n1")])
         assert not any(isinstance(effect, BindAnswered) for effect in room.effects)
 
     def test_to_a_full_node_of_a_pod_that_is_deleted_is_answered(self, room: Room) -> None:
@@ -413,12 +422,12 @@ class TestAClaimForBind:
         plain = self.waits(room)
         room.see(replace(plain, node=where))
         assert BindAnswered(plain.uid, N1, refusal) in room.effects
-        assert room.held(plain) == (where, Kind.BOUND, None)
+        assert room.held(plain) == (where, HoldingKind.BOUND, None)
 
     def test_to_a_node_that_we_have_not_heard_of_waits_until_it_is_there(self, room: Room) -> None:
         plain = pod()
         room.see(plain)
-        assert room.keeper.claim_for_bind(plain.uid, NodeName("n9")) is None
+        assert isinstance(room.do(room.keeper.permit(plain.uid, NodeName("n9"))), Wait)
         room.nodes.upsert(node("n9"))
         assert BindAnswered(plain.uid, NodeName("n9"), "") in room.effects
 
@@ -427,33 +436,33 @@ class TestAClaimForBind:
         room.see(pod("there", {"cpu": 0, "memory": 32 * 2**30}, node=N1))
         plain = pod("plain", {**FULL, ResourceKey("other.example/thing"): 1})
         room.see(plain)
-        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
         assert room.held(plain) is None
-        room.keeper.bound(plain.uid, N1)
-        assert room.held(plain) == (N1, Kind.BOUND, None)
+        room.do(room.keeper.heed(Bound(plain.uid, N1)))
+        assert room.held(plain) == (N1, HoldingKind.BOUND, None)
 
     def test_that_was_in_vain_is_given_back(self, room: Room) -> None:
         plain = pod()
         room.see(plain)
-        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
-        room.keeper.not_bound(plain.uid, for_good=False)
+        assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False)))
         assert room.held(plain) is None
 
     def test_that_was_in_vain_does_not_touch_a_fact(self, room: Room) -> None:
         """Our Binding was refused, for somebody else's was there first, and the watch has told of it."""
         plain = pod()
         room.see(plain)
-        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
         room.see(replace(plain, node=N2))
-        room.keeper.not_bound(plain.uid, for_good=False)
-        assert room.held(plain) == (N2, Kind.BOUND, None)
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False)))
+        assert room.held(plain) == (N2, HoldingKind.BOUND, None)
 
     def test_that_was_in_vain_is_given_back_by_a_pod_that_joined_a_gang_meanwhile(self, room: Room) -> None:
         plain = pod()
         room.see(plain)
-        assert room.keeper.claim_for_bind(plain.uid, N1) == ""
+        assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
         room.see(replace(plain, gang=gang_ask(quorum=2)))
-        room.keeper.not_bound(plain.uid, for_good=False)
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False)))
         assert room.held(plain) is None
 
 
@@ -463,16 +472,16 @@ class TestPreempt:
     ) -> None:
         first, *others = job_pods("train", 3, FULL)
         room.see(replace(first, node=N1), *others)
-        assert room.keeper.preempt(first, {}) == {}
-        assert room.keeper.arrive(first.uid, N2) == "the pod goes to n1 already"
-        assert room.keeper.arrive(first.uid, N1) == ""
+        assert room.do(room.keeper.preempt(first, {})) == {}
+        assert reason_of(room.do(room.keeper.permit(first.uid, N2))) == "the pod goes to n1 already"
+        assert room.do(room.keeper.permit(first.uid, N1)) == Allow()
 
     def test_asked_for_a_member_that_is_bound_already_does_not_wake_it(self, room: Room) -> None:
         first, *others = job_pods("train", 3, FULL)
         room.fill(N3)
         room.see(replace(first, node=N1), *others)
         assert room.filter(others[0]) == []
-        assert room.keeper.preempt(first, {}) == {}
+        assert room.do(room.keeper.preempt(first, {})) == {}
         room.pods.remove(pod("foreign-n3"))
         assert sorted(room.woken()) == ["train-1"]
 
@@ -482,7 +491,7 @@ class TestARefusedBind:
 
     @pytest.fixture
     def waiting(self, room: Room) -> Pod:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         waiting = room.asker("waiting")
         assert room.filter(waiting, [N2, N3]) == []
         return waiting
@@ -491,26 +500,28 @@ class TestARefusedBind:
     def test_of_an_ordinary_pod_wakes_who_could_go_there(self, room: Room) -> None:
         wrong = pod("wrong", {LICENCE: 1})
         room.see(wrong)
-        assert room.keeper.claim_for_bind(wrong.uid, N1) == ABSENT
+        assert reason_of(room.do(room.keeper.permit(wrong.uid, N1))) == ABSENT
         assert room.woken() == ["waiting"]
 
     @pytest.mark.usefixtures("waiting")
     def test_of_a_member_wakes_who_could_go_there(self, room: Room) -> None:
         late = pod("late", gang=gang_ask())
         room.see(late)
-        assert "reservation has ended" in room.keeper.arrive(late.uid, N1)
+        assert "reservation has ended" in reason_of(room.do(room.keeper.permit(late.uid, N1)))
         assert room.woken() == ["waiting"]
 
     def test_wakes_nobody_who_could_not_go_there(self, room: Room, waiting: Pod) -> None:
         room.see(pod("holder", {DATA: 1}, node=N1))
-        assert room.keeper.arrive(PodUid("uid-unknown"), N1) == "the pod is no member of a gang that is known"
+        room.see(gone := pod("gone"))
+        end(room, gone, "deleted")
+        assert reason_of(room.do(room.keeper.permit(gone.uid, N1))) == GONE
         assert room.woken() == []
         assert room.held(waiting) is None
 
 
 def test_capacity_of_a_node_that_is_not_there_is_advertised_when_it_comes(room: Room) -> None:
     later = NodeName("later")
-    room.keeper.set_capacity(later, DATA, 1)
+    room.do(room.keeper.set_capacity(later, DATA, 1))
     assert room.effects == []
     room.nodes.upsert(node(later))
     assert room.effects == [AdvertiseCapacity(later)]
@@ -521,22 +532,22 @@ def test_capacity_of_a_node_that_is_not_there_is_advertised_when_it_comes(room: 
 def test_a_node_that_was_never_seen_can_go(room: Room) -> None:
     room.nodes.remove(node("never-seen"))
     assert room.effects == []
-    assert list(room.keeper.nodes) == NODES
+    assert list(room.keeper.tables.nodes) == NODES
 
 
 def test_a_node_that_is_gone_turns_back_whoever_waits_to_be_bound_there(room: Room) -> None:
     members = job_pods("train", 2, FULL)
     room.see(*members)
     chosen = [room.filter(member)[0] for member in members]
-    assert room.keeper.arrive(members[0].uid, chosen[0]) == ""
+    assert room.do(room.keeper.permit(members[0].uid, chosen[0])) is AT_BARRIER
     room.nodes.remove(node(chosen[0]))
-    assert room.keeper.arrive(members[1].uid, chosen[1]) == ""
+    assert room.do(room.keeper.permit(members[1].uid, chosen[1])) is AT_BARRIER
     assert [effect.members for effect in room.effects if isinstance(effect, TurnBack)] == [(members[0].uid,)]
 
 
 def test_deadlines_end_in_their_own_time(room: Room) -> None:
     for name in NODES:
-        room.keeper.set_capacity(name, DATA, 1)
+        room.do(room.keeper.set_capacity(name, DATA, 1))
     askers = [room.asker(f"asker-{number}") for number in range(3)]
     for each in askers:
         room.filter(each)
@@ -553,17 +564,17 @@ def test_deadlines_end_in_their_own_time(room: Room) -> None:
 
 class TestABindingThatTheWatchHasNotToldOf:
     def test_is_known_all_the_same(self, room: Room) -> None:
-        room.keeper.set_capacity(N1, DATA, 1)
+        room.do(room.keeper.set_capacity(N1, DATA, 1))
         asker = room.asker()
         assert room.filter(asker) == [N1]
-        assert room.keeper.claim_for_bind(asker.uid, N1) == ""
-        room.keeper.bound(asker.uid, N1)
+        assert room.do(room.keeper.permit(asker.uid, N1)) == Allow()
+        room.do(room.keeper.heed(Bound(asker.uid, N1)))
         # The watch: an annotation of the pod, from before its Binding.
         room.see(replace(asker, woken=True))
-        assert room.keeper.pods[asker.uid].node == N1
-        assert room.held(asker) == (N1, Kind.BOUND, None)
+        assert room.keeper.tables.pods[asker.uid].node == N1
+        assert room.held(asker) == (N1, HoldingKind.BOUND, None)
         assert room.filter(asker, [N1, N2]) == [N1]
-        elsewhere = room.keeper.filter(asker, [N2])
+        elsewhere = room.do(room.keeper.filter(asker, [N2]))
         assert (list(elsewhere.passed), elsewhere.unresolvable) == ([], {N2: BOUND})
 
     def test_is_no_reason_to_believe_an_older_copy_of_kube_scheduler_s_in_anything_else(self, room: Room) -> None:
@@ -571,10 +582,10 @@ class TestABindingThatTheWatchHasNotToldOf:
         newer = replace(asker, tolerations=(toleration("busy", "Exists"),))
         room.see(newer)
         room.filter(asker)
-        assert room.keeper.pods[asker.uid] == newer
+        assert room.keeper.tables.pods[asker.uid] == newer
 
     def test_shares_its_requests_with_what_was_known(self, room: Room) -> None:
         """One vector for a pod: thousands of members are compared by identity first."""
         asker = room.asker()
         room.see(replace(asker, requests=dict(asker.requests)))
-        assert room.keeper.pods[asker.uid].requests is asker.requests
+        assert room.keeper.tables.pods[asker.uid].requests is asker.requests

@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.catalog import Catalog
-from extender.app.keeper import Keeper, Rules
+from extender.app.keeper import Keeper
 from extender.app.management import Invalid, Outcome, SetResource, Transact
 from extender.app.ports import EphemeralResource
+from extender.app.resources import Resources
+from extender.app.tables import Rules
+from extender.core.cluster import Node
 from extender.core.ledger import Mode
-from extender.core.names import EphemeralName, NodeName
-from tests.app.fakes import every_node, on_node
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName
+from tests.app.fakes import ApiServer, LoopClock, every_node, on_node
 from tests.app.world import World
 from tests.builders import node
 from tests.core.gang_world import FixedClock
+from tests.performing import Performing
 
 pytestmark = pytest.mark.anyio
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -79,7 +83,7 @@ async def test_other_nodes_have_room(world: World) -> None:
 
 async def transact(world: World, *names: str, on: str, mode: Mode, dry_run: bool = False) -> Outcome:
     wishes = [SetResource(name=EphemeralName("team", name), capacity=1, choice=on_node(on)) for name in names]
-    return await world.desk.transact(Transact(operations=wishes, mode=mode, dry_run=dry_run))
+    return await world.transactions.transact(Transact(operations=wishes, mode=mode, dry_run=dry_run))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -106,7 +110,7 @@ async def test_an_object_of_kubectl_is_in_force_nowhere_and_says_why(world: Worl
     await world.quiet()
     assert world.capacity("c") == {}
     assert said(world, "c") == (False, "TooManyKeys", f"{FULL}; this one is in force when one of them is gone")
-    assert (await world.desk.get_resource(EphemeralName("team", "c"))).problem == FULL
+    assert (await world.resources.get_resource(EphemeralName("team", "c"))).problem == FULL
 
 
 async def test_so_is_one_that_chooses_its_nodes(world: World) -> None:
@@ -149,8 +153,8 @@ async def test_what_nodes_say_already_stays_though_the_limit_is_lower_now() -> N
     after = World(rules=Rules(keys_per_node=2))
     after.api.objects, after.api.nodes = before.api.objects, before.api.nodes
     async with after.running():
-        after.keeper.replace_nodes(before.api.nodes.values())
-        after.resources.catalog.replace(before.api.objects.values())
+        after.do(after.keeper.replace(Node, before.api.nodes.values()))
+        after.resources.known.replace(before.api.objects.values())
         await after.quiet()
     assert len(after.stated("n1")) == 3
     after.agree()
@@ -167,22 +171,23 @@ steps = st.lists(
 
 @given(steps)
 def test_in_no_order_of_objects_has_a_node_too_many_and_who_fits_does_not_wait(changes: list[Any]) -> None:
-    keeper = Keeper(FixedClock(), lambda effects: None, Rules(keys_per_node=2))
-    keeper.replace_nodes([node("n1"), node("n2")])
-    catalog = Catalog(keeper)
+    keeper = Keeper(FixedClock(), Rules(keys_per_node=2))
+    keeper.replace(Node, [node("n1"), node("n2")])
+    resources = Resources(keeper, Performing(), ApiServer(LoopClock()).store)
+    known, capacities = resources.known, resources.capacities
     for number, (name, nodes, created) in enumerate(changes):
         facts = {"created": created, "resource_version": str(number + 1)}
-        known = catalog.get(name)
-        if known is not None and not nodes:
-            catalog.remove(known.resource)
+        before = known.get(name)
+        if before is not None and not nodes:
+            known.remove(before.item)
             continue
-        facts["uid"] = known.resource.uid if known is not None else f"u{number}"
-        catalog.upsert(EphemeralResource(name, nodes, **facts))
-        for row in keeper.ledger.rows.values():
+        facts["uid"] = before.item.uid if before is not None else f"u{number}"
+        known.upsert(EphemeralResource(name, nodes, **facts))
+        for row in keeper.tables.ledger.rows.values():
             assert len(row.ephemeral) <= 2
         for each in KEYS:
-            entry = catalog.get(each)
-            waits = entry is not None and bool(catalog.crowded_out(each))
+            entry = known.get(each)
+            waits = entry is not None and bool(capacities.crowded_out(each))
             if waits and entry is not None:
-                assert catalog.first_full(each.key(), entry.resource.desired()) is not None, f"{each} waits and fits"
-    assert catalog.repair() == 0
+                assert capacities.first_full(each.key(), entry.item.desired()) is not None, f"{each} waits and fits"
+    assert capacities.repair() == 0

@@ -8,46 +8,51 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from extender.app.decisions import Effect
 from extender.app.explain import Explain
-from extender.app.keeper import Effect, Keeper
+from extender.app.keeper import Keeper
 from extender.app.knowledge import STALE, Knowledge
+from extender.app.permits import AT_BARRIER
 from extender.core.cluster import Pod
-from extender.core.gang import WakePod
-from extender.core.names import GangKey, NodeName, ResourceKey
+from extender.core.gangs.gang import WakePod
+from extender.core.gangs.promises import Promise
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import LoopClock
 from tests.builders import JOB, job_pods, node, pod
+from tests.performing import Performing
 
 N1, N2 = NODES = [NodeName("n1"), NodeName("n2")]
 DATA = ResourceKey("escher.dev/default.data")
 
 
-class Room:
+class Room(Performing):
     def __init__(self, limit: float = 300.0) -> None:
         self.clock = LoopClock()
         self.effects: list[Effect] = []
         self.age = 1.0
-        self.keeper = Keeper(self.clock, self._take)
-        self.keeper.knowledge = Knowledge(lambda: {"nodes": 1.0, "pods": self.age}, limit)
-        self.keeper.see_promise(JOB.uid, 16)
+        self.keeper = Keeper(self.clock)
+        self.keeper.tables.knowledge = Knowledge(lambda: {"nodes": 1.0, "pods": self.age}, limit)
+        self.do(self.keeper.observe(Promise(JOB.uid, 16)))
         for name in NODES:
-            self.keeper.see_node(node(name))
-        self.keeper.set_capacity(N1, DATA, 1)
+            self.do(self.keeper.observe(node(name)))
+        self.do(self.keeper.set_capacity(N1, DATA, 1))
 
-    def _take(self, effects: Sequence[Effect]) -> None:
+    def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
 
     def filter(self, each: Pod) -> list[NodeName]:
-        return list(self.keeper.filter(each, NODES).passed)
+        return list(self.do(self.keeper.filter(each, NODES)).passed)
 
     def reasons(self, each: Pod) -> set[str]:
-        verdict = self.keeper.filter(each, NODES)
+        verdict = self.do(self.keeper.filter(each, NODES))
         assert not verdict.passed
         return {*verdict.rejected.values(), *verdict.unresolvable.values()}
 
     def gang(self, name: str = "train") -> list[Pod]:
         made = job_pods(name, 2, {"cpu": 6000})
         for each in made:
-            self.keeper.see_pod(each)
+            self.do(self.keeper.observe(each))
         return made
 
     def woken(self) -> set[str]:
@@ -60,30 +65,30 @@ def test_a_gang_is_not_planned_then_and_is_woken_after_it() -> None:
     room.age = 301.0
     for each in members:
         assert room.reasons(each) == {STALE}
-    assert not list(room.keeper.ledger.holdings())
+    assert not list(room.keeper.tables.ledger.rows.holdings())
     room.effects.clear()
     room.age = 1.0
-    room.keeper.settle()
+    room.do(room.keeper.settle())
     assert room.woken() == {each.name for each in members}
     assert {room.filter(each)[0] for each in members} == {N1, N2}
-    assert room.keeper.violations() == []
+    assert room.keeper.tables.violations() == []
 
 
 def test_a_gang_that_waits_for_room_is_not_planned_when_some_comes_free() -> None:
     room = Room()
     filler = pod("filler", {"cpu": 8000}, node=N1)
-    room.keeper.see_pod(filler)
+    room.do(room.keeper.observe(filler))
     members = room.gang()
     for each in members:
         assert room.filter(each) == []
     room.effects.clear()
     room.age = 301.0
-    room.keeper.lose_pod(filler.uid)
+    room.do(room.keeper.forget(filler))
     assert room.woken() == set()
     room.age = 1.0
-    room.keeper.settle()
+    room.do(room.keeper.settle())
     assert room.woken() == {each.name for each in members}
-    assert room.keeper.violations() == []
+    assert room.keeper.tables.violations() == []
 
 
 def test_what_is_planned_goes_on() -> None:
@@ -93,17 +98,17 @@ def test_what_is_planned_goes_on() -> None:
     room.age = 301.0
     for each in members:
         (on,) = room.filter(each)
-        assert room.keeper.arrive(each.uid, on) == ""
+        assert room.do(room.keeper.permit(each.uid, on)) is AT_BARRIER
 
 
 def test_no_ephemeral_resource_is_reserved_then() -> None:
     room = Room()
     asker = pod("asker", {"cpu": 100, DATA: 1})
-    room.keeper.see_pod(asker)
+    room.do(room.keeper.observe(asker))
     room.age = 301.0
     assert room.reasons(asker) == {STALE}
     room.age = 1.0
-    room.keeper.settle()
+    room.do(room.keeper.settle())
     assert room.woken() == {"asker"}
     assert room.filter(asker) == [N1]
     room.age = 301.0
@@ -121,7 +126,7 @@ def test_at_0_everything_is_planned_all_the_same_and_explain_says_how_old_it_is(
     members = room.gang()
     room.age = 10_000.0
     assert room.filter(members[0])
-    told = Explain(room.keeper).gang(GangKey("default", "train"))
+    told = Explain(room.keeper.tables).gang(GangKey("default", "train"))
     assert "what Escher knows of pods is 10000 s old: this may be wrong" in told.summary
 
 
@@ -129,7 +134,7 @@ def test_at_0_everything_is_planned_all_the_same_and_explain_says_how_old_it_is(
 def test_explain_says_so_once_and_what_to_look_at(what: str) -> None:
     room = Room()
     members = room.gang()
-    explain = Explain(room.keeper)
+    explain = Explain(room.keeper.tables)
 
     def told() -> tuple[str, Sequence[str]]:
         found = explain.gang(GangKey("default", "train")) if what == "gang" else explain.pod("default", members[0].name)
@@ -148,8 +153,8 @@ def test_nobody_looks_again_and_again_for_what_may_not_be_planned() -> None:
         room.filter(each)
     room.clock.ahead = 3600.0
     room.age = 301.0
-    room.keeper.see_node(node("n3"))
-    room.keeper.tick()
+    room.do(room.keeper.observe(node("n3")))
+    room.do(room.keeper.tick())
     deadline = room.keeper.next_deadline()
     assert deadline is None or deadline >= room.clock.steady() + 1
 

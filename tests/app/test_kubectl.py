@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from extender.app.ports import EphemeralResource, Gone, NodeChoice, Refused
-from extender.core.names import EphemeralName, NodeName
+from extender.app.ports import EphemeralResource, NodeChoice
+from extender.core.names import EphemeralName
+from extender.kube.errors import Gone, Refused
+from extender.kube.names import NodeName
 from tests.app.fakes import Fault, every_node, on_node, unavailable
 from tests.app.world import World
 
@@ -75,7 +77,7 @@ async def test_a_problem_is_reported_and_changes_nothing_else(world: World) -> N
     assert _said(world) == ("team/r", False, "Invalid", "spec.nodes[n1] is -1; write 0 or more")
     assert world.capacity("r") == {}
     assert world.capacity("other") == {"n1": 1}
-    (state,) = [each for each in await world.desk.list_resources("team") if each.name == NAME]
+    (state,) = [each for each in await world.resources.list_resources("team") if each.name == NAME]
     assert state.problem == "spec.nodes[n1] is -1; write 0 or more"
     assert (await world.set("r", 0, "n1")).problem, "it has nothing on n1"
     world.api.put(_object(nodes={N1: 1}))
@@ -124,7 +126,7 @@ async def test_after_a_restart_only_what_is_not_well_is_said_again() -> None:
     after = World()
     after.add_nodes("n1")
     after.api.objects, after.api.revision = before.api.objects, before.api.revision
-    after.resources.catalog.replace(after.api.objects.values())
+    after.resources.known.replace(after.api.objects.values())
     listed = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -238,7 +240,7 @@ async def test_a_report_that_meets_nothing_has_somebody_ask_for_the_object(world
     await asyncio.sleep(0.1)
     world.api.objects.clear()
     await world.quiet(61)
-    assert world.resources.catalog.get(NAME) is None
+    assert world.resources.known.get(NAME) is None
 
 
 async def test_an_object_that_is_being_deleted_is_not_reported(world: World) -> None:

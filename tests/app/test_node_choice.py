@@ -11,7 +11,7 @@ from extender.app.node_choice import choose, choose_to_remove, why_none
 from extender.app.ports import MadeChoice, NodeChoice
 from extender.core.cluster import Node
 from extender.core.ledger import Ledger
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 from tests.builders import ledger_of, node, units
 
 SHAPES = {

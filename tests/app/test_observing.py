@@ -8,9 +8,10 @@ import pytest
 
 from extender.app.observing import HOLDS_GOOD
 from extender.core.brake import Act, Withheld
-from extender.core.gang import NO_ROOM
 from extender.core.gang_ask import MalformedAsk
-from extender.core.names import GangKey, NodeName
+from extender.core.gangs.gang import NO_ROOM
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.ports import Occupied, PodRef
+from extender.app.ports import PodRef
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Pod
-from extender.core.names import NodeName, PodUid
+from extender.kube.errors import Occupied
+from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import LoopClock
 from tests.app.pod_server import Line, PodServer
 from tests.builders import node, pod

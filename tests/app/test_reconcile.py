@@ -9,9 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.app.management import Claim, Transact
-from extender.app.ports import EphemeralResource, PodOwner, Unavailable
+from extender.app.ports import EphemeralResource, PodOwner, ResourceChange
 from extender.app.reconcile import drift_units
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.core.cluster import Pod
+from extender.core.names import EphemeralName
+from extender.kube.errors import Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, unavailable
 from tests.app.world import World
 from tests.builders import pod, units
@@ -36,7 +39,7 @@ async def test_what_is_set_again_lives_on(world: World) -> None:
 
 
 async def test_what_is_renewed_often_and_lives_long_is_not_remembered_for_each_renewal(world: World) -> None:
-    ends = world.reconcile._ends
+    ends = world.reconcile.calendar
     for _ in range(300):
         await world.set("r", 1, "n1", ttl_seconds=86400)
         await world.set("short", 1, "n1", ttl_seconds=9)
@@ -53,14 +56,14 @@ async def test_what_is_made_and_deleted_is_not_remembered_until_it_would_have_en
     for each in range(300):
         await world.set(f"r{each}", 1, "n1", ttl_seconds=86400)
         await world.resources.delete_resource(EphemeralName("team", f"r{each}"))
-    assert len(world.reconcile._ends._expiries) < 100
+    assert len(world.reconcile.calendar._expiries) < 100
 
 
 async def test_a_renewal_that_we_have_not_seen_yet_is_respected(world: World) -> None:
     await world.set("r", 1, "n1", ttl_seconds=30)
     world.api.resources_watch.held = True
     await world.quiet(20)
-    await world.api.store.merge(NAME, {}, expires_at=world.clock.now() + 100)
+    await world.api.store.merge(NAME, ResourceChange({}, expires_at=world.clock.now() + 100))
     await world.quiet(50)
     assert world.capacity("r") == {"n1": 1}
     await world.quiet(60)
@@ -74,7 +77,7 @@ async def test_what_a_pod_owns_ends_with_it_at_once(world: World) -> None:
     await world.set("s", 1, every_node(), owner=PodOwner("worker", owner.uid))
     await world.set("other", 1, "n1")
     await world.quiet(300)
-    world.keeper.see_pod(replace(owner, finished=True))
+    world.do(world.keeper.observe(replace(owner, finished=True)))
     await world.quiet(1)
     assert world.api.objects.keys() == {("team", "other")}
     world.agree()
@@ -99,7 +102,7 @@ async def test_a_new_owner_takes_over_from_one_that_is_gone(world: World) -> Non
     await world.set("s", 1, "n1")
     await world.quiet(100)
     assert (world.capacity("r"), world.capacity("s")) == ({"n1": 1}, {"n1": 1})
-    world.keeper.see_pod(replace(owner, finished=True))
+    world.do(world.keeper.observe(replace(owner, finished=True)))
     await world.quiet(1)
     assert (world.capacity("r"), world.capacity("s")) == ({}, {"n1": 1})
 
@@ -127,8 +130,8 @@ async def test_what_ends_shortly_after_another_ends_at_its_own_time(world: World
 async def test_an_owner_that_ended_unnoticed_is_noticed_in_a_full_round(world: World) -> None:
     owner = world.start_pod("worker", {}, on="n1")
     await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
-    world.keeper.pods.pop(owner.uid)
-    world.keeper.ledger.forget(owner.uid)
+    world.keeper.tables.pods.pop(owner.uid)
+    world.keeper.tables.ledger.forget(owner.uid)
     await world.quiet(130)
     assert world.capacity("r") == {}
 
@@ -136,15 +139,15 @@ async def test_an_owner_that_ended_unnoticed_is_noticed_in_a_full_round(world: W
 async def test_an_owner_that_a_list_older_than_it_leaves_out_keeps_what_it_owns(world: World) -> None:
     owner = pod("worker", namespace="team")
     world.api.living.add(owner.uid)
-    world.keeper.filter(owner, [N1])
+    world.do(world.keeper.filter(owner, [N1]))
     await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
-    world.keeper.replace_pods([])
+    world.do(world.keeper.replace(Pod, []))
     await world.quiet(1)
     assert world.capacity("r") == {"n1": 1}
-    world.keeper.see_pod(owner)
+    world.do(world.keeper.observe(owner))
     await world.quiet(300)
     assert world.capacity("r") == {"n1": 1}
-    world.keeper.lose_pod(owner.uid)
+    world.do(world.keeper.forget(owner))
     world.api.living.clear()
     await world.quiet(1)
     assert world.capacity("r") == {}
@@ -166,7 +169,7 @@ async def test_nothing_is_collected_while_the_api_server_cannot_say_whether_the_
     owner = world.start_pod("worker", {}, on="n1")
     await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
     world.api.faults += [unavailable(of="owner"), unavailable(20.0, of="owner")]
-    world.keeper.lose_pod(owner.uid)
+    world.do(world.keeper.forget(owner))
     await world.quiet(20)
     assert world.capacity("r") == {"n1": 1}
     await world.quiet(20)
@@ -238,12 +241,12 @@ async def test_why_something_is_collected_is_logged(world: World) -> None:
     await world.set("s", 1, "n1", owner=PodOwner("worker", owner.uid))
     with capture_logs() as logs:
         await world.quiet(11)
-        world.keeper.lose_pod(owner.uid)
+        world.do(world.keeper.forget(owner))
         await world.quiet(1)
         world.api.faults.append(unavailable(of="create", late=5.0))
         with pytest.raises(Unavailable):
             await world.set("t", 1, "n1")
-        await world.desk.delete_resource(EphemeralName("team", "t"))
+        await world.resources.delete_resource(EphemeralName("team", "t"))
         await world.quiet(10)
     assert [(each["name"], each["why"]) for each in logs if "collected" in each["event"]] == [
         ("team/r", "its time to live is over"),
@@ -254,24 +257,24 @@ async def test_why_something_is_collected_is_logged(world: World) -> None:
 
 async def test_a_claim_ends_with_its_deadline(world: World) -> None:
     claim = Claim(namespace="team", holder="agent", node=N1, units=units(cpu=8000), ttl_seconds=20)
-    await world.desk.transact(Transact(operations=[claim]))
+    await world.transactions.transact(Transact(operations=[claim]))
     waiting = world.start_pod("p", {"cpu": 1000})
-    assert world.keeper.filter(waiting, [N1]).passed == []
+    assert world.do(world.keeper.filter(waiting, [N1])).passed == []
     await world.quiet(21)
     assert world.woken == ["p"]
-    assert world.keeper.filter(waiting, [N1]).passed == [N1]
+    assert world.do(world.keeper.filter(waiting, [N1])).passed == [N1]
 
 
 async def test_drift_is_measured_in_units(world: World) -> None:
     await world.set("r", 5, every_node())
-    assert drift_units(world.keeper) == 0
+    assert drift_units(world.keeper.tables) == 0
     world.api.writer.refuse = Fault(unavailable().error).error  # type: ignore[assignment]
     world.api.edit_node("n1", {ResourceKey("escher.dev/team.r"): 2})
     world.api.edit_node("n2", {ResourceKey("escher.dev/team.x"): 0})
     world.api.edit_node("n3", {ResourceKey("escher.dev/team.r"): None, ResourceKey("escher.dev/team.y"): 7})
     await asyncio.sleep(0)
     await asyncio.sleep(0.01)
-    assert drift_units(world.keeper) == 3 + 1 + 5 + 7
+    assert drift_units(world.keeper.tables) == 3 + 1 + 5 + 7
     world.api.writer.refuse = None
     await world.quiet(60)
     world.agree()
@@ -280,7 +283,7 @@ async def test_drift_is_measured_in_units(world: World) -> None:
 @pytest.mark.parametrize("hours", [-24, 24])
 async def test_rounds_go_on_as_ever_when_the_clock_is_set(world: World, hours: int) -> None:
     await world.set("r", 5, "n1")
-    world.keeper.filter(pod("worker", {"escher.dev/team.r": 1}), [N1])
+    world.do(world.keeper.filter(pod("worker", {"escher.dev/team.r": 1}), [N1]))
     assert world.keeper.next_deadline() is not None
     await world.quiet(1)
     world.clock.set_by = hours * 3600
@@ -293,8 +296,8 @@ async def test_rounds_go_on_as_ever_when_the_clock_is_set(world: World, hours: i
         return look()
 
     world.keeper.next_deadline = counted  # type: ignore[method-assign]
-    there = world.keeper.nodes[N1]
-    world.keeper.nodes[N1] = replace(there, capacity={}, version="999")
+    there = world.keeper.tables.nodes[N1]
+    world.keeper.tables.nodes[N1] = replace(there, capacity={}, version="999")
     world.api.nodes[N1] = replace(there, capacity={})
     await world.quiet(61)
     assert world.stated("n1") == {"r": 5}
@@ -336,8 +339,8 @@ async def test_what_was_due_when_the_clock_was_set_back_ends_when_it_is_due_agai
 async def test_drift_that_no_event_brought_to_light_is_found_in_a_full_round(world: World) -> None:
     await world.set("r", 5, "n1")
     await world.quiet(1)
-    there = world.keeper.nodes[N1]
-    world.keeper.nodes[N1] = replace(there, capacity={}, version="999")
+    there = world.keeper.tables.nodes[N1]
+    world.keeper.tables.nodes[N1] = replace(there, capacity={}, version="999")
     world.api.nodes[N1] = replace(there, capacity={})
     await world.quiet(61)
     assert world.stated("n1") == {"r": 5}

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from extender.app.management import Invalid, NotFound, SetResource, VersionConflict
-from extender.app.ports import EphemeralResource, NodeChoice, Occupied, PodOwner, Refused, Unavailable
+from extender.app.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
 from extender.app.resources import Resources
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.core.names import EphemeralName
+from extender.kube.errors import Occupied, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, on_node, twice, unavailable
 from tests.app.world import World
 from tests.builders import units
@@ -25,11 +27,11 @@ NODES = [NodeName(name) for name in ("n1", "n2", "n3")]
 
 async def test_a_pod_waits_for_a_resource_that_nobody_has_created_yet(world: World) -> None:
     waiting = world.start_pod("p", {R: 1})
-    assert world.keeper.filter(waiting, NODES).passed == []
+    assert world.do(world.keeper.filter(waiting, NODES)).passed == []
     await world.set("r", 1, "n2")
     assert world.woken == ["p"]
-    assert world.keeper.filter(waiting, NODES).passed == ["n2"]
-    world.keeper.lose_pod(waiting.uid)
+    assert world.do(world.keeper.filter(waiting, NODES)).passed == ["n2"]
+    world.do(world.keeper.forget(waiting))
 
 
 async def test_raising_the_capacity_in_use_adds_what_is_new(world: World) -> None:
@@ -37,9 +39,9 @@ async def test_raising_the_capacity_in_use_adds_what_is_new(world: World) -> Non
     holder = world.start_pod("p", {R: 4}, on="n1")
     await world.set("r", 10, "n1")
     assert world.free("r", "n1") == 6
-    world.keeper.lose_pod(holder.uid)
+    world.do(world.keeper.forget(holder))
     assert world.free("r", "n1") == 10
-    assert world.keeper.filter(world.start_pod("large", {R: 11}), NODES).passed == []
+    assert world.do(world.keeper.filter(world.start_pod("large", {R: 11}), NODES)).passed == []
 
 
 async def test_lowering_the_capacity_in_use_leaves_the_holder_and_admits_nobody(world: World) -> None:
@@ -48,8 +50,8 @@ async def test_lowering_the_capacity_in_use_leaves_the_holder_and_admits_nobody(
     await world.set("r", 2, "n1")
     assert world.stated("n1") == {"r": 2}
     assert world.free("r", "n1") == -2
-    assert world.keeper.filter(world.start_pod("q", {R: 1}), NODES).passed == []
-    world.keeper.lose_pod(holder.uid)
+    assert world.do(world.keeper.filter(world.start_pod("q", {R: 1}), NODES)).passed == []
+    world.do(world.keeper.forget(holder))
     assert world.free("r", "n1") == 2
     assert world.woken == ["q"]
 
@@ -61,10 +63,10 @@ async def test_deleting_in_use_leaves_the_holder_and_what_it_frees_is_gone(world
     assert (state.nodes, state.version) == ({}, "")
     assert world.api.objects == {}
     assert world.stated("n1") == {}
-    assert world.keeper.ledger.holding(holder.uid) is not None
+    assert world.keeper.tables.ledger.holding(holder.uid) is not None
     again = await world.set("r", 0, "n1")
     assert again.nodes == {}
-    world.keeper.lose_pod(holder.uid)
+    world.do(world.keeper.forget(holder))
     assert world.free("r", "n1") == 0
     assert world.capacity("r") == {}
 
@@ -93,7 +95,7 @@ async def test_what_is_not_there_is_said_with_its_name(world: World) -> None:
         (EphemeralName("team", "absent", shared=True), "there is no shared resource team/absent"),
     ):
         with pytest.raises(NotFound) as refused:
-            await world.desk.get_resource(name)
+            await world.resources.get_resource(name)
         assert (refused.value.field, refused.value.value, refused.value.detail) == ("name", "team/absent", said)
 
 
@@ -221,25 +223,25 @@ async def test_where_nothing_tells_the_callers_node_the_call_is_refused(world: W
 async def test_what_was_set_can_be_read_listed_and_deleted(world: World) -> None:
     state = await world.set("r", 4, "n1", ttl_seconds=60)
     name = EphemeralName("team", "r")
-    assert await world.desk.get_resource(name) == state
-    assert await world.desk.list_resources("team") == [state]
-    assert await world.desk.list_resources("other") == []
-    await world.desk.delete_resource(name)
-    await world.desk.delete_resource(name)
+    assert await world.resources.get_resource(name) == state
+    assert await world.resources.list_resources("team") == [state]
+    assert await world.resources.list_resources("other") == []
+    await world.resources.delete_resource(name)
+    await world.resources.delete_resource(name)
     with pytest.raises(NotFound, match="there is no resource team/r"):
-        await world.desk.get_resource(name)
+        await world.resources.get_resource(name)
     assert world.stated("n1") == {}
 
 
 async def test_a_shared_resource_and_one_that_is_not_are_not_mistaken_for_each_other(world: World) -> None:
     await world.set("r", 4, "n1", shared=True)
-    assert world.keeper.ledger.free(NodeName("n1"), ResourceKey("escher.dev/r")) == 4
+    assert world.keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("escher.dev/r")) == 4
     with pytest.raises(Invalid, match="exists and is shared; delete it first") as refused:
         await world.set("r", 4, "n1")
     assert (refused.value.field, refused.value.value) == ("shared", False)
     with pytest.raises(NotFound):
-        await world.desk.get_resource(EphemeralName("team", "r"))
-    await world.desk.delete_resource(EphemeralName("team", "r"))
+        await world.resources.get_resource(EphemeralName("team", "r"))
+    await world.resources.delete_resource(EphemeralName("team", "r"))
     assert world.api.objects
     with pytest.raises(Invalid, match="r belongs to namespace team") as refused:
         await world.set("r", 4, "n1", shared=True, namespace="other")
@@ -259,7 +261,7 @@ async def test_a_call_that_expects_another_version_changes_nothing(world: World)
         await world.set("r", 5, "n1", if_version="7")
     assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     with pytest.raises(VersionConflict):
-        await world.desk.delete_resource(EphemeralName("team", "r"), if_version="7")
+        await world.resources.delete_resource(EphemeralName("team", "r"), if_version="7")
     with pytest.raises(VersionConflict):
         await world.set("r", 0, "n1", if_version="7")
     for absent in (0, 5):
@@ -274,7 +276,7 @@ async def test_the_version_that_a_caller_was_told_holds_until_the_spec_changes(w
     state = await world.set("r", 4, "n1")
     await world.quiet()
     assert world.api.objects["team", "r"].resource_version != state.version, "its status was written"
-    assert (await world.desk.get_resource(state.name)).version == state.version
+    assert (await world.resources.get_resource(state.name)).version == state.version
     state = await world.set("r", 5, "n1", if_version=state.version)
     # One that was read elsewhere holds too.
     await world.quiet()
@@ -284,7 +286,7 @@ async def test_the_version_that_a_caller_was_told_holds_until_the_spec_changes(w
     _touch_status(world)
     state = await world.set("r", 8, "n1", if_version=state.version)
     _touch_status(world)
-    await world.desk.delete_resource(state.name, if_version=state.version)
+    await world.resources.delete_resource(state.name, if_version=state.version)
     assert world.api.objects == {}
 
 
@@ -305,7 +307,7 @@ async def test_an_update_behind_our_back_is_noticed_by_the_version(world: World)
         await world.set("r", 5, "n1", if_version=state.version)
     world.api.put(world.api.objects["team", "r"])
     with pytest.raises(VersionConflict, match=conflict):
-        await world.desk.delete_resource(state.name, if_version=state.version)
+        await world.resources.delete_resource(state.name, if_version=state.version)
 
 
 async def test_a_dry_run_is_checked_by_the_api_server_and_changes_nothing(world: World) -> None:
@@ -314,7 +316,7 @@ async def test_a_dry_run_is_checked_by_the_api_server_and_changes_nothing(world:
     await world.set("r", 4, "n1")
     assert (await world.set("r", 9, "n2", dry_run=True)).nodes == {"n1": 4, "n2": 9}
     assert (await world.set("r", 0, "n1", dry_run=True)).nodes == {}
-    await world.desk.delete_resource(EphemeralName("team", "r"), dry_run=True)
+    await world.resources.delete_resource(EphemeralName("team", "r"), dry_run=True)
     assert world.capacity("r") == {"n1": 4}
     world.agree()
 
@@ -336,7 +338,7 @@ async def test_an_object_that_was_created_behind_our_back_is_removed(world: Worl
     await world.set("r", 0, "n1")
     assert world.api.objects == {}
     await world.api.store.create(_object(n1=3))
-    await world.desk.delete_resource(EphemeralName("team", "r"))
+    await world.resources.delete_resource(EphemeralName("team", "r"))
     assert world.api.objects == {}
     world.api.resources_watch.deliver()
     world.agree()
@@ -354,7 +356,7 @@ async def test_an_object_that_was_deleted_behind_our_back_is_created_anew(world:
 async def test_removing_the_last_node_spares_one_that_somebody_adds_meanwhile(world: World) -> None:
     await world.set("r", 4, "n1")
     world.api.resources_watch.held = True
-    await world.api.store.merge(EphemeralName("team", "r"), {NodeName("n2"): 1})
+    await world.api.store.merge(EphemeralName("team", "r"), ResourceChange({NodeName("n2"): 1}))
     assert (await world.set("r", 0, "n1")).nodes == {"n2": 1}
     world.api.resources_watch.deliver()
     world.agree()
@@ -426,8 +428,8 @@ async def test_a_deletion_that_arrives_late_spares_what_was_set_after_it(world: 
     await world.set("r", 4, "n1")
     world.api.faults.append(unavailable(of="delete", late=5.0))
     with pytest.raises(Unavailable):
-        await world.desk.delete_resource(EphemeralName("team", "r"))
-    await world.desk.delete_resource(EphemeralName("team", "r"))
+        await world.resources.delete_resource(EphemeralName("team", "r"))
+    await world.resources.delete_resource(EphemeralName("team", "r"))
     await world.set("r", 7, "n1")
     await world.quiet(10)
     assert world.api.objects["team", "r"].nodes == {"n1": 7}
@@ -441,11 +443,11 @@ async def test_a_creation_that_arrives_late_is_collected_if_calls_that_followed_
     with pytest.raises(Unavailable):
         await world.set("r", 4, "n1")
     await world.set("r", 4, "n1")
-    await world.desk.delete_resource(EphemeralName("team", "r"))
+    await world.resources.delete_resource(EphemeralName("team", "r"))
     world.api.faults.append(unavailable(of="create", late=5.0))
     with pytest.raises(Unavailable):
         await world.set("s", 4, "n1")
-    await world.desk.delete_resource(EphemeralName("team", "s"))
+    await world.resources.delete_resource(EphemeralName("team", "s"))
     await world.quiet(10)
     assert world.api.objects == {}
     world.agree()
@@ -466,7 +468,7 @@ async def test_a_creation_that_arrives_late_stays_if_nobody_has_called_since(wor
     world.api.faults.append(unavailable(of="create", late=5.0))
     with pytest.raises(Unavailable):
         await world.set("r", 4, "n1")
-    await world.desk.delete_resource(EphemeralName("team", "r"), dry_run=True)
+    await world.resources.delete_resource(EphemeralName("team", "r"), dry_run=True)
     await world.quiet(10)
     assert world.capacity("r") == {"n1": 4}
     await world.set("r", 5, "n1")
@@ -482,7 +484,7 @@ async def test_a_write_that_arrives_twice_is_done_once(world: World) -> None:
     state = await world.set("r", 5, "n1", if_version=state.version)
     assert state.nodes == {"n1": 5}
     world.api.faults.append(twice("delete"))
-    await world.desk.delete_resource(state.name, if_version=state.version)
+    await world.resources.delete_resource(state.name, if_version=state.version)
     assert world.api.objects == {}
     await world.quiet(1)
     world.agree()
@@ -496,7 +498,7 @@ async def test_a_refusal_of_the_api_server_is_passed_on_in_its_words(world: Worl
     await world.set("r", 4, "n1")
     world.api.faults.append(Fault(Refused(403, "forbidden")))
     with pytest.raises(Invalid, match="forbidden") as refused:
-        await world.desk.delete_resource(EphemeralName("team", "r"))
+        await world.resources.delete_resource(EphemeralName("team", "r"))
     assert (refused.value.field, refused.value.value) == ("name", "team/r")
     world.api.namespaces = {"team"}
     with pytest.raises(NotFound, match="there is no namespace other") as absent:
@@ -512,7 +514,7 @@ async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(wo
     assert refused.value.retry_after == 1
     world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
     with pytest.raises(Unavailable, match="faster than it can be deleted") as refused:
-        await world.desk.delete_resource(EphemeralName("team", "r"))
+        await world.resources.delete_resource(EphemeralName("team", "r"))
     assert refused.value.retry_after == 1
 
 
@@ -530,7 +532,7 @@ async def test_the_answer_comes_when_nodes_are_slow() -> None:
 
 
 async def test_without_write_back_the_answer_waits_for_nothing(world: World) -> None:
-    alone = Resources(world.keeper, world.api.store)
+    alone = Resources(world.keeper, world, world.api.store)
     state = await alone.set_resource(SetResource(name=EphemeralName("team", "alone"), capacity=1, choice=on_node("n1")))
     assert state.nodes == {"n1": 1}
     await alone.delete_resource(state.name)

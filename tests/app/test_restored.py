@@ -8,18 +8,23 @@ from dataclasses import replace
 
 import pytest
 
+from extender.app.feedback import PodsRewound
 from extender.app.keeper import Keeper
+from extender.app.objects.kind import Identity
 from extender.app.ports import EphemeralResource
-from extender.core.names import EphemeralName, NodeName, ResourceKey
+from extender.core.cluster import Pod
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import LoopClock
 from tests.app.world import World
 from tests.builders import node, pod
+from tests.performing import Performing
 
 pytestmark = pytest.mark.anyio
-DATA = ("team", "data")
+DATA = Identity("team", "data")
 
 
-class Backup:
+class Backup(Performing):
     """All objects and nodes of an API server as they are now. `restore`: they are so again, as is the version."""
 
     def __init__(self, world: World) -> None:
@@ -32,12 +37,12 @@ class Backup:
         api.objects, api.nodes, api.revision = dict(self.objects), dict(self.nodes), self.revision
 
     def list_objects(self) -> None:
-        self.world.resources.catalog.rewind()
+        self.world.resources.known.rewind()
         self.list_objects_unaware()
 
     def list_objects_unaware(self) -> None:
         """As where the list's own version is no older: much was written since."""
-        self.world.resources.catalog.replace(list(self.world.api.objects.values()))
+        self.world.resources.known.replace(list(self.world.api.objects.values()))
 
     def list_nodes(self) -> None:
         self.world.write_back.rewind()
@@ -67,7 +72,7 @@ async def test_everything_is_again_as_the_lists_say(world: World, lists: Callabl
     assert world.stated("n1") == {"data": 4}
     world.agree()
     assert (await world.set("data", 5, "n1")).nodes == {"n1": 5}
-    await world.desk.delete_resource(EphemeralName(*DATA))
+    await world.resources.delete_resource(EphemeralName(*DATA))
     await world.quiet(1)
     world.agree()
 
@@ -78,7 +83,7 @@ async def test_who_sets_a_resource_before_any_list_came_is_served(world: World) 
     assert (await world.set("data", 5, "n1")).nodes == {"n1": 5}
     await world.set("data", 6, "n1")
     assert world.api.objects[DATA].nodes == {"n1": 6}
-    world.resources.catalog.replace(list(world.api.objects.values()))
+    world.resources.known.replace(list(world.api.objects.values()))
 
 
 @pytest.mark.parametrize("lists", [Backup.list_objects, Backup.list_objects_unaware])
@@ -107,7 +112,7 @@ async def test_a_node_of_which_no_list_comes_is_right_when_no_watch_could_be_so_
     world.api.nodes_watch.events.clear()
     world.api.nodes_watch.held = False
     world.api.nodes[NodeName("n1")] = before
-    world.keeper.see_node(before)
+    world.do(world.keeper.observe(before))
     await world.quiet(211)
     assert world.stated("n1") == {"data": 9}
     world.agree()
@@ -131,15 +136,15 @@ async def test_what_the_watch_told_just_before_an_answer_is_no_reason_to_believe
     """The read had been answered before: it is late, and no time has gone back."""
     stored = world.api.put(replace((await _object(world)), nodes={NodeName("n1"): 2}))
     await asyncio.sleep(0.1)
-    asked = world.resources.catalog.asking(DATA)
+    asked = world.resources.known.asking(DATA)
     world.api.put(replace(stored, nodes={NodeName("n1"): 3}))
     await asyncio.sleep(0.1)
-    world.resources.catalog.learn(stored, asked)
+    world.resources.known.learn(stored, asked)
     assert world.capacity("data") == {"n1": 3}
-    asked = world.resources.catalog.asking(DATA)
+    asked = world.resources.known.asking(DATA)
     world.api.drop(*DATA)
     await asyncio.sleep(0.1)
-    world.resources.catalog.learn(stored, asked)
+    world.resources.known.learn(stored, asked)
     assert world.capacity("data") == {}
     world.agree()
 
@@ -165,39 +170,39 @@ async def test_a_status_that_the_backup_had_not_is_said_again(world: World) -> N
 
 class TestPods:
     def keeper(self) -> Keeper:
-        keeper = Keeper(LoopClock(), lambda effects: None)
-        keeper.see_node(node("n1", {"cpu": 4000}))
+        keeper = Keeper(LoopClock())
+        keeper.observe(node("n1", {"cpu": 4000}))
         return keeper
 
     def test_who_was_bound_after_the_backup_is_not_bound(self) -> None:
         keeper = self.keeper()
         waiting = pod("p", {"cpu": 3000})
-        keeper.see_pod(replace(waiting, node=NodeName("n1")))
-        keeper.replace_pods([waiting])
-        assert keeper.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
-        keeper.rewind_pods()
-        keeper.replace_pods([waiting])
-        assert keeper.pods[waiting.uid].node is None
-        assert keeper.ledger.free(NodeName("n1"), ResourceKey("cpu")) == 4000
-        keeper.see_pod(replace(waiting, node=NodeName("n1")))
-        keeper.replace_pods([waiting])
-        assert keeper.pods[waiting.uid].node == "n1", "one list is believed, and not every one after it"
-        assert keeper.violations() == []
+        keeper.observe(replace(waiting, node=NodeName("n1")))
+        keeper.replace(Pod, [waiting])
+        assert keeper.tables.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
+        keeper.heed(PodsRewound())
+        keeper.replace(Pod, [waiting])
+        assert keeper.tables.pods[waiting.uid].node is None
+        assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 4000
+        keeper.observe(replace(waiting, node=NodeName("n1")))
+        keeper.replace(Pod, [waiting])
+        assert keeper.tables.pods[waiting.uid].node == "n1", "one list is believed, and not every one after it"
+        assert keeper.tables.violations() == []
 
     def test_who_is_bound_as_before_stays(self) -> None:
         keeper = self.keeper()
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
-        keeper.see_pod(bound)
-        keeper.rewind_pods()
-        keeper.replace_pods([bound])
-        assert keeper.ledger.free(NodeName("n1"), ResourceKey("cpu")) == 1000
+        keeper.observe(bound)
+        keeper.heed(PodsRewound())
+        keeper.replace(Pod, [bound])
+        assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
 
     def test_who_had_finished_after_the_backup_runs(self) -> None:
         keeper = self.keeper()
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
-        keeper.see_pod(bound)
-        keeper.see_pod(replace(bound, finished=True))
-        keeper.rewind_pods()
-        keeper.replace_pods([bound])
-        assert keeper.ledger.free(NodeName("n1"), ResourceKey("cpu")) == 1000
-        assert keeper.violations() == []
+        keeper.observe(bound)
+        keeper.observe(replace(bound, finished=True))
+        keeper.heed(PodsRewound())
+        keeper.replace(Pod, [bound])
+        assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
+        assert keeper.tables.violations() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,23 +13,28 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
+from extender.app.feedback import BrakeChanged
 from extender.app.in_flight import PLACED_WITHIN
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
-from extender.app.ports import EventType, Gone, PodRef, Refused, Unavailable
-from extender.app.scheduling import Scheduling
-from extender.app.unseen_room import OVERFULL
+from extender.app.permits import OVERFULL
+from extender.app.ports import EventType, PodRef
 from extender.app.verbs import Victims
 from extender.core.attempt import attempts_for, read_attempt
+from extender.core.bounded import Bounded
 from extender.core.brake import Switches
 from extender.core.cluster import Pod
-from extender.core.gang import ROOM_TAKEN
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
-from extender.core.turns import DEFAULT_PATIENCE
+from extender.core.gangs.gang import ROOM_TAKEN
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.promises import Promise
+from extender.core.gangs.queue import DEFAULT_PATIENCE
+from extender.core.names import GangKey
 from extender.filters.ephemeral_fit import ABSENT
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
+from tests.app.wired import Wired
 from tests.builders import JOB, gang_pods, job_pods, node, pod, units
 
 pytestmark = pytest.mark.anyio
@@ -38,42 +44,35 @@ DATA = ResourceKey("escher.dev/default.data")
 N1, N2 = NodeName("n1"), NodeName("n2")
 
 
-class Stage:
+class Stage(Wired):
     """Scheduling over a keeper and an API server in memory; and kube-scheduler, played by the test."""
 
     def __init__(self) -> None:
         self.clock = LoopClock()
         self.api = PodApi()
         self.journal = Journal(self.clock)
-        self.keeper = Keeper(self.clock, lambda effects: self.scheduling.take(effects))
-        self.keeper.see_promise(JOB.uid, 16)
         self.advertised: list[str] = []
         self.ended: list[str] = []
         self.placed: list[float] = []
-        self.scheduling = Scheduling(
-            self.keeper,
+        super().__init__(
+            Keeper(self.clock),
             self.api,
-            self.api,
-            self.api,
-            self.api,
-            nominator=self.api,
-            disruptions=self.api,
-            write_within=3.0,
-            journal=self.journal,
+            self.journal,
             advertise=self.advertised.append,
             ended=lambda pod: self.ended.append(pod.name),
             placed=self.placed.append,
         )
+        self.do(self.keeper.observe(Promise(JOB.uid, 16)))
         for name in ("n1", "n2", "n3", "n4"):
-            self.keeper.see_node(node(name))
+            self.do(self.keeper.observe(node(name)))
 
     def see(self, *pods: Pod) -> None:
         for each in pods:
-            self.keeper.see_pod(each)
+            self.do(self.keeper.observe(each))
 
     def filter(self, each: Pod) -> NodeName:
         """The one node that the pod may go to."""
-        [chosen] = self.scheduling.filter(each, list(self.keeper.nodes)).passed
+        [chosen] = self.scheduling.filter(each, list(self.keeper.tables.nodes)).passed
         return chosen
 
     def bind(self, each: Pod, on: str) -> asyncio.Task[str]:
@@ -90,11 +89,11 @@ class Stage:
         return replace(each, node=self.api.bound[each.uid], attempt=read_attempt(self.api.said[each.uid], each.uid))
 
     def phase(self, gang: str = "train") -> Phase:
-        return self.keeper.gangs.by_key[GangKey("default", gang)].phase
+        return self.keeper.tables.gangs.by_key[GangKey("default", gang)].phase
 
     def kinds(self) -> dict[str, str]:
         """What is held, by holder."""
-        return {held.holder: held.kind.name for held in self.keeper.ledger.holdings()}
+        return {held.holder: held.kind.name for held in self.keeper.tables.ledger.rows.holdings()}
 
     def told(self, reason: str) -> list[tuple[str, str]]:
         """(pod, note) of the events with that reason."""
@@ -109,22 +108,22 @@ def malformed(reason: str = "wrong", remedy: str = "mend it") -> MalformedAsk:
 async def stage() -> AsyncIterator[Stage]:
     made = Stage()
     yield made
-    await made.scheduling.close()
-    assert made.keeper.violations() == []
-    assert made.scheduling.waiting_at_barrier == 0
+    await made.effects.close()
+    assert made.keeper.tables.violations() == []
+    assert len(made.gates) == 0
 
 
 async def test_what_a_slice_of_work_had_no_room_for_is_done_though_nothing_happens(stage: Stage) -> None:
     """And others have their turn on the event loop in between."""
-    stage.keeper.gangs.waiting.turns.work.limit = 1
+    stage.keeper.tables.gangs.waiting.queue.fits.work.limit = 1
     fillers = [pod(f"filler-n{number}", FULL, node=NodeName(f"n{number}")) for number in range(1, 5)]
     stage.see(*fillers)
     gangs = [gang_pods(f"g{number}", 2, {"cpu": 8000 - number}) for number in range(2)]
     for members in gangs:
         stage.see(*members)
-        assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
+        assert not stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes)).passed
     await asyncio.sleep(0.1)
-    stage.keeper.replace_pods([member for members in gangs for member in members])
+    stage.do(stage.keeper.replace(Pod, [member for members in gangs for member in members]))
     assert stage.phase("g1") is Phase.WAITING
     assert stage.keeper.more_to_do
     passed = asyncio.get_running_loop().time()
@@ -143,7 +142,7 @@ class TestABarrier:
         first = stage.go(*members[:3])
         await asyncio.sleep(3)
         assert stage.api.calls == []
-        assert stage.scheduling.waiting_at_barrier == 3
+        assert len(stage.gates) == 3
         last = stage.go(members[3])
         assert await asyncio.gather(*first, *last) == [""] * 4
         assert {when for when, _ in stage.api.calls} == {3.0}
@@ -156,7 +155,7 @@ class TestABarrier:
     ) -> None:
         walker = pod("walker", FULL)
         stage.see(walker)
-        assert len(stage.scheduling.filter(walker, list(stage.keeper.nodes)).passed) == 4
+        assert len(stage.scheduling.filter(walker, list(stage.keeper.tables.nodes)).passed) == 4
         stage.see(*(replace(member, at_our_gate=True) for member in job_pods("train", 4, FULL)))
         await asyncio.sleep(PLACED_WITHIN / 2)
         assert stage.api.calls == []
@@ -180,7 +179,7 @@ class TestABarrier:
         *members, successor = job_pods("train", 4, FULL, quorum=3)
         one, two = stage.go(*members[:2])
         await asyncio.sleep(1)
-        stage.keeper.lose_pod(members[0].uid)
+        stage.do(stage.keeper.forget(members[0]))
         assert await one == "the pod has left the gang"
         rest = stage.go(members[2], successor)
         assert await asyncio.gather(two, *rest) == ["", "", ""]
@@ -215,7 +214,7 @@ class TestABarrier:
         stage.see(replace(members[0], node=node_of_one))
         assert await one == ""
         assert not two.done()
-        assert stage.scheduling.waiting_at_barrier == 1
+        assert len(stage.gates) == 1
 
     async def test_a_call_that_is_repeated_is_answered_with_the_first(self, stage: Stage) -> None:
         members = job_pods("train", 2, FULL)
@@ -223,13 +222,13 @@ class TestABarrier:
         chosen = stage.filter(members[0])
         both = [stage.bind(members[0], chosen), stage.bind(members[0], chosen)]
         await asyncio.sleep(1)
-        assert stage.scheduling.waiting_at_barrier == 1
+        assert len(stage.gates) == 1
         assert await asyncio.gather(*both, *stage.go(members[1])) == [""] * 3
         assert len(stage.api.times("bind train-0")) == 1
 
     async def test_its_deadline_is_kept_though_a_later_one_was_there_before(self, stage: Stage) -> None:
         asking = pod("asking", {"cpu": 100, DATA: 1})
-        stage.keeper.set_capacity(N1, DATA, 1)
+        stage.do(stage.keeper.set_capacity(N1, DATA, 1))
         stage.see(asking)
         assert stage.filter(asking) == N1
         [waiting] = stage.go(job_pods("train", 2, FULL)[0])
@@ -243,8 +242,8 @@ class TestABarrier:
         """The plan was made when a node came, and no call of kube-scheduler's follows."""
         members = job_pods("train", 5, FULL)
         stage.see(*members)
-        assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
-        stage.keeper.see_node(node("n5"))
+        assert not stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes)).passed
+        stage.do(stage.keeper.observe(node("n5")))
         assert list(stage.kinds().values()) == ["RESERVATION"] * 5
         await asyncio.sleep(5)
         assert stage.kinds() == {}
@@ -260,7 +259,7 @@ class TestABarrier:
         [waiting] = stage.go(job_pods("train", 2)[0])
         await asyncio.sleep(1)
         late = stage.bind(pod("late"), "n1")
-        await stage.scheduling.close()
+        await stage.effects.close()
         assert set(await asyncio.gather(waiting, late)) == {"Escher is shutting down: the pod is tried again"}
         assert stage.api.calls == []
 
@@ -268,7 +267,7 @@ class TestABarrier:
         members = job_pods("train", 2, FULL)
         writing = stage.go(*members)
         await asyncio.sleep(stage.api.latency / 2)
-        await stage.scheduling.close()
+        await stage.effects.close()
         assert await asyncio.gather(*writing) == ["", ""]
         assert stage.phase() is Phase.BOUND
 
@@ -276,9 +275,9 @@ class TestABarrier:
         members = job_pods("train", 3, FULL)
         waiting = stage.go(*members[:2])
         await asyncio.sleep(1)
-        await stage.scheduling.close()
+        await stage.effects.close()
         await asyncio.gather(*waiting)
-        stage.keeper.lose_pod(members[0].uid)
+        stage.do(stage.keeper.forget(members[0]))
         await asyncio.sleep(60)
         assert stage.api.calls == []
 
@@ -292,7 +291,7 @@ class TestABarrier:
             task.cancel()
         await asyncio.wait(calls)
         assert all(call.cancelled() for call in calls)
-        stage.keeper.lose_pod(members[0].uid)
+        stage.do(stage.keeper.forget(members[0]))
         await asyncio.sleep(60)
         assert stage.kinds() == {}
 
@@ -414,7 +413,7 @@ class TestABinding:
         stage.api.gone.add(members[1].uid)
         answers = await asyncio.gather(*stage.go(*members))
         assert [bool(answer) for answer in answers] == [False, True, False]
-        stage.keeper.lose_pod(members[1].uid)
+        stage.do(stage.keeper.forget(members[1]))
         assert sorted(stage.kinds().values()) == ["BOUND", "BOUND", "RESERVATION"]
         assert await asyncio.gather(*stage.go(successor)) == [""]
 
@@ -443,7 +442,7 @@ class TestABinding:
         binds = [stage.bind(first, "n1"), stage.bind(second, "n2")]
         await asyncio.sleep(0.5)
         assert stage.api.calls == []
-        stage.keeper.lose_pod(leaving.uid)
+        stage.do(stage.keeper.forget(leaving))
         assert await binds[0] == ""
         assert await binds[1] == OVERFULL
         assert asyncio.get_running_loop().time() == pytest.approx(2.0)
@@ -462,8 +461,8 @@ def waiting_for_data(stage: Stage) -> Pod:
     """A pod that was turned away, and is woken: what it waited for is there now."""
     waiting = pod("waiting", {"cpu": 100, DATA: 1})
     stage.see(waiting)
-    assert not stage.scheduling.filter(waiting, list(stage.keeper.nodes)).passed
-    stage.keeper.set_capacity(N1, DATA, 1)
+    assert not stage.scheduling.filter(waiting, list(stage.keeper.tables.nodes)).passed
+    stage.do(stage.keeper.set_capacity(N1, DATA, 1))
     return waiting
 
 
@@ -472,8 +471,8 @@ class TestWaking:
         stage.api.faults = [unavailable(of="wake"), unavailable(2.0, of="wake")]
         members = job_pods("train", 5, FULL)
         stage.see(*members)
-        assert not stage.scheduling.filter(members[0], list(stage.keeper.nodes)).passed
-        stage.keeper.see_node(node("n5"))
+        assert not stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes)).passed
+        stage.do(stage.keeper.observe(node("n5")))
         await asyncio.sleep(10)
         assert stage.api.times("wake train-0") == pytest.approx([0, 0.06, 2.07])
 
@@ -494,9 +493,9 @@ class TestWaking:
 
         monkeypatch.setattr(stage.api, "wake", noting)
         waiting = waiting_for_data(stage)
-        stage.keeper.set_capacity(N1, DATA, 0)
-        assert not stage.scheduling.filter(waiting, list(stage.keeper.nodes)).passed
-        stage.keeper.set_capacity(N1, DATA, 1)
+        stage.do(stage.keeper.set_capacity(N1, DATA, 0))
+        assert not stage.scheduling.filter(waiting, list(stage.keeper.tables.nodes)).passed
+        stage.do(stage.keeper.set_capacity(N1, DATA, 1))
         await asyncio.sleep(1)
         assert len(tokens) == len(set(tokens)) == 2
 
@@ -520,10 +519,10 @@ class TestWaking:
         stage.api.faults = [unavailable(of="wake") for _ in range(100)]
         waiting = job_pods("train", 5, FULL)
         stage.see(*waiting)
-        stage.scheduling.filter(waiting[0], list(stage.keeper.nodes))
-        stage.keeper.see_node(node("n5"))
+        stage.scheduling.filter(waiting[0], list(stage.keeper.tables.nodes))
+        stage.do(stage.keeper.observe(node("n5")))
         await asyncio.sleep(0.5)
-        await stage.scheduling.close()
+        await stage.effects.close()
         assert asyncio.all_tasks() <= before
         tries = len(stage.api.times("wake train-0"))
         await asyncio.sleep(10)
@@ -536,7 +535,7 @@ class TestEvents:
         stage.see(*members)
         for _ in range(3):
             for member in members:
-                stage.scheduling.filter(member, list(stage.keeper.nodes))
+                stage.scheduling.filter(member, list(stage.keeper.tables.nodes))
         await asyncio.sleep(1)
         [(name, note)] = stage.told("GangWaiting")
         assert name == "train-0"
@@ -549,16 +548,16 @@ class TestEvents:
         stage.see(first)
         stage.filter(first)
         await asyncio.sleep(60)
-        assert not stage.scheduling.filter(first, list(stage.keeper.nodes)).passed
+        assert not stage.scheduling.filter(first, list(stage.keeper.tables.nodes)).passed
         await asyncio.sleep(1)
         assert stage.told("GangWaiting") == [("train-0", "gang train: gang waits for members that do not exist yet")]
 
     async def test_tell_members_and_victims_of_a_preemption(self, stage: Stage) -> None:
-        victims = [pod(f"low-{name}", FULL, node=name) for name in stage.keeper.nodes]
+        victims = [pod(f"low-{name}", FULL, node=name) for name in stage.keeper.tables.nodes]
         stage.see(*victims)
         members = [replace(each, priority=1) for each in job_pods("train", 2, FULL)]
         stage.see(*members)
-        stage.scheduling.filter(members[0], list(stage.keeper.nodes))
+        stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes))
         await asyncio.sleep(1)
         evicted = [victim.name for victim in victims if stage.api.times(f"evict {victim.name}")]
         assert len(evicted) == 2
@@ -577,7 +576,7 @@ class TestEvents:
         stage.see(pod("there", FULL, node=N1))
         members = job_pods("train", 4, FULL)
         stage.see(*members)
-        stage.scheduling.filter(members[0], list(stage.keeper.nodes))
+        stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes))
         await asyncio.sleep(DEFAULT_PATIENCE.seconds + 1)
         note = "gang train: its turn has come: what comes free is saved for its 4 places"
         assert sorted(stage.told("GangRoomSaved")) == [(member.name, note) for member in members]
@@ -611,8 +610,8 @@ class TestEvents:
         await asyncio.sleep(600)
         assert 110 < stage.api.times("tell one")[-1] < 120
 
-    async def test_remembered_as_told_are_bounded(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("extender.app.scheduling._EVENTS_REMEMBERED", 2)
+    async def test_remembered_as_told_are_bounded(self, stage: Stage) -> None:
+        stage.effects._telling._told = Bounded(2)
         for name in ("one", "two", "one", "three", "three", "one"):
             stage.scheduling.filter(pod(name, gang=malformed()), [N1])
         await asyncio.sleep(1)
@@ -622,24 +621,24 @@ class TestEvents:
 async def test_whoever_counts_on_a_pod_hears_of_its_end_once(stage: Stage) -> None:
     each = pod()
     stage.see(each, replace(each, finished=True))
-    stage.keeper.lose_pod(each.uid)
+    stage.do(stage.keeper.forget(each))
     assert stage.ended == ["pod"]
 
 
 async def test_scores_and_victims_are_the_keepers(stage: Stage) -> None:
     asking = pod("asking", {"cpu": 100, DATA: 1})
-    stage.keeper.set_capacity(N1, DATA, 2)
+    stage.do(stage.keeper.set_capacity(N1, DATA, 2))
     assert stage.scheduling.prioritize(asking, [N1, N2]) == {"n1": 10}
     victims = {N1: Victims([PodUid("uid-some")])}
     assert stage.scheduling.preempt(pod("urgent", priority=5), victims) == victims
 
 
 async def test_what_was_assumed_for_a_pod_that_never_binds_is_free_again_in_time(stage: Stage) -> None:
-    stage.keeper.set_capacity(N1, DATA, 1)
+    stage.do(stage.keeper.set_capacity(N1, DATA, 1))
     first, second = (pod(name, {"cpu": 100, DATA: 1}) for name in ("first", "second"))
     stage.see(first, second)
     assert stage.filter(first) == "n1"
-    assert not stage.scheduling.filter(second, list(stage.keeper.nodes)).passed
+    assert not stage.scheduling.filter(second, list(stage.keeper.tables.nodes)).passed
     await asyncio.sleep(31)
     assert stage.api.times("wake second") == [30.0]
     assert stage.filter(second) == "n1"
@@ -653,7 +652,7 @@ class TestAGangBoundInPart:
         members = job_pods("train", 3, FULL)
         stage.api.gone.add(members[2].uid)
         await asyncio.gather(*stage.go(*members))
-        stage.keeper.lose_pod(members[2].uid)
+        stage.do(stage.keeper.forget(members[2]))
         stage.see(*map(stage.as_bound, members[:2]))
         return members[:2]
 
@@ -680,7 +679,7 @@ class TestAGangBoundInPart:
         )
         assert set(stage.kinds().values()) == {"BOUND"}
         for member in bound:
-            stage.keeper.lose_pod(member.uid)
+            stage.do(stage.keeper.forget(member))
         assert stage.kinds() == {}
         await asyncio.sleep(60)
         assert len(stage.api.times("evict train-0")) == 1
@@ -695,7 +694,7 @@ class TestAGangBoundInPart:
         members = job_pods("train", 3, FULL)
         await asyncio.gather(*stage.go(*members))
         stage.see(*map(stage.as_bound, members[:2]))
-        stage.keeper.lose_pod(members[2].uid)
+        stage.do(stage.keeper.forget(members[2]))
         await asyncio.sleep(60)
         assert not [call for _, call in stage.api.calls if call.startswith("evict")]
 
@@ -709,7 +708,7 @@ class TestAGangBoundInPartBeforeARestart:
         said = attempts_for("earlier", [each.uid for each in members[:together]], needed=together)
         bound = [replace(each, node=NodeName("n1"), attempt=said[each.uid]) for each in members[:2]]
         waiting = replace(members[2], requests=units(cpu=32000))
-        stage.keeper.replace_pods([bound[0], waiting, bound[1]])
+        stage.do(stage.keeper.replace(Pod, [bound[0], waiting, bound[1]]))
 
     async def test_is_evicted_when_the_rest_cannot_follow(self, stage: Stage) -> None:
         self.listed(stage, together=3)
@@ -735,23 +734,23 @@ class TestAGangBoundInPartBeforeARestart:
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def meanwhile(member: PodRef) -> NodeName | None:
-            stage.keeper.brake.set_everywhere(Switches(evicts_parts=False))
-            stage.keeper.heed_brake()
+            stage.keeper.tables.brake.set_everywhere(Switches(evicts_parts=False))
+            stage.do(stage.keeper.heed(BrakeChanged()))
             return None
 
         monkeypatch.setattr(stage.api, "node_of", meanwhile)
         self.listed(stage, together=3)
         await asyncio.sleep(60)
         assert not [call for _, call in stage.api.calls if call.startswith("evict")]
-        [gang] = stage.keeper.gangs.by_key.values()
-        assert not gang.leaving
+        [gang] = stage.keeper.tables.gangs.by_key.values()
+        assert not gang.roster.leaving
 
     async def test_that_turns_out_to_be_whole_in_the_same_list_is_not_told_of(self, stage: Stage) -> None:
         pods = [
             replace(member, node=NodeName("n1"), created=100, bound_at=110)
             for member in job_pods("train", 4, {"cpu": 1000}, quorum=3)
         ]
-        stage.keeper.replace_pods([pods[0], replace(pods[3], node=None), *pods[1:3]])
+        stage.do(stage.keeper.replace(Pod, [pods[0], replace(pods[3], node=None), *pods[1:3]]))
         await asyncio.sleep(60)
         assert not stage.told("GangInPart")
         assert not stage.told("GangEvicted")
@@ -762,8 +761,8 @@ async def test_what_led_to_a_moment_can_be_told(stage: Stage) -> None:
     await asyncio.gather(*stage.go(*members))
     too_large = job_pods("large", 9, FULL)
     stage.see(*too_large)
-    stage.scheduling.filter(too_large[0], list(stage.keeper.nodes))
-    stage.keeper.lose_pod(members[0].uid)
+    stage.scheduling.filter(too_large[0], list(stage.keeper.tables.nodes))
+    stage.do(stage.keeper.forget(members[0]))
     told = [entry.partition(" ")[2] for entry in stage.journal.tell()]
     assert "filter default/train-0 uid-train-0 4 n1" in told
     assert "bind default/train-1 uid-train-1 n2" in told
@@ -790,8 +789,17 @@ async def test_what_kube_scheduler_asked_and_was_answered_can_be_told(stage: Sta
     assert told[-1] == f"preempt default/urgent uid-urgent 2 {(N1, N2)}"
 
 
+async def test_what_fails_for_long_is_told_to_people_once(stage: Stage) -> None:
+    stage.api.faults = [unavailable(of="wake") for _ in range(30)]
+    with capture_logs() as logs:
+        waiting_for_data(stage)
+        await asyncio.sleep(120)
+    levels = Counter(each["log_level"] for each in logs if each["event"] == "tried again")
+    assert levels == {"info": 29, "warning": 1}
+
+
 async def test_how_many_nodes_passed_a_filter_can_be_told(stage: Stage) -> None:
-    nodes = list(stage.keeper.nodes)
+    nodes = list(stage.keeper.tables.nodes)
     stage.scheduling.filter(pod("plain"), nodes)
     stage.scheduling.filter(pod("plain"), [])
     stage.scheduling.filter(pod("asking", {DATA: 1}), nodes)

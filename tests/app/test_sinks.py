@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.app import sinks
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
-from extender.core.cluster import Owner
+from extender.app.sinks import Facts
+from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang_ask import GroupAsk
-from extender.core.names import GangKey, NodeName
-from extender.core.pod_groups import PodGroup
-from extender.core.promises import Promise
+from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.promises import Promise
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import FixedClock
+from tests.performing import Performing
 
 
 def told(journal: Journal) -> list[str]:
@@ -22,32 +24,32 @@ def told(journal: Journal) -> list[str]:
 
 def stage() -> tuple[Keeper, Journal]:
     clock = FixedClock()
-    return Keeper(clock, lambda effects: None), Journal(clock)
+    return Keeper(clock), Journal(clock)
 
 
 def test_nodes() -> None:
     keeper, journal = stage()
-    sink = sinks.Nodes(keeper, journal)
+    sink = Facts(Node, keeper, Performing(), journal)
     sink.replace([node("n1")])
     sink.upsert(node("n2", version="7"))
-    assert list(keeper.nodes) == ["n1", "n2"]
+    assert list(keeper.tables.nodes) == ["n1", "n2"]
     sink.remove(node("n1"))
-    assert list(keeper.nodes) == ["n2"]
+    assert list(keeper.tables.nodes) == ["n2"]
     assert told(journal) == ["nodes listed", "node seen n2 7", "node gone n1"]
 
 
 def test_pods() -> None:
     keeper, journal = stage()
-    keeper.see_node(node("n1"))
-    sink = sinks.Pods(keeper, journal)
+    keeper.observe(node("n1"))
+    sink = Facts(Pod, keeper, Performing(), journal)
     there, coming = pod("there", node=NodeName("n1")), pod("coming")
     sink.replace([there])
     for each in (coming, replace(coming, node=NodeName("n1")), replace(coming, deleting=True)):
         sink.upsert(each)
-    assert keeper.pods[coming.uid].deleting
+    assert keeper.tables.pods[coming.uid].deleting
     sink.upsert(replace(coming, finished=True))
     sink.remove(there)
-    assert dict(keeper.pods) == {}
+    assert dict(keeper.tables.pods) == {}
     assert told(journal) == [
         "pods listed",
         *(f"pod seen default/coming uid-coming {state}" for state in ("pending", "n1", "deleting", "finished")),
@@ -57,29 +59,29 @@ def test_pods() -> None:
 
 def test_pod_groups() -> None:
     keeper, journal = stage()
-    sink = sinks.Groups(keeper, journal)
+    sink = Facts(PodGroup, keeper, Performing(), journal)
     group = PodGroup("default", "mpi", 2)
     [member] = (replace(each, gang=GroupAsk("default", "mpi", longest_wait=60.0)) for each in gang_pods("mpi", 1))
-    keeper.see_pod(member)
-    assert not keeper.gangs.by_key
+    keeper.observe(member)
+    assert not keeper.tables.gangs.by_key
     sink.replace([])
     sink.upsert(group)
-    assert list(keeper.gangs.by_key) == [GangKey("default", "podgroup.mpi")]
+    assert list(keeper.tables.gangs.by_key) == [GangKey("default", "podgroup.mpi")]
     sink.remove(group)
-    assert not keeper.gangs.by_key
+    assert not keeper.tables.gangs.by_key
     assert told(journal) == ["pod groups listed", "pod group seen default/mpi", "pod group gone default/mpi"]
 
 
 def test_jobs() -> None:
     keeper, journal = stage()
-    keeper.see_node(node("n1"))
-    sink = sinks.Promises(keeper, journal)
+    keeper.observe(node("n1"))
+    sink = Facts(Promise, keeper, Performing(), journal)
     sink.replace([Promise("job", 2)])
     first, second = (
         pod(f"train-{number}", gang=gang_ask("train", 2), owner=Owner("Job", "train", "job")) for number in range(2)
     )
-    assert keeper.filter(first, [NodeName("n1")]).passed
+    assert keeper.filter(first, [NodeName("n1")]).answer.passed
     sink.upsert(Promise("job", 1))
     sink.remove(Promise("job", 1))
-    assert keeper.filter(second, [NodeName("n1")]).passed
+    assert keeper.filter(second, [NodeName("n1")]).answer.passed
     assert told(journal) == ["jobs listed"]

@@ -1,23 +1,19 @@
 """Gangs whose members appear over minutes: nothing is held while they are missing, and they are bound when they fit.
 
-kube-scheduler is played, and minutes pass on a clock of their own; tests/e2e/test_kinds_of_gangs.py has a shorter form
+Minutes pass on a clock of their own, on the embedded cluster; tests/e2e/test_kinds_of_gangs.py has a shorter form
 on the real control plane. What must hold in the end is asserted after every test (`Town.come_to_rest`).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
-from extender.app.ports import PodRef
-from extender.core.cluster import Pod
-from extender.core.gang_ask import GangAsk
-from extender.core.gang_phases import Phase
+from extender.core.gangs.machine import Phase
 from extender.core.names import GangKey
-from tests.app.town import WHOLE_NODE, Town
-from tests.builders import JOB, names_term, node, pod
+from kubesim.kinds import POD, Json
+from tests.app.town import Town
 
 pytestmark = pytest.mark.anyio
 
@@ -26,23 +22,23 @@ TRAIN = GangKey("default", "train")
 
 @pytest.fixture
 async def town() -> AsyncIterator[Town]:
-    made = Town()
-    yield made
-    await made.come_to_rest()
+    async with Town() as made:
+        yield made
+        await made.come_to_rest()
 
 
 def held(town: Town) -> int:
-    return len(town.keeper.ledger.held_for(TRAIN))
+    return len(town.keeper.tables.ledger.held_for(TRAIN))
 
 
 def phase(town: Town) -> Phase:
-    return town.keeper.gangs.by_key[TRAIN].phase
+    return town.keeper.tables.gangs.by_key[TRAIN].phase
 
 
-async def come_slowly(town: Town, *members: Pod, seconds: float = 20.0) -> None:
+async def come_slowly(town: Town, *members: Json, seconds: float = 20.0) -> None:
     """Each of them is created, and so much time passes."""
     for member in members:
-        town.server.create(member)
+        town.create(member)
         await town.pass_time(seconds)
 
 
@@ -51,7 +47,7 @@ async def test_the_last_member_completes_the_gang_at_once(town: Town) -> None:
     await come_slowly(town, *members[:3], seconds=60)
     assert (town.bound(), held(town), town.at_barrier) == ({}, 0, 0)
     assert phase(town) is Phase.GATHERING
-    town.server.create(members[3])
+    town.create(members[3])
     await town.until_bound(4, within=2)
     assert town.told() == {"GangWaiting": ["train-0"]}
 
@@ -60,14 +56,14 @@ async def test_meanwhile_their_room_is_everybody_s(town: Town) -> None:
     """The gang gets it when the others are gone."""
     members = town.gang("train", 4)
     await come_slowly(town, *members[:2])
-    others = [pod(f"other-{number}", WHOLE_NODE) for number in range(3)]
-    town.server.create(*others)
+    others = [f"other-{number}" for number in range(3)]
+    town.create(*map(town.pod, others))
     await town.pass_time(1)
-    assert all(town.named(each.name).node for each in others)
+    assert all(town.named(each).node for each in others)
     await come_slowly(town, *members[2:])
     assert (town.bound(), held(town), phase(town)) == ({}, 0, Phase.WAITING)
     for each in others:
-        town.server.delete(each.uid)
+        town.delete(each)
         await town.pass_time(5)
     await town.until_bound(4)
 
@@ -75,12 +71,12 @@ async def test_meanwhile_their_room_is_everybody_s(town: Town) -> None:
 async def test_a_gang_that_is_complete_takes_the_room_of_one_that_is_not(town: Town) -> None:
     slow, quick = town.gang("train", 4), town.gang("quick", 4)
     await come_slowly(town, *slow[:3])
-    town.server.create(*quick)
+    town.create(*quick)
     await town.until_bound(4, "quick", within=2)
     await come_slowly(town, slow[3])
     assert (town.bound(), held(town)) == ({}, 0)
-    for each in quick:
-        town.server.delete(each.uid)
+    for each in town.bound("quick"):
+        town.delete(each)
     await town.until_bound(4)
 
 
@@ -89,35 +85,36 @@ async def test_a_quorum_that_is_there_does_not_wait_for_those_beyond_it(town: To
     await come_slowly(town, members[0])
     assert town.bound() == {}
     for count, member in enumerate(members[1:4], start=2):
-        town.server.create(member)
+        town.create(member)
         await town.until_bound(count, within=2)
         await town.pass_time(30)
     await come_slowly(town, members[4])
     assert (len(town.bound()), held(town)) == (4, 4)
-    town.server.put_node(node("n4"))
+    town.add_node("n4")
     await town.until_bound(5, within=2)
 
 
 async def test_a_driver_waits_for_its_larger_executors(town: Town) -> None:
-    ask = GangAsk(TRAIN, 4)
-    executors = [pod(f"executor-{number}", {"cpu": 7000}, gang=ask) for number in range(3)]
-    town.server.drop_node("n3")
-    town.server.drop_node("n2")
-    await come_slowly(town, pod("driver", {"cpu": 1000}, gang=ask), *executors)
+    driver = town.pod("driver", 1, gang="train", quorum=4)
+    executors = [town.pod(f"executor-{number}", 7, gang="train", quorum=4) for number in range(3)]
+    town.drop_node("n3")
+    town.drop_node("n2")
+    await come_slowly(town, driver, *executors)
     assert (town.bound(), held(town), phase(town)) == ({}, 0, Phase.WAITING)
-    town.server.put_node(node("n2"))
+    town.add_node("n2")
     await town.until_bound(4, within=5)
 
 
 async def test_members_that_may_only_be_on_one_node_each_come_in_any_order(town: Town) -> None:
-    ask = GangAsk(TRAIN, 4)
-    members = [
-        pod(f"m{number}", WHOLE_NODE, gang=ask, affinity=(names_term("In", f"n{number}"),)) for number in range(4)
-    ]
-    town.server.drop_node("n1")
+    members = [town.pod(f"m{number}", gang="train", quorum=4) for number in range(4)]
+    for number, each in enumerate(members):
+        only = {"key": "metadata.name", "operator": "In", "values": [f"n{number}"]}
+        required = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+        each["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    town.drop_node("n1")
     await come_slowly(town, *(members[number] for number in (2, 0, 3, 1)))
     assert (town.bound(), held(town)) == ({}, 0)
-    town.server.put_node(node("n1"))
+    town.add_node("n1")
     await town.until_bound(4, within=5)
     assert town.bound() == {f"m{number}": f"n{number}" for number in range(4)}
 
@@ -125,9 +122,9 @@ async def test_members_that_may_only_be_on_one_node_each_come_in_any_order(town:
 class TestAQuorumThatChangesMeanwhile:
     @staticmethod
     def ask_for(town: Town, quorum: int) -> None:
-        for each in [each for each in town.server.pods.values() if each.gang is not None]:
-            town.server.pods[each.uid] = replace(each, gang=GangAsk(TRAIN, quorum))
-            town.server.touch(PodRef(each.namespace, each.name, each.uid))
+        change = {"metadata": {"annotations": {"escher.dev/gang-min-member": str(quorum)}}}
+        for each in [each.name for each in town.pods.values() if each.gang is not None]:
+            town.patch(POD, each, change)
 
     async def test_lowered_to_those_who_are_there_lets_them_go(self, town: Town) -> None:
         await come_slowly(town, *town.gang("train", 2, quorum=4))
@@ -136,25 +133,24 @@ class TestAQuorumThatChangesMeanwhile:
         await town.until_bound(2, within=2)
 
     async def test_raised_makes_those_who_are_there_wait_for_more(self, town: Town) -> None:
-        members = town.gang("train", 4, quorum=3)
-        await come_slowly(town, *members[:2])
+        await come_slowly(town, *town.gang("train", 2, quorum=3))
         self.ask_for(town, 4)
-        await come_slowly(town, *(replace(each, gang=GangAsk(TRAIN, 4)) for each in members[2:3]), seconds=60)
+        third, fourth = town.gang("train", 2, quorum=4, first=2)
+        await come_slowly(town, third, seconds=60)
         assert (town.bound(), held(town), phase(town)) == ({}, 0, Phase.GATHERING)
-        await come_slowly(town, replace(members[3], gang=GangAsk(TRAIN, 4)))
+        await come_slowly(town, fourth)
         assert len(town.bound()) == 4
 
     async def test_raised_at_the_barrier_beyond_what_there_is_room_for_ends_the_plan_in_its_time(
         self, town: Town
     ) -> None:
-        members = [replace(each, owner=JOB) for each in town.gang("train", 5, quorum=4)]
-        town.keeper.see_promise(JOB.uid, 5)
-        town.server.create(*members[:3])
+        job = town.promise("job", 5)
+        town.create(*town.gang("train", 3, quorum=4, owner=job))
         await town.pass_time(1)
         assert town.at_barrier == 3
         self.ask_for(town, 5)
-        town.server.create(*(replace(each, gang=GangAsk(TRAIN, 5)) for each in members[3:]))
+        town.create(*town.gang("train", 2, quorum=5, first=3, owner=job))
         await town.pass_time(60)
         assert (town.bound(), held(town), phase(town)) == ({}, 0, Phase.WAITING)
-        town.server.put_node(node("n4"))
+        town.add_node("n4")
         await town.until_bound(5, within=2)

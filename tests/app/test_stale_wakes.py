@@ -9,26 +9,27 @@ from contextlib import suppress
 import pytest
 
 from extender.app.keeper import Keeper
-from extender.app.ports import Refused, Unavailable
 from extender.app.stale_wakes import ROUND, StaleWakes
 from extender.core.cluster import Pod
-from extender.core.names import NodeName, PodUid
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, PodApi
-from tests.builders import node, pod
+from tests.builders import gone, node, pod
+from tests.performing import Performing
 
 pytestmark = pytest.mark.anyio
 
 
-class Room:
+class Room(Performing):
     def __init__(self) -> None:
-        self.keeper = Keeper(LoopClock(), lambda effects: None)
-        self.keeper.see_node(node())
+        self.keeper = Keeper(LoopClock())
+        self.do(self.keeper.observe(node()))
         self.server = PodApi()
 
     def see(self, name: str, *, bound: bool = True, woken: bool = True, deleting: bool = False) -> Pod:
         where = NodeName("n1") if bound else None
         made = pod(name, node=where, woken=woken, deleting=deleting)
-        self.keeper.see_pod(made)
+        self.do(self.keeper.observe(made))
         return made
 
     @property
@@ -39,7 +40,7 @@ class Room:
 @pytest.fixture
 async def room() -> AsyncIterator[Room]:
     made = Room()
-    task = asyncio.ensure_future(StaleWakes(made.keeper, made.server).run())
+    task = asyncio.ensure_future(StaleWakes(made.keeper.tables, made.server).run())
     yield made
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -65,14 +66,14 @@ async def test_is_not_touched_where_it_is_needed_or_not_there(room: Room) -> Non
     room.see("going", deleting=True)
     room.see("gone")
     await rounds(1)
-    room.keeper.lose_pod(PodUid("uid-gone"))
+    room.do(room.keeper.forget(gone(PodUid("uid-gone"))))
     await rounds(3)
     assert room.tidied == []
 
 
 async def test_is_not_touched_where_the_scheduler_is_not_ours(room: Room) -> None:
     """A copy of a pod of ours, made for another scheduler, bears it too."""
-    room.keeper.see_pod(pod("copy", node=NodeName("n1"), woken=True, scheduler="other"))
+    room.do(room.keeper.observe(pod("copy", node=NodeName("n1"), woken=True, scheduler="other")))
     await rounds(2)
     assert room.tidied == []
 

@@ -16,9 +16,12 @@ import structlog
 
 from extender.app.journal import Journal
 from extender.app.management import Outcome, SetResource, Transact
-from extender.app.ports import EphemeralResource, PodOwner, Refused, Sink
-from extender.app.sinks import Nodes
-from extender.core.names import EphemeralName, NodeName, PodUid
+from extender.app.ports import EphemeralResource, PodOwner, Sink
+from extender.app.sinks import Facts
+from extender.core.cluster import Node
+from extender.core.names import EphemeralName
+from extender.kube.errors import Refused
+from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import ApiServer, every_node, on_node, unavailable
 from tests.app.test_crashes import SteppedLoop
 from tests.app.world import World
@@ -113,7 +116,7 @@ class Life:
         self.line = Line(api.store)
         self.world = World(api=api)
         resources, way = self.world.resources, cast(Any, self.line)
-        for part in (resources, resources.intents, resources.undoing, self.world.conditions):
+        for part in (resources.writing, resources.intents, resources.undoing, self.world.conditions):
             part._store = way
         self.world.list()
         self.calls: list[asyncio.Task[Outcome]] = []
@@ -124,7 +127,7 @@ class Life:
             await asyncio.Event().wait()
 
     def transact(self, wishes: Sequence[SetResource]) -> asyncio.Task[Outcome]:
-        self.calls.append(asyncio.ensure_future(self.world.desk.transact(Transact(operations=wishes))))
+        self.calls.append(asyncio.ensure_future(self.world.transactions.transact(Transact(operations=wishes))))
         return self.calls[-1]
 
     def kill(self, fate: str = ARRIVES) -> None:
@@ -279,8 +282,8 @@ def test_a_second_service_that_starts_meanwhile_agrees_with_the_first(story: str
         nodes, resources = api.nodes_watch.sink, api.resources_watch.sink
         assert nodes is not None
         assert resources is not None
-        api.nodes_watch.sink = Both(Nodes(first.keeper, Journal(api.clock)), nodes)
-        api.resources_watch.sink = Both(first.resources.catalog, resources)
+        api.nodes_watch.sink = Both(Facts(Node, first.keeper, first, Journal(api.clock)), nodes)
+        api.resources_watch.sink = Both(first.resources.known, resources)
 
     at_every_step(STORIES[story], strike)
 

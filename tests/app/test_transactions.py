@@ -9,11 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
-from extender.app.ports import EphemeralResource, Occupied, PodOwner, Refused, Unavailable
+from extender.app.ports import EphemeralResource, PodOwner
 from extender.core.holdings import Detection, Mode, Stale
 from extender.core.ledger import Holder
-from extender.core.names import EphemeralName, NodeName
+from extender.core.names import EphemeralName
 from extender.core.units import Short
+from extender.kube.errors import Occupied, Refused, Unavailable
+from extender.kube.names import NodeName
 from tests.app.fakes import Fault, every_node, on_node, twice, unavailable
 from tests.app.world import World
 from tests.builders import units
@@ -37,11 +39,11 @@ def setting(name: str, capacity: int, on: str = "n1", *, if_version: str | None 
 
 
 async def run(world: World, *operations: Operation, mode: Mode = Mode.ALL_OR_NOTHING, dry_run: bool = False) -> Outcome:
-    return await world.desk.transact(Transact(operations=operations, mode=mode, dry_run=dry_run))
+    return await world.transactions.transact(Transact(operations=operations, mode=mode, dry_run=dry_run))
 
 
 def held(world: World) -> list[str]:
-    return sorted(holding.holder for holding in world.keeper.ledger.holdings())
+    return sorted(holding.holder for holding in world.keeper.tables.ledger.rows.holdings())
 
 
 @pytest.fixture
@@ -53,9 +55,9 @@ def small(world: World) -> World:
 
 async def _claim_as_read(world: World, detection: Detection, mode: Mode = Mode.ALL_OR_NOTHING) -> list[Outcome]:
     """Two agents claim what they decided on the same private copy."""
-    read = {state.node: state.sequence for state in world.desk.cluster_state()}
+    read = {state.node: state.sequence for state in world.inquiries.cluster_state()}
     return [
-        await world.desk.transact(
+        await world.transactions.transact(
             Transact(
                 operations=[claim(agent, on="small", cpu=250, memory=3 * GB // 4)],
                 mode=mode,
@@ -83,11 +85,11 @@ async def test_by_sequence_number_the_second_agent_conflicts(small: World, mode:
 
 async def test_of_three_claims_of_which_one_is_too_many_two_commit_or_none(small: World) -> None:
     three = [claim(f"agent-{number}", on="small", cpu=400) for number in range(3)]
-    before = small.desk.cluster_state(node=NodeName("small"))
+    before = small.inquiries.cluster_state(node=NodeName("small"))
     outcome = await run(small, *three)
     assert outcome.committed == []
     assert [(refusal.index, refusal.cause) for refusal in outcome.refused] == [(2, Short("cpu", 400, 200))]  # type: ignore[arg-type]
-    assert small.desk.cluster_state(node=NodeName("small")) == before
+    assert small.inquiries.cluster_state(node=NodeName("small")) == before
     assert not small.woken
     outcome = await run(small, *three, mode=Mode.INCREMENTAL)
     assert outcome.committed == [0, 1]
@@ -145,7 +147,7 @@ async def test_a_claim_replaces_what_its_holder_had_and_a_release_makes_room_for
     assert (await run(world, Release(namespace="team", holder="b"), claim_r("b", 3))).committed == [0, 1]
     assert world.free("r", "n1") == 1
     waiting = world.start_pod("p", {R: 4})
-    world.keeper.filter(waiting, [N1])
+    world.do(world.keeper.filter(waiting, [N1]))
     await run(world, Release(namespace="team", holder="b"), Release(namespace="team", holder="nobody"))
     assert world.woken == ["p"]
     assert held(world) == []
@@ -552,5 +554,5 @@ async def test_every_form_of_node_spec_can_be_used(world: World) -> None:
     everywhere = SetResource(name=EphemeralName("team", "r"), capacity=2, choice=every_node())
     outcome = await run(world, everywhere, *(claim_r(node, 2, on=node) for node in ("n1", "n2", "n3")))
     assert outcome.committed == [0, 1, 2, 3]
-    assert world.keeper.ledger.holding(Holder("claim:team/n3")) is not None
+    assert world.keeper.tables.ledger.holding(Holder("claim:team/n3")) is not None
     await run(world, *(Release(namespace="team", holder=node) for node in ("n1", "n2", "n3")))

@@ -11,13 +11,16 @@ import pytest
 
 from extender.app import resources as resources_module
 from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
-from extender.app.ports import EphemeralResource, Refused, Unavailable
+from extender.app.objects.kind import Named
+from extender.app.ports import EphemeralResource
 from extender.app.steps import plan
 from extender.core.holdings import Mode
-from extender.core.names import EphemeralName, NodeName
+from extender.core.names import EphemeralName
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import NodeName
 from tests.app.fakes import Fault, on_node, twice, unavailable
 from tests.app.world import World
-from tests.builders import units
+from tests.builders import pod, units
 
 pytestmark = pytest.mark.anyio
 N1 = NodeName("n1")
@@ -27,12 +30,12 @@ def setting(name: str, capacity: int, on: str = "n1", namespace: str = "team") -
     return SetResource(name=EphemeralName(namespace, name), capacity=capacity, choice=on_node(on))
 
 
-def claim(holder: str, cpu: int = 1000) -> Claim:
-    return Claim(namespace="team", holder=holder, node=N1, units=units(cpu=cpu), ttl_seconds=600)
+def claim(holder: str, cpu: int = 1000, on: str = "n1") -> Claim:
+    return Claim(namespace="team", holder=holder, node=NodeName(on), units=units(cpu=cpu), ttl_seconds=600)
 
 
 async def run(world: World, *operations: Operation, mode: Mode = Mode.ALL_OR_NOTHING, dry_run: bool = False) -> Outcome:
-    return await world.desk.transact(Transact(operations=operations, mode=mode, dry_run=dry_run))
+    return await world.transactions.transact(Transact(operations=operations, mode=mode, dry_run=dry_run))
 
 
 def there(world: World) -> dict[str, dict[str, int]]:
@@ -41,7 +44,7 @@ def there(world: World) -> dict[str, dict[str, int]]:
 
 
 def held(world: World) -> dict[str, int]:
-    return {each.holder: sum(each.units.values()) for each in world.keeper.ledger.holdings()}
+    return {each.holder: sum(each.units.values()) for each in world.keeper.tables.ledger.rows.holdings()}
 
 
 def fails(world: World, monkeypatch: pytest.MonkeyPatch, part: str, *, of: str, after: bool) -> None:
@@ -126,6 +129,23 @@ async def test_a_defect_after_the_claims_were_made_gives_them_up_and_restores_th
     world.agree()
 
 
+async def test_a_claim_that_is_taken_back_is_given_up_though_what_it_replaced_has_no_room_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(world, claim("a", 6000))
+
+    async def broken(*_: Any) -> None:
+        world.do(world.keeper.observe(pod("other", {"cpu": 8000}, node=NodeName("n1"))))
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(world.resources.intents, "withdraw", broken)
+    with pytest.raises(KeyError, match="a defect"):
+        await run(world, setting("r", 1), setting("s", 1), claim("a", 1000, on="n2"))
+    assert list(held(world)) == ["uid-other"]
+    await world.quiet()
+    world.agree()
+
+
 async def test_a_defect_while_it_is_taken_back_leaves_that_to_the_intent(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +190,7 @@ async def test_what_others_change_all_the_time_is_given_up_with_a_word_and_leave
     await world.quiet(10)
     merge = world.api.store.merge
 
-    async def edited(name: EphemeralName, *more: Any, **options: Any) -> EphemeralResource:
+    async def edited(name: Named, *more: Any, **options: Any) -> EphemeralResource:
         if name.name == "r":
             world.api.put(replace(world.api.objects["team", "r"], nodes={N1: world.api.revision}))
         return await merge(name, *more, **options)
@@ -230,9 +250,9 @@ async def test_an_intent_is_no_resource_to_anybody(world: World) -> None:
     running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
     await asyncio.sleep(2.5)
     [intent] = [name for name in world.api.objects if name[1].startswith("transaction-")]
-    assert await world.desk.list_resources("team") == []
+    assert await world.resources.list_resources("team") == []
     with pytest.raises(Exception, match="there is no resource"):
-        await world.desk.get_resource(EphemeralName(*intent))
+        await world.resources.get_resource(EphemeralName(*intent))
     await running
     await world.quiet()
     assert not [call for call in world.api.calls if call.startswith("status team/transaction")]

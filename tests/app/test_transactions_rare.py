@@ -12,9 +12,12 @@ import pytest
 
 from extender.app.journal import Journal
 from extender.app.management import SetResource
-from extender.app.ports import EphemeralResource, Intent, Occupied, Refused, Unavailable
-from extender.app.sinks import Nodes
-from extender.core.names import EphemeralName, NodeName
+from extender.app.ports import EphemeralResource, Intent
+from extender.app.sinks import Facts
+from extender.core.cluster import Node
+from extender.core.names import EphemeralName
+from extender.kube.errors import Occupied, Refused, Unavailable
+from extender.kube.names import NodeName
 from tests.app.fakes import Fault, every_node, unavailable
 from tests.app.test_transaction_crashes import Both
 from tests.app.test_transactions_in_trouble import run, setting, there
@@ -153,21 +156,21 @@ async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that
     api.latency = 0.05
     waits = [3.0]
 
-    async def late_at_first(resource: EphemeralResource, **options: Any) -> EphemeralResource:
-        if resource.name.name == "s0" and waits:
+    async def late_at_first(item: EphemeralResource, **options: Any) -> EphemeralResource:
+        if item.name.name == "s0" and waits:
             await asyncio.sleep(waits.pop())
-        return await create(resource, **options)
+        return await create(item, **options)
 
     api.store.create = late_at_first  # type: ignore[method-assign]
     wishes = [*(setting(f"s{i}", 1) for i in range(20)), REMOVED]
     first = asyncio.create_task(run(world, *wishes))
     await asyncio.sleep(0.3)
     anew = World(api=api)
-    for part in (anew.resources, anew.resources.intents, anew.resources.undoing, anew.conditions):
+    for part in (anew.resources.writing, anew.resources.intents, anew.resources.undoing, anew.conditions):
         part._store = cast(Any, Slow(api.store))
     anew.list()
-    api.nodes_watch.sink = Both(Nodes(world.keeper, Journal(api.clock)), Nodes(anew.keeper, Journal(api.clock)))
-    api.resources_watch.sink = Both(world.resources.catalog, anew.resources.catalog)
+    api.nodes_watch.sink = Both(*(Facts(Node, each.keeper, each, Journal(api.clock)) for each in (world, anew)))
+    api.resources_watch.sink = Both(world.resources.known, anew.resources.known)
     async with anew.running():
         with pytest.raises(Unavailable, match="another instance"):
             await first

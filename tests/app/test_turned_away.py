@@ -9,7 +9,7 @@ import pytest
 from extender.app.turned_away import TurnedAway
 from extender.core.cluster import Pod
 from extender.core.ledger import Ledger
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 from tests.builders import gang_pods, ledger_of, pod
 
 N0 = NodeName("n0")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.judging import Judging
-from extender.app.keeper import Keeper, Rules
-from extender.core.cluster import Pod
-from extender.core.gang import WakePod
-from extender.core.ledger import Holder, Kind, Ledger
-from extender.core.names import NodeName, PodUid, ResourceKey
-from extender.core.turns import Patience
-from extender.filters import FILTERS
-from extender.filters.base import GivingWay, Judge, Rejection
+from extender.app.decisions import Effect
+from extender.app.keeper import Keeper
+from extender.app.policies import Policies
+from extender.core.cluster import Node, Pod
+from extender.core.gangs.gang import WakePod
+from extender.core.gangs.queue import Patience
+from extender.core.ledger import Holder, HoldingKind, Ledger
+from extender.core.policy import Facts, Judge, Policy, Refuse
+from extender.filters import made
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, gang_pods, node, pod, slot, taint
 from tests.core.gang_world import FixedClock, GangWorld
+from tests.performing import Performing
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 DATA = ResourceKey("escher.dev/default.data")
@@ -38,7 +40,7 @@ def world() -> Iterator[GangWorld]:
     made.create(*members)
     made.filter(members[0], [N1, N2])
     made.pass_time(0)
-    assert made.keeper.gangs.waiting.turns.saver is not None
+    assert made.keeper.tables.gangs.waiting.queue.saved.gang is not None
     yield made
     made.check()
 
@@ -55,8 +57,8 @@ class TestRoomThatIsSaved:
     def test_for_a_gang_of_lower_priority_wakes_who_may_take_it_and_nobody_else(self, world: GangWorld) -> None:
         urgent, humble = asleep(world, "urgent", 10), asleep(world, "humble", 0)
         world.delete(PodUid(f"uid-filler-{N1}"))
-        held = [(each.node, each.kind) for each in world.keeper.ledger.holdings() if each.owner is not None]
-        assert (N1, Kind.SAVING) in held
+        held = [(each.node, each.kind) for each in world.keeper.tables.ledger.rows.holdings() if each.owner is not None]
+        assert (N1, HoldingKind.SAVING) in held
         assert world.wakes == {urgent.uid: 1}
         assert humble.uid in world.asleep
         assert world.filter(urgent, [N1]).passed == [N1]
@@ -70,80 +72,79 @@ class TestRoomThatIsSaved:
         for each in members:
             world.create(replace(each, uid=PodUid(f"{each.uid}-again"), name=f"{each.name}-again", priority=0))
             world.delete(each.uid)
-        assert world.keeper.gangs.waiting.turns.saver is not None
+        assert world.keeper.tables.gangs.waiting.queue.saved.gang is not None
         assert world.wakes == {middling.uid: 1}
         assert world.filter(middling, [N1]).passed == [N1]
 
 
-class Room:
+class Room(Performing):
     """A keeper of nodes, and whom it wakes."""
 
-    def __init__(self, *nodes: NodeName) -> None:
+    def __init__(self, *nodes: NodeName, policies: Sequence[Policy] | None = None) -> None:
         self.woken: list[str] = []
-        self.keeper = Keeper(
-            FixedClock(),
-            lambda effects: self.woken.extend(each.pod.name for each in effects if isinstance(each, WakePod)),
-            Rules(reserve_at_filter=True),
-        )
-        self.keeper.replace_nodes([node(name) for name in nodes])
+        self.keeper = Keeper(FixedClock(), policies=policies)
+        self.do(self.keeper.replace(Node, [node(name) for name in nodes]))
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        self.woken += [each.pod.name for each in effects if isinstance(each, WakePod)]
 
     def turned_away(self, each: Pod) -> Pod:
-        self.keeper.see_pod(each)
-        assert not self.keeper.filter(each, list(self.keeper.nodes)).passed
+        self.do(self.keeper.observe(each))
+        assert not self.do(self.keeper.filter(each, list(self.keeper.tables.nodes))).passed
         return each
 
 
 def test_a_change_that_leaves_a_pod_short_of_what_only_our_filters_know_of_does_not_wake_it() -> None:
     room = Room(N1)
     room.turned_away(pod("asker", {"cpu": 100, DATA: 2}))
-    room.keeper.set_capacity(N1, DATA, 1)
-    room.keeper.see_node(node(N1, {"cpu": 16000}))
+    room.do(room.keeper.set_capacity(N1, DATA, 1))
+    room.do(room.keeper.observe(node(N1, {"cpu": 16000})))
     assert room.woken == []
-    room.keeper.set_capacity(N1, DATA, 2)
+    room.do(room.keeper.set_capacity(N1, DATA, 2))
     assert room.woken == ["asker"]
 
 
 def test_a_node_that_a_pod_does_not_tolerate_does_not_wake_it_before_the_taint_is_gone() -> None:
     room = Room(N1)
     room.turned_away(pod("asker", {"cpu": 100, DATA: 1}))
-    room.keeper.see_node(node(N2, taints=(taint("mine"),)))
-    room.keeper.set_capacity(N2, DATA, 1)
+    room.do(room.keeper.observe(node(N2, taints=(taint("mine"),))))
+    room.do(room.keeper.set_capacity(N2, DATA, 1))
     assert room.woken == []
-    room.keeper.see_node(node(N2))
+    room.do(room.keeper.observe(node(N2)))
     assert room.woken == ["asker"]
 
 
 def test_pods_that_are_alike_are_judged_as_one_and_each_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    asked = Judging.passes
+    asked = Policies.passes
 
-    def passes(self: Judging, each: Pod) -> Callable[[NodeName], bool]:
+    def passes(self: Policies, each: Pod) -> Callable[[NodeName], bool]:
         judged.append(each.name)
         return asked(self, each)
 
-    monkeypatch.setattr(Judging, "passes", passes)
+    monkeypatch.setattr(Policies, "passes", passes)
     room = Room(N1)
     for number in range(500):
         room.turned_away(pod(f"asker-{number}", {"cpu": 100, DATA: 1}))
     room.turned_away(pod("other", {"cpu": 100, DATA: 2}))
     judged.clear()
-    room.keeper.set_capacity(N1, DATA, 1)
+    room.do(room.keeper.set_capacity(N1, DATA, 1))
     assert len(judged) == 2
     assert sorted(room.woken) == sorted(f"asker-{number}" for number in range(500))
     judged.clear()
-    room.keeper.see_node(node(N1, {"cpu": 9000}))
+    room.do(room.keeper.observe(node(N1, {"cpu": 9000})))
     assert judged == ["other"]
 
 
 def test_what_is_held_for_a_pod_counts_for_that_one_alone() -> None:
     room = Room(N1, N2)
-    room.keeper.set_capacity(N1, DATA, 1)
+    room.do(room.keeper.set_capacity(N1, DATA, 1))
     holder, other = (pod(name, {"cpu": 100, DATA: 1}) for name in ("holder", "other"))
-    room.keeper.see_pod(holder)
-    assert room.keeper.filter(holder, [N1]).passed == [N1]
-    assert not room.keeper.filter(holder, [N2]).passed
+    room.do(room.keeper.observe(holder))
+    assert room.do(room.keeper.filter(holder, [N1])).passed == [N1]
+    assert not room.do(room.keeper.filter(holder, [N2])).passed
     room.turned_away(other)
-    room.keeper.see_node(node(N1, labels={"a": "b"}))
+    room.do(room.keeper.observe(node(N1, labels={"a": "b"})))
     assert room.woken == ["holder"]
 
 
@@ -159,45 +160,38 @@ def test_what_wakes_is_what_the_filter_lets_pass_of_what_kube_scheduler_offers(
     ledger = Ledger()
     nodes = {name: node(name, unschedulable=cordoned and name == N2) for name in (N1, N2)}
     for name, each in nodes.items():
-        ledger.set_node(name, each.allocatable)
-        ledger.set_capacity(name, DATA, 2)
+        ledger.capacity.set_node(name, each.allocatable)
+        ledger.capacity.set(name, DATA, 2)
     giving_way: dict[NodeName, list[Holder]] = {}
     for number, (on, cores, units, gives) in enumerate(held):
         asks = {"cpu": 1000 * cores, DATA: units}
         wanted = slot(f"s{number}", on, asks) if gives else claim(f"c{number}", on, asks)
         if not ledger.commit([wanted]).conflicts and gives and gives_way:
             giving_way.setdefault(on, []).append(wanted.holder)
-    judging = Judging(ledger, nodes, FILTERS, lambda each: giving_way)
+    policies = Policies(made(), Facts(ledger, nodes, {}, lambda each: giving_way))
     asker = pod("asker", {"cpu": 1000 * cpu, DATA: data})
-    could_go = judging.passes(asker)
+    could_go = policies.passes(asker)
     for name in nodes:
-        offered = not nodes[name].unschedulable and judging.room(asker)(name) is None
-        passed = judging.verdict(asker, [name]).passed == [name]
+        offered = not nodes[name].unschedulable and policies.room(asker)(name) is None
+        passed = policies.verdict(asker, [name]).passed == [name]
         assert could_go(name) == (offered and passed)
         if could_go(name):
-            assert judging.rejection(asker, name) is None
+            assert policies.refusal(asker, name) is None
 
 
-def test_a_filter_of_ones_own_is_asked_for_wakes_too() -> None:
+def test_a_policy_of_ones_own_is_asked_for_wakes_too() -> None:
     closed = {N1}
 
     class Gatekeeper:
         name = "gatekeeper"
 
-        def judge(self, each: Pod, ledger: Ledger, giving_way: GivingWay) -> Judge | None:
-            return lambda name: Rejection("closed") if name in closed else None
+        def filter(self, each: Pod, facts: Facts) -> Judge | None:
+            return lambda name: Refuse("closed") if name in closed else None
 
-    woken: list[str] = []
-    keeper = Keeper(
-        FixedClock(),
-        lambda effects: woken.extend(each.pod.name for each in effects if isinstance(each, WakePod)),
-        filters=(*FILTERS, Gatekeeper()),
-    )
-    keeper.see_node(node(N1))
-    keeper.see_pod(asker := pod("asker"))
-    assert not keeper.filter(asker, [N1]).passed
-    keeper.see_node(node(N1, labels={"a": "b"}))
-    assert woken == []
+    room = Room(N1, policies=[*made(), Gatekeeper()])
+    room.turned_away(pod("asker"))
+    room.do(room.keeper.observe(node(N1, labels={"a": "b"})))
+    assert room.woken == []
     closed.clear()
-    keeper.see_node(node(N1))
-    assert woken == ["asker"]
+    room.do(room.keeper.observe(node(N1)))
+    assert room.woken == ["asker"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from extender.app.wording import amount, in_words, number, why_gang_waits
-from extender.core.gang import Gang
-from extender.core.gang_phases import Phase
-from extender.core.names import CPU, MEMORY, GangKey, ResourceKey
-from extender.core.planning import Shortfall
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.packing import Shortfall
+from extender.core.names import GangKey
 from extender.core.units import Short
+from extender.kube.names import CPU, MEMORY, ResourceKey
 from tests.builders import gang_pods
 
 R = ResourceKey("escher.dev/team.r")
@@ -57,8 +58,8 @@ def test_why_no_plan_was_found() -> None:
 
 def waiting(existing: int, quorum: int) -> Gang:
     made = Gang(GangKey("default", "train"), quorum, 4.0, 0.0)
-    made.members.update({member.uid: member for member in gang_pods("train", existing, quorum=quorum)})
-    made.heed_members()
+    made.roster.members.update({member.uid: member for member in gang_pods("train", existing, quorum=quorum)})
+    made.terms = made.terms.as_asked_by(made.roster.members.values())
     return made
 
 
@@ -71,7 +72,7 @@ def test_members_that_are_missing_are_counted(missing: int, said: str) -> None:
 def test_whether_room_is_saved_is_said_where_it_is_known() -> None:
     gang = waiting(2, 2)
     assert why_gang_waits(gang) == "2 of 2 members have no place yet, and have not been tried since the last change"
-    gang.shortfall = Shortfall(1, 2, None)
+    gang.wait.shortfall = Shortfall(1, 2, None)
     short = "room for 1 of 2 members; no other node may take one"
     assert why_gang_waits(gang) == short
     assert why_gang_waits(gang, saved=True) == f"it is its turn, and what comes free is saved for it: {short}"
@@ -81,7 +82,7 @@ def test_whether_room_is_held_or_only_there_is_said_of_a_plan() -> None:
     gang = waiting(2, 2)
     gang.phase = Phase.PLANNED
     assert why_gang_waits(gang) == "room is held for all 2; 0 of them are ready to be bound"
-    gang.intends = True
+    gang.plan.intends = True
     assert why_gang_waits(gang) == ("there is room, claimed as they come, for all 2; 0 of them are ready to be bound")
     gang.phase = Phase.BOUND
     assert why_gang_waits(gang) == ""

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.ports import Refused
-from extender.core.names import NodeName, ResourceKey
+from extender.core import audit
+from extender.kube.errors import Refused
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import every_node, unavailable
 from tests.app.world import World
+from tests.builders import node
 
 pytestmark = pytest.mark.anyio
 N1 = NodeName("n1")
@@ -20,8 +22,8 @@ A, B = ResourceKey("escher.dev/team.a"), ResourceKey("escher.dev/team.b")
 async def test_the_first_change_is_written_at_once_and_all_that_follow_with_one_more(world: World) -> None:
     world.api.latency = 1.0
     for number in range(1, 501):
-        world.keeper.set_capacity(N1, ResourceKey(f"escher.dev/team.r{number}"), number)
-        world.keeper.settle()
+        world.do(world.keeper.set_capacity(N1, ResourceKey(f"escher.dev/team.r{number}"), number))
+        world.do(world.keeper.settle())
         if number == 1:
             await asyncio.sleep(0.5)
     await world.quiet()
@@ -46,9 +48,9 @@ async def test_changes_that_keep_coming_are_gathered_the_longer_the_slower_the_a
         world.api.latency = latency
         before = len(world.api.writer.written)
         for _ in range(100):
-            units = world.keeper.ledger.free(N1, A) + 1
-            world.keeper.set_capacity(N1, A, units)
-            world.keeper.settle()
+            units = world.keeper.tables.ledger.rows.free(N1, A) + 1
+            world.do(world.keeper.set_capacity(N1, A, units))
+            world.do(world.keeper.settle())
             await asyncio.sleep(0.01)
         await world.quiet(1)
         return len(world.api.writer.written) - before
@@ -63,8 +65,8 @@ async def test_a_failure_is_tried_again_with_growing_pauses_that_the_server_may_
     world.api.faults += [unavailable(), unavailable(), unavailable(5.0), unavailable()]
     loop = asyncio.get_running_loop()
     began = loop.time()
-    world.keeper.set_capacity(N1, A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 1))
+    world.do(world.keeper.settle())
     assert await world.write_back.settled([N1], within=60)
     assert loop.time() - began == pytest.approx(0.1 + 0.2 + 5.0 + 0.8)
     assert world.stated("n1") == {"a": 1}
@@ -73,8 +75,8 @@ async def test_a_failure_is_tried_again_with_growing_pauses_that_the_server_may_
 
 async def test_a_node_waits_half_a_minute_at_most_whatever_the_server_asks_for(world: World) -> None:
     world.api.faults.append(unavailable(86400.0))
-    world.keeper.set_capacity(N1, A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 1))
+    world.do(world.keeper.settle())
     await world.quiet(31)
     assert world.stated("n1") == {"a": 1}
     _clean(world)
@@ -83,13 +85,13 @@ async def test_a_node_waits_half_a_minute_at_most_whatever_the_server_asks_for(w
 async def test_what_a_lost_answer_may_have_changed_is_written_again_even_if_it_seems_right(world: World) -> None:
     world.api.nodes_watch.held = True
     world.api.faults.append(unavailable(after=True))
-    world.keeper.set_capacity(N1, A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 1))
+    world.do(world.keeper.settle())
     await asyncio.sleep(0.01)
     assert world.stated("n1") == {"a": 1}
     # Back to what the watch last told, which is not what the node says.
-    world.keeper.set_capacity(N1, A, 0)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 0))
+    world.do(world.keeper.settle())
     await world.quiet()
     assert world.stated("n1") == {}
     world.api.nodes_watch.deliver()
@@ -101,7 +103,7 @@ async def test_a_late_echo_of_our_own_write_causes_no_write(world: World) -> Non
         await world.set("a", units, "n1")
     assert len(world.api.writer.written) == 3
     assert world.api.nodes_watch.deliver(1) == 1
-    assert world.keeper.drift(world.keeper.nodes[N1]) == {A: (3, 1)}
+    assert world.keeper.tables.drift(world.keeper.tables.nodes[N1]) == {A: (3, 1)}
     await world.quiet(1)
     world.api.nodes_watch.deliver()
     await world.quiet(100)
@@ -110,13 +112,13 @@ async def test_a_late_echo_of_our_own_write_causes_no_write(world: World) -> Non
 
 
 async def test_a_late_echo_that_arrives_while_a_write_is_under_way_causes_none_after_it(world: World) -> None:
-    world.keeper.set_capacity(N1, A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 1))
+    world.do(world.keeper.settle())
     world.api.nodes_watch.held = True
     await world.quiet(1)
     world.api.latency = 1.0
-    world.keeper.set_capacity(N1, A, 2)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 2))
+    world.do(world.keeper.settle())
     await asyncio.sleep(0.5)
     world.api.nodes_watch.deliver()
     await world.quiet()
@@ -165,15 +167,15 @@ async def test_a_node_that_returns_under_its_name_gets_what_it_had(world: World)
 async def test_a_node_that_goes_while_it_is_written_is_let_go(world: World) -> None:
     world.api.nodes_watch.held = True
     world.api.nodes.pop(N1)
-    world.keeper.set_capacity(N1, A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 1))
+    world.do(world.keeper.settle())
     assert not await world.write_back.settled([N1], within=60)
     assert world.write_back.pending == 0
     world.api.latency = 1.0
-    world.keeper.set_capacity(NodeName("n2"), A, 1)
-    world.keeper.set_capacity(NodeName("n3"), A, 1)
-    world.keeper.settle()
-    world.keeper.lose_node(NodeName("n3"))
+    world.do(world.keeper.set_capacity(NodeName("n2"), A, 1))
+    world.do(world.keeper.set_capacity(NodeName("n3"), A, 1))
+    world.do(world.keeper.settle())
+    world.do(world.keeper.forget(node(NodeName("n3"))))
     await world.quiet()
     assert [name for name, _ in world.api.writer.written] == ["n2"]
     _clean(world)
@@ -184,8 +186,8 @@ async def test_a_refusal_is_not_repeated_before_something_new_happens(world: Wor
     await world.set("a", 1, "n1")
     assert world.write_back.pending == 0
     assert world.api.calls.count("advertise n1") == 1
-    world.keeper.set_capacity(NodeName("n2"), A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(NodeName("n2"), A, 1))
+    world.do(world.keeper.settle())
     assert not await world.write_back.settled([NodeName("n2")], within=1), "it does not say what is desired"
     world.api.writer.refuse = None
     await world.quiet(61)
@@ -196,15 +198,15 @@ async def test_a_refusal_is_not_repeated_before_something_new_happens(world: Wor
 async def test_whoever_waits_for_a_node_waits_for_the_write_that_has_its_change(world: World) -> None:
     world.api.latency = 1.0
     assert await world.write_back.settled([N1], within=1), "nothing is to be written"
-    world.keeper.set_capacity(N1, A, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, A, 1))
+    world.do(world.keeper.settle())
     await asyncio.sleep(0.5)
     loop = asyncio.get_running_loop()
     began = loop.time()
     first = asyncio.create_task(world.write_back.settled([N1], within=60))
     await asyncio.sleep(0)
-    world.keeper.set_capacity(N1, B, 1)
-    world.keeper.settle()
+    world.do(world.keeper.set_capacity(N1, B, 1))
+    world.do(world.keeper.settle())
     second = asyncio.create_task(world.write_back.settled([N1], within=60))
     late = asyncio.create_task(world.write_back.settled([N1], within=0.1))
     assert await first
@@ -224,8 +226,8 @@ async def test_nothing_is_written_before_the_first_lists(world: World) -> None:
     task = asyncio.create_task(early.write_back.run(after=[listed]))
     await asyncio.sleep(1)
     assert not await early.write_back.settled([N1], within=60)
-    early.keeper.set_capacity(N1, A, 4)
-    early.keeper.set_capacity(N1, B, 1)
+    early.do(early.keeper.set_capacity(N1, A, 4))
+    early.do(early.keeper.set_capacity(N1, B, 1))
     listed.set()
     await asyncio.sleep(1)
     assert [patch for _, patch in early.api.writer.written] == [{B: 1}]
@@ -246,6 +248,6 @@ async def test_a_writer_that_knows_no_versions_is_believed_to_have_written(world
 
 def _clean(world: World) -> None:
     """What these tests set in the ledger without an object is taken out again."""
-    assert world.keeper.ledger.violations() == []
+    assert audit.violations(world.keeper.tables.ledger) == []
     assert world.write_back.pending == 0
-    world.resources.catalog.repair()
+    world.resources.capacities.repair()

@@ -1,4 +1,4 @@
-"""A town: the service between an API server and a kube-scheduler, all three played, each of which can fail.
+"""A town: a whole cluster with the service in it (`Simulation`), of which each part can fail, and which looks on.
 
 `come_to_rest` is what every failure must end in: each gang bound as a whole or not at all, nothing reserved, the ledger
 the cluster's.
@@ -8,204 +8,253 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from extender.app.journal import Journal
+import msgspec
+
+from extender.adapters.objects import to_pod
+from extender.app.decisions import Decided
 from extender.app.keeper import Keeper
-from extender.app.ports import PodRef
-from extender.app.scheduling import Scheduling
-from extender.app.sinks import Nodes, Pods
-from extender.app.verbs import Verdict
-from extender.core.cluster import Owner, Pod
+from extender.bootstrap import Cluster
+from extender.controlplane.nodes import node
+from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import Kind
-from extender.core.names import GangKey, NodeName, PodUid
-from tests.app.fakes import LoopClock
-from tests.app.kube_scheduler import KubeScheduler
-from tests.app.pod_server import Follower, Line, PodServer
-from tests.builders import Amounts, node, pod
+from extender.core.ledger import HoldingKind
+from extender.core.names import GangKey
+from extender.kube import objects
+from extender.kube.errors import Unavailable
+from extender.kube.names import NodeName, PodUid
+from extender.kube.requests import MERGE_PATCH, refusal
+from extender.settings import Settings
+from extender.simulation import ADMIN, SERVICE, Simulation
+from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.wire import JSON, Answer, Request
+from kubesim.kinds import EVENT, JOB, NODE, POD, Json, Kind
+from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
+from kubesim.store import Change
+from loadtests.pods import pod
 
-WHOLE_NODE = {"cpu": 8000}
+WHOLE_NODE = 8
+"""CPUs."""
 HTTP_TIMEOUT = 60.0
+LONGEST_BACK_OFF = 10
+"""Kubernetes' default, which is less friendly than what we ship."""
+LATENCY = 0.02
+_INTERNAL = "internal error"
+T = TypeVar("T")
+
+_pods = msgspec.json.Decoder(objects.Pod)
 
 
-class Service:
-    """One life of the service, wired as bootstrap does it."""
-
-    def __init__(self, server: PodServer, defects: list[Exception], *, delay: float, http_timeout: float) -> None:
-        self._defects = defects
-        self._line = Line(server)
-        self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.journal = Journal(server.clock)
-        self.keeper = Keeper(server.clock, lambda effects: self.scheduling.take(effects))
-        line, write_within = self._line, http_timeout * 0.5
-        self.scheduling = Scheduling(
-            self.keeper,
-            line,
-            line,
-            line,
-            line,
-            nominator=line,
-            disruptions=line,
-            write_within=write_within,
-            journal=self.journal,
-        )
-        self.follower = Follower(server, Nodes(self.keeper, self.journal), Pods(self.keeper, self.journal), delay=delay)
-        self.follower.list()
-
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
-        try:
-            return self.scheduling.filter(pod, nodes)
-        except Exception as error:
-            self._defects.append(error)
-            return Verdict(error="internal error")
-
-    async def bind(self, pod: PodRef, node: NodeName) -> str:
-        """It goes on when its caller leaves."""
-        call = asyncio.ensure_future(self.scheduling.bind(pod, node))
-        either: set[asyncio.Future[Any]] = {call, self._died}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if self._died.done():
-            raise ConnectionError("connection reset")
-        return call.result()
-
-    def crash(self, *, losing: bool) -> None:
-        """kill -9: nothing of it is heard of any more. What its tasks still do reaches nobody."""
-        self._died.set_result(None)
-        self._line.cut(losing=losing)
-        self.follower.end()
-        self._end = asyncio.ensure_future(self.scheduling.close())
-
-
-class NoService:
-    """Nobody listens at the address."""
-
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
-        raise ConnectionError("connection refused")
-
-    async def bind(self, pod: PodRef, node: NodeName) -> str:
-        raise ConnectionError("connection refused")
-
-
-@dataclass
 class Job:
-    """A controller that keeps so many pods there; each new one has a new name and a new UID."""
+    """A controller that keeps so many pods there; each new one has a new name. Its spec says how many there are to be:
+    a quorum, though some are late in coming."""
 
-    town: Town
-    name: str
-    size: int
-    asks: Amounts
-    quorum: int
-    made: int = 0
+    def __init__(self, town: Town, name: str, size: int, cpu: int, quorum: int) -> None:
+        self.name, self.size = name, size
+        self.made = 0
+        self._town, self._cpu, self._quorum = town, cpu, quorum
+        self.owner = town.promise(name, max(size, quorum))
 
     def fill(self) -> None:
-        present = sum(each.owner == self.owner and not each.deleting for each in self.town.server.pods.values())
+        pods = self._town.pods.values()
+        present = sum(each.owner is not None and each.owner.name == self.name and not each.deleting for each in pods)
         for _ in range(self.size - present):
-            [made] = self.town.gang(self.name, 1, self.asks, quorum=self.quorum, first=self.made)
+            [made] = self._town.gang(self.name, 1, self._cpu, quorum=self._quorum, first=self.made, owner=self.owner)
             self.made += 1
-            self.town.server.create(replace(made, owner=self.owner))
-
-    def promise_to(self, keeper: Keeper) -> None:
-        """Its spec says how many pods there are to be: a quorum, though some are late in coming."""
-        keeper.see_promise(self.owner.uid, max(self.size, self.quorum))
-
-    @property
-    def owner(self) -> Owner:
-        return Owner("Job", self.name, f"uid-job-{self.name}")
+            self._town.create(made)
 
 
 class Town:
-    """Nodes of 8 CPU; the service and kube-scheduler run. Time passes in `pass_time` alone."""
+    """Nodes of 8 CPU. Enter it; time passes in `pass_time` and the like alone."""
 
-    def __init__(self, nodes: int = 4, *, delay: float = 0.0, http_timeout: float = HTTP_TIMEOUT) -> None:
-        self.clock = LoopClock()
-        self.server = PodServer(self.clock)
-        self._delay, self._http_timeout = delay, http_timeout
-        for number in range(nodes):
-            self.server.put_node(node(f"n{number}"))
-        self.defects: list[Exception] = []
-        """What the service's verbs raised, which must be nothing."""
+    def __init__(
+        self,
+        nodes: int = 4,
+        *,
+        watches_late_by: float = 0.0,
+        http_timeout: float = HTTP_TIMEOUT,
+        **settings: Any,
+    ) -> None:
+        """`watches_late_by`: seconds by which the service hears late; `http_timeout`: kube-scheduler's patience with
+        it; `settings`: the service's."""
+        self.stop = 0.1
+        """Seconds that the containers of pods take to end that are created from now on."""
+        self._http_timeout = http_timeout
+        self.simulation = _Overheard(
+            node_objects=[_node(f"n{number}") for number in range(nodes)],
+            settings=Settings.model_validate(settings),
+            latency=LATENCY,
+            scheduler={"podMaxBackoffSeconds": LONGEST_BACK_OFF},
+            extender={"httpTimeout": f"{http_timeout:g}s"},
+        )
+        self.simulation.watches_late_by = watches_late_by
+        self.pods: dict[PodUid, Pod] = {}
         self.jobs: list[Job] = []
-        self.service: Service | None = self._new_service()
-        self.scheduler = self._new_scheduler()
-        self.lives = 1
-        self.server.ended.append(self._pod_ended)
-        self.server.witnesses.append(self._look)
+        self.evicted: set[PodUid] = set()
+        self.asked: list[str] = []
+        """What the service has asked the API server to change: verb, subresource or resource, name."""
+        self._known: set[PodUid] = set()
         self._changed = asyncio.Event()
         self._bound_once: dict[GangKey, set[PodUid]] = defaultdict(set)
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def _new_service(self) -> Service:
-        made = Service(self.server, self.defects, delay=self._delay, http_timeout=self._http_timeout)
-        for job in self.jobs:
-            job.promise_to(made.keeper)
-        return made
+    async def __aenter__(self) -> Self:
+        await self.simulation.__aenter__()
+        # Until all of its watches are open.
+        await asyncio.sleep(1)
+        api = self.simulation.cluster.api
+        self.store, self.faults = api.store, api.faults
+        self.store.subscribe(self._look)
+        api.audit.subscribe(self._listen)
+        return self
 
-    def _new_scheduler(self) -> KubeScheduler:
-        return KubeScheduler(self.server, lambda: self.service or NoService(), http_timeout=self._http_timeout)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self.simulation.__aexit__(kind, error, where)
 
     # -- what is there -------------------------------------------------------------------------------------------
 
-    def gang(
-        self,
-        name: str,
-        size: int,
-        asks: Amounts = WHOLE_NODE,
-        *,
-        quorum: int | None = None,
-        timeout: float = 30.0,
-        first: int = 0,
-    ) -> list[Pod]:
-        """Members that somebody may create."""
-        ask = GangAsk(GangKey("default", name), size if quorum is None else quorum, timeout)
-        return [pod(f"{name}-{first + index}", asks, gang=ask) for index in range(size)]
-
-    def promised(self, members: Sequence[Pod]) -> list[Pod]:
-        """The same, as some Job's that promises so many, and that makes no others."""
-        owner = Owner("Job", "promised", "uid-job-promised")
-        self.keeper.see_promise(owner.uid, len(members))
-        return [replace(each, owner=owner) for each in members]
-
-    def job(self, name: str, size: int, asks: Amounts = WHOLE_NODE, *, quorum: int | None = None) -> Job:
-        made = Job(self, name, size, asks, size if quorum is None else quorum)
-        self.jobs.append(made)
-        if self.service is not None:
-            made.promise_to(self.service.keeper)
-        made.fill()
-        return made
-
-    def _pod_ended(self, gone: Pod) -> None:
-        for job in self.jobs:
-            if job.owner == gone.owner:
-                asyncio.get_running_loop().call_later(0.05, job.fill)
-
     @property
     def keeper(self) -> Keeper:
-        assert self.service is not None
-        return self.service.keeper
+        assert self.simulation.service is not None
+        return self.simulation.application.keeper
+
+    def do(self, decided: Decided[T]) -> T:
+        return self.simulation.application.effects.do(decided)
 
     @property
     def at_barrier(self) -> int:
-        return 0 if self.service is None else self.service.scheduling.waiting_at_barrier
+        return 0 if self.simulation.service is None else len(self.simulation.application.gates)
+
+    @property
+    def nodes(self) -> set[str]:
+        return {each["metadata"]["name"] for each in self.store.list(NODE)}
+
+    @property
+    def refused(self) -> list[tuple[str, str]]:
+        """(pod, why) of every bind that failed, as kube-scheduler takes it."""
+        return self.simulation.refused
 
     def bound(self, gang: str = "train") -> dict[str, NodeName]:
         """Node by name of the gang's members that are bound and are to stay."""
         return {
             each.name: each.node
-            for each in self.server.pods.values()
+            for each in self.pods.values()
             if isinstance(each.gang, GangAsk) and each.gang.key.name == gang and each.node and not each.deleting
         }
 
+    def pending(self) -> list[Pod]:
+        return [each for each in self.pods.values() if each.node is None]
+
     def told(self) -> dict[str, list[str]]:
-        """Which pods have events of each reason, in order of their names."""
+        """Which pods have events of ours of each reason, in order of their names."""
         found: dict[str, list[str]] = defaultdict(list)
-        for each in sorted(self.server.notices, key=lambda each: each.pod.name):
-            found[each.reason].append(each.pod.name)
+        for each in sorted(self.notices(), key=lambda each: each["involvedObject"]["name"]):
+            found[each["reason"]].append(each["involvedObject"]["name"])
         return dict(found)
 
+    def notices(self) -> list[Json]:
+        return [each for each in self.store.list(EVENT) if each.get("reportingInstance") == "escher"]
+
     def named(self, name: str) -> Pod:
-        return next(each for each in self.server.pods.values() if each.name == name)
+        return next(each for each in self.pods.values() if each.name == name)
+
+    # -- what users and others do ----------------------------------------------------------------------------------
+
+    def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON) -> Json:
+        """One request, which takes no time."""
+        sent = b"" if body is None else msgspec.json.encode(body)
+        request = Request(method, path, headers={"content-type": content_type}, body=sent, user=ADMIN)
+        answer = self.simulation.cluster.api.handle(request)
+        assert isinstance(answer, Answer)
+        if answer.status >= 300:
+            raise refusal(answer.status, answer.body)
+        found: Json = msgspec.json.decode(answer.body)
+        return found
+
+    def gang(
+        self,
+        name: str,
+        size: int,
+        cpu: int = WHOLE_NODE,
+        *,
+        quorum: int | None = None,
+        timeout: int = 30,
+        first: int = 0,
+        owner: Json | None = None,
+        **more: Any,
+    ) -> list[Json]:
+        """Members that somebody may create."""
+        quorum = size if quorum is None else quorum
+        ask = {"gang": name, "quorum": quorum, "timeout": timeout, **more}
+        made = [self.pod(f"{name}-{number}", cpu, **ask) for number in range(first, first + size)]
+        for each in made if owner is not None else ():
+            each["metadata"]["ownerReferences"] = [owner]
+        return made
+
+    def pod(self, name: str, cpu: int = WHOLE_NODE, *, node: str = "", **more: Any) -> Json:
+        """One that may be created; `node`: where it is bound already."""
+        said = {"escher.dev/stop-seconds": f"{self.stop:g}"}
+        made = pod(name, cpu=cpu, grace=60, annotations=said, **more)
+        if node:
+            made["spec"]["nodeName"] = node
+        return made
+
+    def create(self, *pods: Json) -> None:
+        for each in pods:
+            self.ask("POST", POD.path("default"), each)
+
+    def promise(self, name: str, pods: int) -> Json:
+        """A Job that promises so many, and of which others make the pods: a reference to it as their owner."""
+        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
+        spec = {"parallelism": pods, "completions": 1000, "template": template, "managedBy": "escher.dev/town"}
+        made = self._made(JOB, {"metadata": {"name": name}, "spec": spec}, "default")
+        owner = {"apiVersion": JOB.api_version, "kind": JOB.name, "name": name, "uid": made["metadata"]["uid"]}
+        return {**owner, "controller": True}
+
+    def job(self, name: str, size: int, cpu: int = WHOLE_NODE, *, quorum: int | None = None) -> Job:
+        made = Job(self, name, size, cpu, size if quorum is None else quorum)
+        self.jobs.append(made)
+        made.fill()
+        return made
+
+    def delete(self, name: str) -> None:
+        self.ask("DELETE", POD.path("default", name))
+
+    def bind(self, name: str, node: str) -> None:
+        """Somebody else binds it."""
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self.ask("POST", POD.path("default", name, "binding"), binding)
+
+    def patch(self, kind: Kind, name: str, change: Json, subresource: str = "") -> None:
+        path = kind.path("default" if kind.namespaced else "", name, subresource)
+        self.ask("PATCH", path, change, content_type=MERGE_PATCH)
+
+    def add_node(self, name: str) -> None:
+        self._made(NODE, _node(name))
+
+    def shrink(self, name: str, cpu: str = "4") -> None:
+        self.patch(NODE, name, {"status": {"capacity": {"cpu": cpu}, "allocatable": {"cpu": cpu}}}, "status")
+
+    def cordon(self, name: str, cordoned: bool = True) -> None:
+        self.patch(NODE, name, {"spec": {"unschedulable": cordoned or None}})
+
+    def taint(self, name: str, tainted: bool = True) -> None:
+        self.patch(NODE, name, {"spec": {"taints": [{"key": "closed", "effect": "NoSchedule"}] if tainted else None}})
+
+    def drop_node(self, name: str) -> None:
+        """The node is gone; its pods stay until the garbage collector ends them."""
+        self.ask("DELETE", NODE.path("", name))
+
+    def _made(self, kind: Kind, body: Json, namespace: str = "") -> Json:
+        return self.ask("POST", kind.path(namespace), {"apiVersion": kind.api_version, "kind": kind.name, **body})
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -223,38 +272,73 @@ class Town:
         await self.until(lambda: len(self.bound(gang)) == count, within=within)
 
     def crash(self, *, losing: bool = False, for_seconds: float = 0.3) -> None:
-        """The service is dead, and there again after a while with what the cluster says. `losing`: as `Line.cut`."""
-        if self.service is None:
+        """The service is dead, and there again after a while with what the cluster says. `losing`: and what it has
+        just sent does not arrive."""
+        if self.simulation.service is None:
             return
-        self.service.crash(losing=losing)
-        self.service = None
-        asyncio.get_running_loop().call_later(for_seconds, self._revive)
-
-    def _revive(self) -> None:
-        self.service = self._new_service()
-        self.lives += 1
+        self.simulation.kill(losing=losing)
+        self._start(self.simulation.restart(for_seconds))
 
     def restart_scheduler(self, *, after: float = 0.0) -> None:
         """kube-scheduler is dead; another one, with what the cluster says, is there after so many seconds."""
+        self._start(self.simulation.cluster.restart_scheduler(0, after))
 
-        def begin() -> None:
-            self.scheduler = self._new_scheduler()
+    def go_away(self) -> None:
+        """The service cannot reach the API server; its watches go on."""
+        self._away = Fault(Unavailable("connection refused"), user=SERVICE, times=None)
+        self.faults.add(self._away)
 
-        self.scheduler.end()
-        asyncio.get_running_loop().call_later(after, begin)
+    def come_back(self, *, relist: bool = False) -> None:
+        """`relist`: it cannot take up its watches, and lists again."""
+        self.faults.remove(self._away)
+        if relist:
+            self.simulation.forget_changes()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- what is seen of it --------------------------------------------------------------------------------------
+
+    def _look(self, change: Change) -> None:
+        self.simulation.passed += 1
+        if change.kind is POD:
+            seen = to_pod(_pods.decode(self.store.encoded(change.object)), HTTP_TIMEOUT)
+            self._known.add(seen.uid)
+            if change.type == "DELETED":
+                self.pods.pop(seen.uid, None)
+                self._ended(seen)
+            else:
+                self.pods[seen.uid] = seen
+                if isinstance(seen.gang, GangAsk) and seen.node is not None:
+                    self._bound_once[seen.gang.key].add(seen.uid)
+        self._changed.set()
+
+    def _ended(self, gone: Pod) -> None:
+        for job in self.jobs:
+            if gone.owner is not None and job.name == gone.owner.name:
+                asyncio.get_running_loop().call_later(0.05, job.fill)
+
+    def _listen(self, event: Json) -> None:
+        if event["user"]["username"] != SERVICE:
+            return
+        about = event["objectRef"]
+        what = about.get("subresource") or about["resource"]
+        self.asked.append(f"{event['verb']} {what} {about.get('name', '')}")
+        if what == "eviction" and event["responseStatus"]["code"] < 300 and "dryRun" not in event["requestURI"]:
+            self.evicted.update(each.uid for each in self.pods.values() if each.name == about["name"])
+
+    def times(self, what: str) -> int:
+        """How many such requests of the service have arrived: `create binding train-1`."""
+        return sum(each.startswith(what) for each in self.asked)
 
     # -- how it must end -----------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        self._changed.set()
-        for each in self.server.pods.values():
-            if isinstance(each.gang, GangAsk) and each.node is not None:
-                self._bound_once[each.gang.key].add(each.uid)
 
     def _placed(self) -> dict[GangAsk, int]:
         """How many members of each gang are bound and are to stay."""
         counted: dict[GangAsk, int] = defaultdict(int)
-        for each in self.server.pods.values():
+        for each in self.pods.values():
             if isinstance(each.gang, GangAsk):
                 gone = each.deleting or (each.finished and not each.succeeded)
                 counted[each.gang] += each.node is not None and not gone
@@ -262,12 +346,12 @@ class Town:
 
     def _in_doubt(self, ask: GangAsk) -> bool:
         """Whether no attempt of its members that are bound can be shown to have been incomplete."""
-        members = [each for each in self.server.pods.values() if each.gang == ask]
+        members = [each for each in self.pods.values() if each.gang == ask]
         bound = {each.uid for each in members if each.node is not None and not each.deleting}
         waiting = {each.uid for each in members if each.node is None}
-        told = {each.pod.uid for each in self.server.notices if each.reason == "GangInDoubt"}
+        told = {each["involvedObject"]["uid"] for each in self.notices() if each["reason"] == "GangInDoubt"}
         for uid in bound:
-            attempt = self.server.pods[uid].attempt
+            attempt = self.pods[uid].attempt
             if attempt is not None and attempt.size - len(waiting.intersection(attempt.others)) < attempt.needed:
                 return False
         return bool(told & bound)
@@ -279,20 +363,94 @@ class Town:
         nothing proves that it has not, it is left alone, and its members are told.
         """
         await self.pass_time(300)
-        assert self.service is not None
-        assert self.defects == []
+        assert self.simulation.defects == []
         for ask, placed in self._placed().items():
-            has_run = len(self._bound_once[ask.key] - self.server.evicted) >= ask.quorum
+            has_run = len(self._bound_once[ask.key] - self.evicted) >= ask.quorum
             in_part = 0 < placed < ask.quorum and not has_run
             assert not in_part or self._in_doubt(ask), f"{placed} of {ask.quorum} of {ask.key} are bound"
         held = {
             (PodUid(each.holder), each.node, each.kind)
-            for each in self.keeper.ledger.holdings()
-            if each.kind is not Kind.SAVING
+            for each in self.keeper.tables.ledger.rows.holdings()
+            if each.kind is not HoldingKind.SAVING
         }
-        living = [each for each in self.server.pods.values() if not each.finished]
-        facts = {(each.uid, each.node, Kind.BOUND) for each in living if each.node is not None}
+        living = [each for each in self.pods.values() if not each.finished]
+        facts = {(each.uid, each.node, HoldingKind.BOUND) for each in living if each.node is not None}
         assert held == facts, "the ledger is not the cluster's, or something is reserved"
         assert self.at_barrier == 0
-        assert self.keeper.violations() == []
-        assert self.scheduler.assumed == {}, "kube-scheduler was told of Bindings that were never written"
+        assert self.keeper.tables.violations() == []
+        cache = self.simulation.cluster.schedulers[0].cache
+        assumed = [uid for uid in self._known if cache.is_assumed(uid)]
+        assert assumed == [], "kube-scheduler was told of Bindings that were never written"
+
+
+class _Overheard(Simulation):
+    """One in which is noted what kube-scheduler hears of the service, and that something has passed."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.refused: list[tuple[str, str]] = []
+        self.defects: list[str] = []
+        """What the service's verbs raised, which must be nothing."""
+        self.passed = 0
+        """How much was sent and answered between the service and the others, or has arrived at the API server."""
+        self._patience = float(given["extender"]["httpTimeout"].removesuffix("s"))
+
+    def extender_client(self) -> ExtenderClient:
+        return _Overhearing(super().extender_client(), self, self._patience)
+
+    def connection_of_service(self) -> Cluster:
+        return _Counting(super().connection_of_service(), self)
+
+
+class _Overhearing:
+    """Implements `ExtenderClient`."""
+
+    def __init__(self, client: ExtenderClient, notes: _Overheard, patience: float) -> None:
+        self._client, self._notes, self._patience = client, notes, patience
+
+    async def call(self, verb: str, body: bytes) -> bytes:
+        began = asyncio.get_running_loop().time()
+        failure = ""
+        self._notes.passed += 1
+        try:
+            answer = await self._client.call(verb, body)
+            found = msgspec.json.decode(answer)
+            failure = found.get("Error", "") if isinstance(found, dict) else ""
+            return answer
+        except asyncio.CancelledError:
+            if asyncio.get_running_loop().time() - began >= self._patience:
+                failure = "context deadline exceeded"
+            raise
+        except ExtenderFailed as error:
+            failure = str(error)
+            raise
+        finally:
+            self._notes.passed += 1
+            if failure and verb == "bind":
+                self._notes.refused.append((msgspec.json.decode(body)["PodName"], failure))
+            if _INTERNAL in failure or "code 500" in failure:
+                self._notes.defects.append(failure)
+
+
+class _Counting:
+    """Implements `Cluster` of bootstrap: the service's connection."""
+
+    def __init__(self, inner: Cluster, notes: _Overheard) -> None:
+        self._inner, self._notes = inner, notes
+        self.keep_warm, self.lines = inner.keep_warm, inner.lines
+
+    async def request(self, method: str, path: str, body: bytes | None = None, **how: Any) -> bytes:
+        self._notes.passed += 1
+        try:
+            return await self._inner.request(method, path, body, **how)
+        finally:
+            self._notes.passed += 1
+
+
+def answers(pod: str, *faults: Fault) -> list[Fault]:
+    """The same, met by the Bindings of the pod that the service writes, one after the other."""
+    return [replace(each, method="POST", path=f"/pods/{pod}/binding$", user=SERVICE) for each in faults]
+
+
+def _node(name: str) -> Json:
+    return node(name, {"cpu": "8", "memory": "32Gi", "pods": "110"})

@@ -7,24 +7,32 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from extender.app.conditions import Conditions
-from extender.app.desk import Desk
+from extender.app.braking import Braking
+from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
+from extender.app.explain import Explain
+from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
-from extender.app.keeper import AdvertiseCapacity, Effect, Keeper, PodEnded, Rules
-from extender.app.management import ResourceState, SetResource
+from extender.app.keeper import Keeper
+from extender.app.management import Management, ResourceState, SetResource
+from extender.app.objects.conditions import Conditions
 from extender.app.ports import NodeChoice
 from extender.app.reconcile import Reconcile, drift_units
 from extender.app.resources import Resources
-from extender.app.sinks import Nodes
+from extender.app.sinks import Facts
+from extender.app.tables import Rules
+from extender.app.transactions import Transactions
 from extender.app.write_back import WriteBack
-from extender.core.cluster import Pod
-from extender.core.gang import WakePod
-from extender.core.names import EphemeralName, NodeName, ResourceKey
+from extender.core import audit
+from extender.core.cluster import Node, Pod
+from extender.core.gangs.gang import WakePod
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import ApiServer, LoopClock
 from tests.builders import Amounts, node, pod
+from tests.performing import Performing
 
 
-class World:
+class World(Performing):
     def __init__(
         self,
         *,
@@ -40,25 +48,41 @@ class World:
         """
         self.api = api or ApiServer(LoopClock(), latency)
         self.clock = self.api.clock
-        self.keeper = Keeper(self.clock, self._take, rules or Rules())
-        self.write_back = WriteBack(self.keeper, self.api.writer, chance=lambda: chance, **write_back)
-        self.resources = Resources(self.keeper, self.api.store, self.write_back)
-        self.conditions = Conditions(self.keeper, self.resources.catalog, self.api.store, chance=lambda: chance)
+        self.keeper = Keeper(self.clock, rules or Rules())
+        self.write_back = WriteBack(self.keeper.tables, self.api.writer, chance=lambda: chance, **write_back)
+        self.resources = Resources(self.keeper, self, self.api.store, self.write_back)
+        self.conditions = Conditions(
+            self.resources.known, self.api.store, self.resources.placements, chance=lambda: chance
+        )
         self.reconcile = Reconcile(
             self.keeper,
+            self,
             self.resources,
             self.write_back,
             self.api.owners,
             each_round=[self.conditions.look_again],
             chance=lambda: chance,
         )
-        self.desk = Desk(self.keeper, self.resources, self.reconcile.nudge)
-        self.api.nodes_watch.sink = Nodes(self.keeper, Journal(self.clock))
-        self.api.resources_watch.sink = self.resources.catalog
+        self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
+        self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
+        self.explain = Explain(self.keeper.tables)
+        self.api.nodes_watch.sink = Facts(Node, self.keeper, self, Journal(self.clock))
+        self.api.resources_watch.sink = self.resources.known
         self.woken: list[str] = []
         self.effects: list[Effect] = []
 
-    def _take(self, effects: Sequence[Effect]) -> None:
+    def management(self) -> Management:
+        """All of it as `/v1` calls it."""
+        return Management(
+            resources=self.resources,
+            transactions=self.transactions,
+            state=self.inquiries,
+            gangs=self.inquiries,
+            explain=self.explain,
+            brake=Braking(self.keeper, self),
+        )
+
+    def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
         for effect in effects:
             match effect:
@@ -82,7 +106,7 @@ class World:
         """It knows what the API server has now, as after its start."""
         assert self.api.nodes_watch.sink is not None
         self.api.nodes_watch.sink.replace([*self.api.nodes.values()])
-        self.resources.catalog.replace([*self.api.objects.values()])
+        self.resources.known.replace([*self.api.objects.values()])
 
     # -- what happens in it --------------------------------------------------------------------------------------
 
@@ -105,12 +129,12 @@ class World:
         """set_resource, as a caller would put it."""
         choice = NodeChoice(node=NodeName(where)) if isinstance(where, str) else where
         resource = EphemeralName(namespace, name, shared)
-        return await self.desk.set_resource(SetResource(name=resource, capacity=capacity, choice=choice, **more))
+        return await self.resources.set_resource(SetResource(name=resource, capacity=capacity, choice=choice, **more))
 
     def start_pod(self, name: str, asks: Amounts, on: str | None = None) -> Pod:
         """A pod that is there; bound, if `on` says where."""
         made = pod(name, asks, namespace="team", node=None if on is None else NodeName(on))
-        self.keeper.see_pod(made)
+        self.do(self.keeper.observe(made))
         return made
 
     async def quiet(self, seconds: float = 10.0) -> None:
@@ -122,11 +146,11 @@ class World:
     def capacity(self, name: str, namespace: str = "team") -> dict[str, int]:
         """Units of the resource by node, in the ledger."""
         key = f"escher.dev/{namespace}.{name}"
-        rows = self.keeper.ledger.rows
+        rows = self.keeper.tables.ledger.rows
         return {name: row.ephemeral[ResourceKey(key)] for name, row in rows.items() if key in row.ephemeral}
 
     def free(self, name: str, on: str) -> int:
-        return self.keeper.ledger.free(NodeName(on), ResourceKey(f"escher.dev/team.{name}"))
+        return self.keeper.tables.ledger.rows.free(NodeName(on), ResourceKey(f"escher.dev/team.{name}"))
 
     def stated(self, on: str) -> Mapping[str, int]:
         """What the node's status says of our domain; capacity and allocatable agree."""
@@ -136,9 +160,9 @@ class World:
 
     def audit(self) -> None:
         """The invariants hold; what is known of objects is what the ledger has."""
-        assert self.keeper.ledger.violations() == []
-        assert self.resources.catalog.repair() == 0
-        assert len(self.resources.locks) == 0
+        assert audit.violations(self.keeper.tables.ledger) == []
+        assert self.resources.capacities.repair() == 0
+        assert len(self.resources.writing.locks) == 0
 
     def agree(self) -> None:
         """Store, ledger and node status say the same, and nothing is on its way."""
@@ -150,8 +174,8 @@ class World:
             if key in taken and taken[key] < age:
                 continue
             taken[key], wanted[key] = age, stored.desired()
-        assert self.resources.catalog.expected() == {key: nodes for key, nodes in wanted.items() if nodes}
-        assert drift_units(self.keeper) == 0
+        assert self.resources.capacities.expected() == {key: nodes for key, nodes in wanted.items() if nodes}
+        assert drift_units(self.keeper.tables) == 0
         for name, there in self.api.nodes.items():
             expected = {key: nodes[name] for key, nodes in wanted.items() if name in nodes}
             assert _ours(there.capacity) == expected

@@ -16,11 +16,6 @@ Escher = Callable[..., Awaitable[Result]]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def world() -> AsyncIterator[World]:
     made = World()
     made.add_nodes("n1", "n2", "n3", labels={"zone": "a"})
@@ -34,7 +29,7 @@ async def escher(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     """Runs `escher` with these arguments against the world's service."""
     for variable in ("NAMESPACE", "NODE", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY"):
         monkeypatch.delenv(f"ESCHER_{variable}", raising=False)
-    async with on_loopback(service(management=world.desk)) as port:
+    async with on_loopback(service(management=world.management())) as port:
         monkeypatch.setenv("ESCHER_URL", f"http://127.0.0.1:{port}")
 
         async def run(*arguments: str) -> Result:

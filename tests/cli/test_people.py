@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 from extender import __version__
 from extender.adapters.http.listening import http_server
-from extender.app.ports import EphemeralResource, Unavailable
+from extender.app.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
 from extender.core.names import EphemeralName
+from extender.kube.errors import Unavailable
 from extender.settings import Settings
 from tests.adapters.http.fakes import listening, service
 from tests.app.fakes import Fault
@@ -140,8 +141,8 @@ async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World
     assert "has no gangs" in (await escher("gang", "list")).stdout
     members = gang_pods("train", 4, {"cpu": 8000})
     for member in members:
-        world.keeper.see_pod(member)
-    world.keeper.filter(members[0], list(world.keeper.nodes))
+        world.do(world.keeper.observe(member))
+    world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
     listed = (await escher("gang", "list")).stdout.splitlines()[1].split()
     assert listed[:5] == ["train", "waiting", "4", "4", "0"]
     assert json.loads((await escher("gang", "list", "--json")).stdout)["items"][0]["quorum"] == 4
@@ -153,10 +154,10 @@ async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World
     assert "gang default/train waits: room for 3 of 4 members" in told
     assert "what would help:" in told
     world.add_nodes("n4")
-    world.keeper.filter(members[0], list(world.keeper.nodes))
+    world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
     assert "its room is held until" in (await escher("gang", "get", "train")).stdout
     for member in members:
-        world.keeper.lose_pod(member.uid)
+        world.do(world.keeper.forget(member))
 
 
 async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: World) -> None:
@@ -165,7 +166,9 @@ async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: Worl
     assert "pod team/p waits: none of 3 nodes can have it" in told
     assert "n1, n2, n3" in told
     assert "escher resource set --namespace team r 1 --node NODE" in told
-    assert json.loads((await escher("explain", "pod", "p", "-n", "team", "--json")).stdout)["waits"] is True
+    as_json = json.loads((await escher("explain", "pod", "p", "-n", "team", "--json")).stdout)
+    # Of what is not heeded only an embedded cluster of this machine tells.
+    assert (as_json["waits"], as_json["unheeded"]) == (True, [])
 
 
 async def test_brackets_in_texts_are_shown_and_lists_come_page_by_page(escher: Escher, world: World) -> None:
@@ -255,7 +258,7 @@ async def over_tls(world: World, files: Certificates) -> AsyncIterator[str]:
     """The world's service over https, for clients with a certificate of the authority; its address."""
     listener = listening()
     server = http_server(
-        service(management=world.desk),
+        service(management=world.management()),
         Settings.model_validate(
             {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
         ),

@@ -30,23 +30,18 @@ from extender.adapters.http.asgi import create_app
 from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.cli.main import app
 from extender.settings import Settings
-from extender.sim.apiserver.api import ApiServer
-from extender.sim.apiserver.server import application
-from extender.sim.clock import Clock
+from kubesim.apiserver.api import ApiServer
+from kubesim.apiserver.server import application
+from kubesim.clock import Clock
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs
 from tests.cli.certificates import Certificates
-from tests.sim.apiserver.apis import NODES, PODS
+from tests.kubesim.apiserver.apis import NODES, PODS
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "deploy" / "crds" / "ephemeralresources.yaml"
 STOPPING = "Escher is shutting down: the pod is tried again"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass
@@ -369,7 +364,7 @@ async def test_whoever_shows_no_certificate_is_not_let_in_where_one_is_required(
     paths = {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
     settings = Settings.model_validate(paths)
     check_tls(files.certificate, files.key, files.ca)
-    asgi = create_app(NotedVerbs(), NotedManagement(), ready=lambda: True, registry=CollectorRegistry())
+    asgi = create_app(NotedVerbs(), NotedManagement().by_noun(), ready=lambda: True, registry=CollectorRegistry())
     server = http_server(asgi, settings)
     [listener] = bound("127.0.0.1", 0)
     serving = asyncio.create_task(server.serve([listener]))

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from extender.controlplane.cluster import EmbeddedCluster, RealCluster
+from extender.controlplane.clusters import EmbeddedCluster, RealCluster
 from tests.conformance.place import Place
 from tests.conformance.site import EXTENDER, LEDGER, TO_COME, Site
 
@@ -22,17 +23,16 @@ PLACES = [
 
 
 @pytest.fixture(scope="session", params=PLACES)
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def cluster(
+    request: pytest.FixtureRequest, state_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
     """A control plane with six plain nodes and the service."""
     where: str = request.param
-    with pytest.MonkeyPatch.context() as patch:
-        # Clusters of the tests are kept apart from those of the user.
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        settings = tmp_path_factory.mktemp("settings") / "escher.yaml"
-        settings.write_text(f"scheduler_names: [{EXTENDER}, {LEDGER}, {TO_COME}]\n")
-        start = partial(CLUSTERS[where].start, nodes=NODES, service_arguments=("--config", str(settings)))
-        with start() as started, closing(Place(started)) as place:
-            yield place
+    settings = tmp_path_factory.mktemp("settings") / "escher.yaml"
+    settings.write_text(f"scheduler_names: [{EXTENDER}, {LEDGER}, {TO_COME}]\n")
+    start = partial(CLUSTERS[where].start, nodes=NODES, service_arguments=("--config", str(settings)))
+    with start() as started, closing(Place(started)) as place:
+        yield place
 
 
 @pytest.fixture

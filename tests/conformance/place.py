@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from extender.controlplane.api import Access
-from extender.controlplane.cluster import LocalCluster
+from extender.controlplane.clusters import LocalCluster
 from loadtests.ledger import Service
 
 

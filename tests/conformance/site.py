@@ -19,7 +19,7 @@ import pytest
 from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api, ApiError
 from loadtests.ledger import Service
-from loadtests.pods import EXTENDER, LEDGER, PURE, Json, pod
+from loadtests.pods import EXTENDER, LEDGER, PROFILES, PURE, Json, pod
 from tests.conformance.place import Place
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import quiet, stays
@@ -30,7 +30,6 @@ NOBODY = "nobody"
 TO_COME = "to-come"
 """A scheduler that is ours, by the service's settings, and does not run."""
 """A scheduler that does not exist: its pods are left alone."""
-PROFILES = (EXTENDER, LEDGER, PURE)
 POOL = "conformance.test/pool"
 
 T = TypeVar("T")

@@ -54,8 +54,12 @@ def test_a_json_patch_is_done_step_by_step(site: Site) -> None:
         {"op": "test", "path": "/data/k", "value": "other"},
         {"op": "remove", "path": "/data/nothing"},
         {"op": "add", "path": "/nothing/at/all", "value": "x"},
+        {"op": "add", "path": "", "value": {}},
+        {"op": "remove", "path": "data"},
+        {"op": "test", "path": "/nothing/at/all", "value": None},
+        {"op": "copy", "from": "/nothing/at/all", "path": "/data/x"},
     ],
-    ids=["test", "remove", "add"],
+    ids=["test", "remove", "add", "add to nothing", "no path", "test nothing", "copy nothing"],
 )
 def test_a_json_patch_with_a_step_that_fails_changes_nothing(site: Site, step: Json) -> None:
     steps = [{"op": "add", "path": "/data/new", "value": "1"}, step]
@@ -67,6 +71,20 @@ def test_a_json_patch_with_a_step_that_fails_changes_nothing(site: Site, step: J
 def test_to_replace_what_is_not_there_adds_it(site: Site) -> None:
     """RFC 6902 has it otherwise, and Kubernetes' library does it."""
     assert patched_map(site, [{"op": "replace", "path": "/data/new", "value": "x"}], "json")["data"]["new"] == "x"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"op": "copy", "from": "/data/nothing", "path": "/metadata/labels"},
+        {"op": "test", "path": "/data/nothing", "value": None},
+        {"op": "replace", "path": "ignored/data/k", "value": "v"},
+    ],
+    ids=["copy", "test", "before the slash"],
+)
+def test_what_is_not_there_is_as_good_as_null(site: Site, step: Json) -> None:
+    """As in Kubernetes' library, too."""
+    assert patched_map(site, [step], "json")["data"] == {"k": "v", "l": "w"}
 
 
 def test_a_patch_that_is_none_is_a_bad_request(site: Site) -> None:

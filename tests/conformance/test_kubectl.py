@@ -252,6 +252,13 @@ def test_explain_and_api_resources_know_what_there_is(site: Site, kubectl: Kubec
     listed = {row[0]: row for row in rows(kubectl("api-resources", "--no-headers"))}
     assert {"pods", "nodes", "jobs", "events", "ephemeralresources", "leases", "configmaps"} <= listed.keys()
     assert "Units on each of the nodes" in kubectl("explain", "ephemeralresource.spec.capacity")
+    assert "FIELD: image <string>" in kubectl("explain", "pod.spec.containers.image")
+    assert "FIELD: template <PodTemplateSpec>" in kubectl("explain", "job.spec.template")
+
+
+def test_who_one_is_and_what_one_may_do_is_told(site: Site, kubectl: Kubectl) -> None:
+    assert kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    assert "admin" in kubectl("auth", "whoami")
 
 
 def test_versions_are_told(site: Site, kubectl: Kubectl) -> None:

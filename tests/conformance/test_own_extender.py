@@ -221,3 +221,29 @@ def test_it_is_asked_whether_the_victims_may_go(stage: Stage, agrees: bool) -> N
     stage.made.remove("victim")
     assert stage.until_bound("winner") == "node-5"
     assert [each["metadata"]["name"] for each in stage.api.list_all(PODS)] == ["winner"]
+
+
+def test_a_pod_that_fails_while_it_is_asked_about_keeps_its_room_for_ever(stage: Stage) -> None:
+    """The scheduler hears no more of it, and binds it. So a node has one cpu left until this cluster ends."""
+    go_on = threading.Event()
+
+    def late(asked: Json) -> Json:
+        if asked["Pod"]["metadata"]["name"] == "failed":
+            go_on.wait(20)
+        return passes(asked)
+
+    stage.extender.answers["filter"] = late
+    here = {"kubernetes.io/hostname": "node-6"}
+    stage.create("failed", cpu=7, selector=here)
+    asked_of(stage, "failed")
+    stage.api.patch(f"{PODS}/failed/status", {"status": {"phase": "Failed"}})
+    # Time for the scheduler to hear of it: nothing that can be seen from here tells.
+    threading.Event().wait(1.0)
+    go_on.set()
+    assert stage.until_bound("failed") == "node-6"
+    stage.api.delete(f"{PODS}/failed", gracePeriodSeconds=0)
+    stage.made.remove("failed")
+    stage.create("next", cpu=2, selector=here)
+    assert "1 Insufficient cpu" in stage.until_rejected("next")["message"]
+    threading.Event().wait(2.5)
+    assert stage.node_of("next") is None

@@ -117,6 +117,27 @@ def test_without_grace_nobody_learns_how_it_ended(site: Site) -> None:
     assert told[-1]["object"]["status"]["phase"] == "Running"
 
 
+@pytest.mark.parametrize(("phase", "run_seconds"), [("Running", None), ("Succeeded", 0)])
+def test_what_was_due_for_a_pod_does_not_come_to_the_next_of_its_name(
+    site: Site, phase: str, run_seconds: int | None
+) -> None:
+    names = [f"a{number}" for number in range(30)]
+    for name in names:
+        site.create(site.pod(name, NOBODY, run_seconds=run_seconds))
+        site.bind(name, "node-0")
+    for name in names:
+        site.until_phase(name, phase)
+    anew = {}
+    for name in names:
+        site.api.delete(site.pods_at(name))
+        anew[name] = site.api.post(site.pods_at(), site.pod(name, NOBODY))["metadata"]["uid"]
+
+    def found() -> dict[str, tuple[str, str]]:
+        return {name: (each["metadata"]["uid"], each["status"]["phase"]) for name, each in site.pods().items()}
+
+    assert site.settles(found) == {name: (uid, "Pending") for name, uid in anew.items()}
+
+
 @pytest.mark.parametrize("end", [delete, evict])
 def test_a_pod_that_had_ended_is_only_removed(site: Site, end: Callable[[Site], Callable[[], object]]) -> None:
     running(site, run_seconds=0.1, stop_seconds="20")

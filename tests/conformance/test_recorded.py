@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, unquote
 
 import pytest
 
-from extender.sim.apiserver.api import ApiServer
-from extender.sim.apiserver.wire import Answer, Request
-from extender.sim.clock import Clock
-from extender.sim.virtual_time import VirtualTimeLoop
+from kubesim.apiserver.api import ApiServer
+from kubesim.apiserver.wire import Answer, Request
+from kubesim.clock import Clock
+from kubesim.virtual_time import VirtualTimeLoop
 from tests.conformance.recorded.differences import DIFFERENCES, EVERYTHING
 from tests.conformance.recorded.script.whole import SCRIPT
 from tests.conformance.recorded.session import FILE, Exchange, Session, read

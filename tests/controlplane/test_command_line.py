@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from extender.cli import cluster
 from extender.cli.main import app
-from extender.controlplane import binaries, folders, places, supervision
-from extender.controlplane.cluster import Wishes
+from extender.controlplane import binaries, clusters, folders, places, supervision
+from extender.controlplane.clusters import Wishes
 from extender.controlplane.errors import ClusterError
 from extender.controlplane.state import ClusterState, Running
 
@@ -97,7 +96,7 @@ def test_what_is_advised_is_about_the_cluster_that_was_named(
             "embedded", name, "ready", "/k/config", "https://127.0.0.1:1", "http://127.0.0.1:2", {}, here
         )
 
-    monkeypatch.setattr(cluster, "bring_up", brought_up)
+    monkeypatch.setattr(clusters, "bring_up", brought_up)
     _, told = run("up", *options)
     assert told.splitlines()[1:] == [
         "  export KUBECONFIG=/k/config",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from extender.controlplane import state
-from extender.controlplane.cluster import EmbeddedCluster
+from extender.controlplane.clusters import EmbeddedCluster
 from extender.controlplane.supervision import running
 from tests.controlplane.deadline import eventually
 
@@ -25,6 +28,11 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 def escher(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "extender", "cluster", *arguments], capture_output=True, text=True)
+
+
+def kubectl(kubeconfig: str, *words: str, says: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("kubectl")), f"--kubeconfig={kubeconfig}", *words]
+    return subprocess.run(command, input=says, capture_output=True, text=True, check=True)
 
 
 def test_it_is_up_shown_and_down_again_with_the_commands(tmp_path: Path) -> None:
@@ -41,6 +49,65 @@ def test_it_is_up_shown_and_down_again_with_the_commands(tmp_path: Path) -> None
     assert "stopped 3 processes" in down.stdout
     assert not kubeconfig.exists()
     assert not any(_lives(each["pid"]) for each in said["processes"])
+
+
+def explained(pod: str, service_url: str) -> Any:
+    command = [sys.executable, "-m", "extender", "explain", "pod", pod, "--url", service_url, "--json"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["unheeded"]
+
+
+def test_explain_says_what_a_pod_asks_for_in_vain() -> None:
+    assert escher("up", "--nodes", "1").returncode == 0
+    try:
+        found = json.loads(escher("status", "--json").stdout)
+        for name, more in (("heeded", {}), ("p", {"activeDeadlineSeconds": 5})):
+            spec = {"schedulerName": "escher", "containers": [container("100")], **more}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+            kubectl(found["kubeconfig"], "create", "-f", "-", says=json.dumps(pod))
+        [note] = eventually(lambda: explained("p", found["service_url"]), what="the note")
+        shown = subprocess.run(
+            [sys.executable, "-m", "extender", "explain", "pod", "p"],
+            env={**os.environ, "ESCHER_URL": found["service_url"].replace("127.0.0.1", "localhost")},
+            capture_output=True,
+            text=True,
+        )
+        assert explained("heeded", found["service_url"]) == []
+    finally:
+        escher("down")
+    assert note == "spec.activeDeadlineSeconds: not heeded by the embedded cluster: the pod runs on after it"
+    assert shown.stdout.rstrip().endswith(note)
+
+
+def container(cpu: str) -> Any:
+    return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+
+
+def test_status_says_which_process_is_dead_and_what_pods_asked_for_in_vain() -> None:
+    assert escher("up", "--nodes", "1").returncode == 0
+    try:
+        whole = json.loads(escher("status", "--json").stdout)
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [claim]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+        warned = kubectl(whole["kubeconfig"], "create", "-f", "-", says=json.dumps(pod))
+        told = eventually(lambda: json.loads(escher("status", "--json").stdout)["unheeded"], what="the note")
+        shown = escher("status")
+        [service] = [each["pid"] for each in whole["processes"] if each["name"] == "service"]
+        os.kill(service, signal.SIGKILL)
+        eventually(lambda: not _lives(service), what="the end of the service")
+        after, said = escher("status", "--json"), escher("status")
+    finally:
+        escher("down")
+    assert (whole["ended"], whole["unheeded"], shown.returncode) == ({}, [], 0)
+    assert "Warning: spec.volumes[0].persistentVolumeClaim: not heeded by the embedded cluster" in warned.stderr
+    [note] = told
+    assert (note["namespace"], note["pod"]) == ("default", "p")
+    assert "no claim is looked for" in note["note"]
+    assert f"pod default/p  {note['note']}" in shown.stdout
+    assert after.returncode == 1
+    assert list(json.loads(after.stdout)["ended"]) == ["service"]
+    assert (said.returncode, "service should run and does not" in said.stderr) == (1, True)
+    assert "Traceback" not in said.stderr
 
 
 def test_it_ends_with_its_block_and_places_pods_meanwhile() -> None:

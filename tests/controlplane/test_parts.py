@@ -397,3 +397,7 @@ class TestDefinitions:
         (tmp_path / "crds" / "b.yaml").write_text("a: [")
         with pytest.raises(ClusterError, match=r"b\.yaml is not YAML"):
             crds.shipped_definitions()
+
+    def test_are_anybodys_to_change(self) -> None:
+        crds.shipped_definitions()[0].clear()
+        assert crds.shipped_definitions()[0]["kind"] == "CustomResourceDefinition"

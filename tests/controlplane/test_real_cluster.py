@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import http.server
 import json
@@ -16,12 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from extender.controlplane import binaries, crds, nodes, places, state
 from extender.controlplane.api import Api
-from extender.controlplane.cluster import Progress, RealCluster
+from extender.controlplane.clusters import RealCluster
 from extender.controlplane.errors import ClusterError
+from extender.controlplane.progress import Progress
 from extender.controlplane.state import Running
 from tests.controlplane.deadline import eventually
 
@@ -69,7 +72,7 @@ def nothing_left(processes: list[Running]) -> None:
 def owner_process(name: str) -> Iterator[subprocess.Popen[bytes]]:
     """Another Python process that owns a running cluster and waits."""
     program = (
-        "import signal\nfrom extender.controlplane.cluster import RealCluster\n"
+        "import signal\nfrom extender.controlplane.clusters import RealCluster\n"
         f"with RealCluster.start(name={name!r}, nodes=1, service=False):\n"
         "    print('up', flush=True)\n    signal.pause()\n"
     )
@@ -336,6 +339,23 @@ spec:
         cluster.admin.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com")
         with pytest.raises(ClusterError, match=r"refuses the definition things\.example\.com: .*singular"):
             establish()
+
+
+def test_a_pod_that_the_api_server_left_behind_is_removed() -> None:
+    """It ended after it had written that the pod is to go at once, and before it removed it."""
+    with RealCluster.start(nodes=1, service=False) as cluster:
+        for name, annotations in {"runs": {}, "ended": {"escher.dev/run_seconds": "0"}}.items():
+            cluster.admin.post(PODS, pod(name, **annotations))
+        eventually(lambda: phase(cluster.admin, "runs") == "Running", what="a pod running")
+        eventually(lambda: phase(cluster.admin, "ended") == "Succeeded", what="a pod succeeding")
+        for name in ("runs", "ended"):
+            left = cluster.admin.get(f"{PODS}/{name}")
+            left["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+            del left["metadata"]["resourceVersion"]
+            stored = {"key": f"/registry/pods/default/{name}", "value": json.dumps(left)}
+            body = {key: base64.b64encode(each.encode()).decode() for key, each in stored.items()}
+            httpx.post(f"http://127.0.0.1:{cluster.port('etcd')}/v3/kv/put", json=body).raise_for_status()
+        eventually(lambda: not cluster.admin.list_all(PODS), what="the end of both")
 
 
 def test_a_component_that_ends_later_is_shown_by_status() -> None:

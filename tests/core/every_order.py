@@ -202,6 +202,8 @@ def copied(world: W) -> W:
 
 
 Copying = Callable[[Any, dict[int, Any]], Any]
+Slot = tuple[Callable[[Any], Any], Callable[[Any, Any], None]]
+"""How it is read and how it is set, also in what is frozen."""
 
 
 def _copied(value: Any, known: dict[int, Any]) -> Any:
@@ -218,7 +220,7 @@ class _Hows(dict[type, Copying | None]):
     def __missing__(self, kind: type) -> Copying | None:
         how: Copying | None = None
         if issubclass(kind, dict):
-            how = _copied_dict
+            how = _copied_dict if kind is dict else _copied_kind_of_dict
         elif issubclass(kind, (list, set, deque)):
             how = _copied_collection
         elif kind is array:
@@ -228,7 +230,7 @@ class _Hows(dict[type, Copying | None]):
         elif kind is MethodType:
             how = _copied_method
         elif _changes(kind):
-            how = partial(_copied_object, _slots(kind)) if _slots(kind) else _copied_instance
+            how = partial(_copied_object, slots) if (slots := _slots(kind)) else _copied_instance
         self[kind] = how
         return how
 
@@ -245,17 +247,33 @@ def _changes(kind: Any) -> bool:
     return not issubclass(kind, (Enum, tuple))
 
 
-def _slots(kind: type) -> list[str]:
-    return [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
+def _slots(kind: type) -> list[Slot]:
+    members = (vars(base)[name] for base in kind.__mro__ for name in vars(base).get("__slots__", ()))
+    return [(member.__get__, member.__set__) for member in members]
 
 
 def _copied_dict(value: dict[Any, Any], known: dict[int, Any]) -> dict[Any, Any]:
     copy = known[id(value)] = value.copy()
     for first in copy.values():
         if _HOW[type(first)] is not None:
-            for key, each in copy.items():
-                copy[key] = _copied(each, known)
+            _copy_values(copy, known)
         break
+    return copy
+
+
+def _copy_values(values: dict[Any, Any], known: dict[int, Any]) -> None:
+    """Those of them that change, each in place of what it is a copy of."""
+    for key, each in values.items():
+        how = _HOW[type(each)]
+        if how is not None:
+            copy = known.get(id(each))
+            values[key] = how(each, known) if copy is None else copy
+
+
+def _copied_kind_of_dict(value: Any, known: dict[int, Any]) -> Any:
+    copy = _copied_instance(value, known)
+    for key, each in value.items():
+        copy[key] = _copied(each, known)
     return copy
 
 
@@ -283,17 +301,16 @@ def _copied_method(value: MethodType, known: dict[int, Any]) -> MethodType:
     return MethodType(value.__func__, _copied(value.__self__, known))
 
 
-def _copied_object(slots: Sequence[str], value: Any, known: dict[int, Any]) -> Any:
+def _copied_object(slots: Sequence[Slot], value: Any, known: dict[int, Any]) -> Any:
     copy = known[id(value)] = object.__new__(type(value))
-    for name in slots:
-        # As a frozen one lets nobody else do.
-        object.__setattr__(copy, name, _copied(getattr(value, name), known))
+    for read, write in slots:
+        each = read(value)
+        write(copy, each if _HOW[type(each)] is None else _copied(each, known))
     return copy
 
 
 def _copied_instance(value: Any, known: dict[int, Any]) -> Any:
-    copy = known[id(value)] = object.__new__(type(value))
-    attributes = copy.__dict__
-    for name, each in value.__dict__.items():
-        attributes[name] = _copied(each, known)
+    copy = known[id(value)] = value.__new__(type(value))
+    copy.__dict__.update(value.__dict__)
+    _copy_values(copy.__dict__, known)
     return copy

@@ -13,16 +13,17 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from extender.app.keeper import Effect
+from extender.app.decisions import Effect
+from extender.app.feedback import NotBound
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
-from extender.core.gang import EvictMembers, OpenBarrier, TurnBack
 from extender.core.gang_ask import GangAsk
-from extender.core.gang_phases import Phase
-from extender.core.holdings import Kind
-from extender.core.names import CPU, NodeName, PodUid
-from extender.core.savings import Thrift
-from extender.core.turns import Patience
+from extender.core.gangs.backfill import Thrift
+from extender.core.gangs.gang import EvictMembers, OpenBarrier, TurnBack
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.queue import Patience
+from extender.core.holdings import HoldingKind
+from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, node, pod
 from tests.core.every_order import TIME, Event
 from tests.core.gang_state import about, state_of
@@ -37,7 +38,7 @@ TIMEOUTS = {"a": 4.0, "b": 6.0}
 GENEROUS = Thrift(share=1.0, seconds=float("inf"))
 """What is saved is saved for ever: how that ends is `test_savings`', and its times would be states without end."""
 
-FOR_EVER = Patience(passes=10**9, seconds=float("inf"))
+FOR_EVER = Patience(bypasses=10**9, seconds=float("inf"))
 """No room is ever saved."""
 
 
@@ -70,7 +71,7 @@ class Rivals(GangWorld):
     ran: set[str] = field(default_factory=set)
     """Gangs of which a quorum has been bound, be it one after another: who is left of them stays."""
 
-    def _take(self, effects: Sequence[Effect]) -> None:
+    def take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case EvictMembers(_, _, members, _):
@@ -82,7 +83,7 @@ class Rivals(GangWorld):
                     self.at_barrier.difference_update(members)
                 case TurnBack(_, members, _):
                     self.at_barrier.difference_update(members)
-            super()._take([effect])
+            super().take([effect])
 
     # -- what can happen -----------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Rivals(GangWorld):
                     self.ran |= {gang for gang, quorum in self.quorums.items() if self._ever_placed(gang) >= quorum}
             case "refuse":
                 del self.opened[uid], self.assumed[uid]
-                self.keeper.not_bound(uid, for_good=uid not in self.pods, surely=True)
+                self.do(self.keeper.heed(NotBound(uid, for_good=uid not in self.pods, surely=True)))
             case "lose":
                 del self.assumed[uid]
             case "delete":
@@ -215,42 +216,44 @@ class Rivals(GangWorld):
 
     def check(self) -> None:
         super().check()
-        gangs, ledger = self.keeper.gangs, self.keeper.ledger
-        assert self.at_barrier == {uid for gang in gangs.by_key.values() for uid in gang.arrived}, "a bind call hangs"
+        gangs, ledger = self.keeper.tables.gangs, self.keeper.tables.ledger
+        assert self.at_barrier == {uid for gang in gangs.by_key.values() for uid in gang.barrier.arrived}, (
+            "a bind call hangs"
+        )
         for name, there in self.nodes.items():
-            assert ledger.free(name, CPU) >= 0, f"more is held on {name} than there is"
+            assert ledger.rows.free(name, CPU) >= 0, f"more is held on {name} than there is"
             running = sum(pod.node == name and not pod.finished for pod in self.pods.values())
             assert running * EACH <= there.allocatable[CPU]
         in_part: list[str] = []
         for key, gang in gangs.by_key.items():
-            unbound = [held for held in ledger.held_for(key) if held.kind is not Kind.BOUND]
-            idle = [held for held in unbound if PodUid(held.holder) not in gang.writing]
-            if any(held.kind is Kind.SAVING for held in idle):
-                assert gang is gangs.waiting.turns.saver, f"{key.name} saves up, and it is not its turn"
+            unbound = [held for held in ledger.held_for(key) if held.kind is not HoldingKind.BOUND]
+            idle = [held for held in unbound if PodUid(held.holder) not in gang.barrier.writing]
+            if any(held.kind is HoldingKind.SAVING for held in idle):
+                assert gang is gangs.waiting.queue.saved.gang, f"{key.name} saves up, and it is not its turn"
                 in_part.append(key.name)
-            elif idle and gang.placed + len(unbound) < gang.quorum:
+            elif idle and gang.roster.placed + len(unbound) < gang.terms.quorum:
                 assert gang.phase is Phase.BINDING, f"{key.name} holds neither its quorum nor nothing: {idle}"
                 in_part.append(key.name)
         assert len(in_part) < 2, "two gangs hold a part each"
 
     def check_rest(self) -> None:
         assert self.assumed == self.opened == {}
-        turns = self.keeper.gangs.waiting.turns
-        saved = [] if turns.saver is None else self.keeper.ledger.held_for(turns.saver.key)
+        turns = self.keeper.tables.gangs.waiting.queue
+        saved = [] if turns.saved.gang is None else self.keeper.tables.ledger.held_for(turns.saved.gang.key)
         held = {
             (PodUid(holding.holder), holding.node, holding.kind)
-            for holding in self.keeper.ledger.holdings()
-            if holding.kind is not Kind.SAVING or holding not in saved
+            for holding in self.keeper.tables.ledger.rows.holdings()
+            if holding.kind is not HoldingKind.SAVING or holding not in saved
         }
         living = {uid: pod for uid, pod in self.pods.items() if not pod.finished}
-        bound = {(uid, pod.node, Kind.BOUND) for uid, pod in living.items() if pod.node is not None}
+        bound = {(uid, pod.node, HoldingKind.BOUND) for uid, pod in living.items() if pod.node is not None}
         assert held == bound, "what is held is not what is bound"
         free = sum(self.free(name, "cpu") // EACH for name in self.nodes)
         for gang, quorum in self.quorums.items():
             waiting = [pod for uid, pod in self.pods.items() if self.cast[uid] == gang and pod.node is None]
             needed = max(1, quorum - self.bound(gang))
             assert gang in self.ran or not self.bound(gang), f"{gang} stays bound in part"
-            if turns.saver is None or turns.saver.key.name == gang:
+            if turns.saved.gang is None or turns.saved.gang.key.name == gang:
                 assert len(waiting) < needed or free < needed, f"{gang} fits and waits"
 
     def outcome(self) -> tuple[int, ...]:

@@ -7,25 +7,31 @@ they come: one that is added later decides something until it is said otherwise 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from extender.core.cluster import Pod
-from extender.core.gang import Gang
-from extender.core.holdings import Kind
-from extender.core.names import CPU, GangKey, NodeName, PodUid
-from extender.core.promises import Promises
-from extender.core.surplus import Surplus
-from extender.core.turns import Turns
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.promises import Promises
+from extender.core.gangs.queue import Queue
+from extender.core.gangs.surplus import Surplus
+from extender.core.holdings import HoldingKind
+from extender.core.names import GangKey
+from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import NOW
 
 if TYPE_CHECKING:
     from tests.core.gang_orders import Rivals
 
 _BLANK = Gang(GangKey("", ""), 0, 0.0, 0.0)
-_OF_PODS = [name for name in Gang.__slots__ if isinstance(getattr(_BLANK, name), (set, dict))]
-_SPECIAL = {"passes", "timed_out", "tried_at", "tried_on"}
-_SILENT = {"changes", "slots_made", "shortfall", "trial"}
-_OF_GANGS = [name for name in Gang.__slots__ if name not in {*_OF_PODS, *_SPECIAL, *_SILENT}]
+_OF_ITSELF = ("key", "phase", "standing")
+_RECORDS = [name for name in Gang.__slots__ if name not in _OF_ITSELF]
+_FIELDS = [f"{record}.{name}" for record in _RECORDS for name in getattr(_BLANK, record).__slots__]
+_OF_PODS = [name for name in _FIELDS if isinstance(attrgetter(name)(_BLANK), (set, dict))]
+_of_pods = attrgetter(*_OF_PODS)
+_SPECIAL = {"wait.bypasses", "plan.timed_out", "wait.tried_at", "wait.tried_on"}
+_SILENT = {"roster.changes", "plan.slots_made", "wait.shortfall", "barrier.trial"}
+_of_gangs = attrgetter(*_OF_ITSELF, *(name for name in _FIELDS if name not in {*_OF_PODS, *_SPECIAL, *_SILENT}))
 
 LONG_AGO = 100.0
 """What is as many seconds ago could be longer ago: nobody asks."""
@@ -34,7 +40,7 @@ LONG_AGO = 100.0
 def state_of(world: Rivals) -> Hashable:
     """Where members are alike, it makes no difference either which of a gang's is which."""
     keeper, now = world.keeper, world.clock.time
-    gangs, waiting = keeper.gangs, keeper.gangs.waiting
+    gangs, waiting = keeper.tables.gangs, keeper.tables.gangs.waiting
     assert not waiting.stirred
     news: dict[PodUid, tuple[Hashable, ...]] = {}
     for each in world.events:
@@ -43,11 +49,11 @@ def state_of(world: Rivals) -> Hashable:
     order: dict[str, int] = {}
     vacant: list[Hashable] = []
     for gang in living:
-        for number, held in enumerate(keeper.ledger.held_for(gang.key)):
+        for number, held in enumerate(keeper.tables.ledger.held_for(gang.key)):
             if PodUid(held.holder) not in world.cast:
                 units = held.units.get(CPU, 0)
                 vacant.append((gang.key, number, held.node, held.kind, units, _ahead(held.until, now)))
-            elif held.kind is Kind.RESERVATION:
+            elif held.kind is HoldingKind.RESERVATION:
                 order[held.holder] = number
     pods = [hash((*_outside(world, uid), news.get(uid), *_inside(world, uid), order.get(uid))) for uid in world.cast]
     return (
@@ -56,18 +62,24 @@ def state_of(world: Rivals) -> Hashable:
         tuple(vacant),
         tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
         tuple(_surplus(waiting.surplus, now)),
-        _of_savings(waiting.turns, now),
-        _of_promises(gangs.promises, now),
+        _of_savings(waiting.queue, now),
+        _of_promises(gangs.planning.promises, now),
         frozenset(world.ran),
         frozenset((+world.left).items()),
     )
 
 
-def _of_savings(turns: Turns, now: float) -> Hashable:
+def _of_savings(turns: Queue, now: float) -> Hashable:
     """What is counted of what is saved, while anything is."""
-    savings = turns.savings
-    since = None if turns.saver is None else _ahead(savings._progressed_at, now)
-    return (since, savings._best if turns.saver else None, savings._over, savings.resting, savings.seconds_over_at(now))
+    savings = turns.saved.savings
+    since = None if turns.saved.gang is None else _ahead(savings._progressed_at, now)
+    return (
+        since,
+        savings._best if turns.saved.gang else None,
+        savings._over,
+        savings.resting,
+        savings.seconds_over_at(now),
+    )
 
 
 def _of_promises(promises: Promises, now: float) -> Hashable:
@@ -80,8 +92,8 @@ def _of_promises(promises: Promises, now: float) -> Hashable:
 
 def _surplus(surplus: Surplus, now: float) -> Iterator[Hashable]:
     for key, asleep in surplus._asleep.items():
-        gang = surplus._gangs.get(key)
-        made = gang is not None and gang.slots_made != asleep.slots_seen
+        gang = surplus._table.by_key.get(key)
+        made = gang is not None and gang.plan.slots_made != asleep.slots_seen
         yield (key, frozenset(asleep.kinds), made, frozenset(asleep.told_of.items()))
     for uid, awake in surplus._awake.items():
         yield (uid, awake.node, _ahead(awake.until, now))
@@ -111,36 +123,35 @@ def _outside(world: Rivals, uid: PodUid) -> tuple[Hashable, ...]:
 def _inside(world: Rivals, uid: PodUid) -> Iterator[Hashable]:
     """The pod as the keeper has it."""
     keeper = world.keeper
-    held, gang = keeper.ledger.holding(uid), keeper.gangs.of(uid)
-    yield _looks(keeper.pods.get(uid))
-    yield (uid in keeper._gone, uid in keeper._turned_away)
+    held, gang = keeper.tables.ledger.holding(uid), keeper.tables.gangs.of(uid)
+    yield _looks(keeper.tables.pods.get(uid))
+    yield (uid in keeper.tables.ended, uid in keeper._turned_away)
     yield held and (held.node, held.kind, held.owner, bool(held.units), _ahead(held.until, world.clock.time))
-    for name in _OF_PODS if gang is not None else ():
-        among = getattr(gang, name)
+    for among in _of_pods(gang) if gang is not None else ():
         mine = among.get(uid) if isinstance(among, dict) else uid in among
         yield _looks(mine) if isinstance(mine, Pod) else mine
     if gang is not None:
-        trial, pod = gang.trial, gang.members[uid]
+        trial, pod = gang.barrier.trial, gang.roster.members[uid]
         yield trial is not None and (uid in trial.members, uid in trial.refused)
         if pod.attempt is not None:
             latest = trial is not None and pod.attempt.id == trial.id
-            named = sum(other in gang.members for other in pod.attempt.others)
+            named = sum(other in gang.roster.members for other in pod.attempt.others)
             yield (latest, pod.attempt.needed, pod.attempt.size, pod.attempt.joins, named)
 
 
 def _about_gang(world: Rivals, gang: Gang) -> Iterator[Hashable]:
-    gangs, now = world.keeper.gangs, world.clock.time
-    for name in _OF_GANGS:
-        value = getattr(gang, name)
+    gangs, now = world.keeper.tables.gangs, world.clock.time
+    for value in _of_gangs(gang):
         yield _ahead(value, now) if isinstance(value, float) else value
-    yield (min(gang.passes, world.patience.passes), min(gang.timed_out, 8))
-    yield _ahead(gangs.in_part.get(gang.key), now)
-    yield _ahead(gangs.in_doubt.get(gang.key), now)
-    yield None if gang.trial is None else (gang.trial.needed, len(gang.trial.members), len(gang.trial.refused))
-    tried = gang.tried_at == (gangs.ledger.gain_count, gang.changes)
-    yield (tried, tried and gang.tried_on)
-    turns = gangs.waiting.turns
-    yield (gang in turns, gang is turns.saver)
+    yield (min(gang.wait.bypasses, world.patience.bypasses), min(gang.plan.timed_out, 8))
+    yield _ahead(gangs.quorums.in_part.get(gang.key), now)
+    yield _ahead(gangs.quorums.in_doubt.get(gang.key), now)
+    trial = gang.barrier.trial
+    yield None if trial is None else (trial.needed, len(trial.members), len(trial.refused))
+    tried = gang.wait.tried_at == (gangs.ledger.changes.gain_count, gang.roster.changes)
+    yield (tried, tried and gang.wait.tried_on)
+    turns = gangs.waiting.queue
+    yield (gang in turns, gang is turns.saved.gang)
 
 
 def _looks(pod: Pod | None) -> tuple[NodeName | None, bool, bool, bool, bool] | None:

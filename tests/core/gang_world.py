@@ -12,13 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from extender.app.keeper import AskRefused, Effect, Keeper, Rules
-from extender.app.unseen_room import BindAnswered
+from extender.app.decisions import AskRefused, Effect
+from extender.app.feedback import Bound, BrakeChanged, NotBound
+from extender.app.keeper import Keeper
+from extender.app.permits import AT_BARRIER, BindAnswered
+from extender.app.tables import Rules
 from extender.app.verbs import Verdict
 from extender.core.attempt import Attempt
 from extender.core.brake import FREE, Switches, Withheld
 from extender.core.cluster import Node, Owner, Pod
-from extender.core.gang import (
+from extender.core.gang_ask import GangAsk
+from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
+from extender.core.gangs.gang import (
     EvictFor,
     EvictMembers,
     GangInDoubt,
@@ -31,15 +36,16 @@ from extender.core.gang import (
     VoidAttempts,
     WakePod,
 )
-from extender.core.gang_ask import GangAsk
-from extender.core.gang_phases import Phase
-from extender.core.names import NodeName, PodUid, ResourceKey
-from extender.core.node_match import accepts
-from extender.core.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
-from extender.core.pod_groups import PodGroup
-from extender.core.savings import DEFAULT_THRIFT, Thrift
-from extender.core.turns import DEFAULT_PATIENCE, Patience
-from tests.builders import NOW
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.promises import Promise
+from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
+from extender.core.policy import Allow, Refuse, Wait
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.node_match import accepts
+from tests.builders import NOW, gone, node
+from tests.performing import Performing
 
 
 @dataclass
@@ -57,7 +63,7 @@ class FixedClock:
 
 
 @dataclass
-class GangWorld:
+class GangWorld(Performing):
     clock: FixedClock = field(default_factory=FixedClock)
     patience: Patience = DEFAULT_PATIENCE
     thrift: Thrift = DEFAULT_THRIFT
@@ -114,13 +120,13 @@ class GangWorld:
 
     def _begin(self) -> None:
         rules = Rules(self.reserve_at_filter, patience=self.patience, thrift=self.thrift, switches=self.switches)
-        self.keeper = Keeper(self.clock, self._take, rules, life=str(self.lives))
+        self.keeper = Keeper(self.clock, rules, life=str(self.lives))
 
     @property
     def gangs(self) -> dict[str, Phase]:
-        return {key.name: gang.phase for key, gang in self.keeper.gangs.by_key.items()}
+        return {key.name: gang.phase for key, gang in self.keeper.tables.gangs.by_key.items()}
 
-    def _take(self, effects: Sequence[Effect]) -> None:
+    def take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case WakePod(pod):
@@ -135,21 +141,21 @@ class GangWorld:
                         self.opened[uid] = self.assumed[uid]
                 case OpenBarrier(key, members, attempts):
                     self.said |= attempts
-                    gang = self.keeper.gangs.by_key[key]
-                    seen_bound = all(uid in gang.bound for uid in members)
-                    whole = gang.placed + len(gang.writing) >= gang.quorum
-                    observed = self.keeper.brake.observes(key.namespace)
+                    gang = self.keeper.tables.gangs.by_key[key]
+                    seen_bound = all(uid in gang.roster.bound for uid in members)
+                    whole = gang.roster.placed + len(gang.barrier.writing) >= gang.terms.quorum
+                    observed = self.keeper.tables.brake.observes(key.namespace)
                     assert whole or seen_bound or observed, "opened before the quorum was there"
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
-                        self.opened[uid] = gang.writing.get(uid) or self.assumed[uid]
+                        self.opened[uid] = gang.barrier.writing.get(uid) or self.assumed[uid]
                 case EvictFor(key, _, victims):
                     self.preempted.append([pod.name for pod in victims])
                     self.evicted += [pod.uid for pod in victims]
-                    self.keeper.preempting.tells(key)
+                    self.keeper.tables.gangs.waiting.preempting.tells(key)
                     for pod in victims:
-                        self.keeper.preempting.evicted(key, pod)
-                    self.keeper.preempting.done(key, self.clock.steady())
+                        self.keeper.tables.gangs.waiting.preempting.evicted(key, pod)
+                    self.keeper.tables.gangs.waiting.preempting.done(key, self.clock.steady())
                 case Preempted():
                     self.taken.append(effect)
                 case EvictRest(_, _, rest):
@@ -200,19 +206,19 @@ class GangWorld:
 
     def hold(self, **switches: bool) -> None:
         """The settings say so from now on; all else is as by default."""
-        self.keeper.brake.set_everywhere(Switches(**switches))
-        self.keeper.heed_brake()
+        self.keeper.tables.brake.set_everywhere(Switches(**switches))
+        self.do(self.keeper.heed(BrakeChanged()))
 
     def label(self, namespace: str, **switches: bool) -> None:
         """The namespace's labels say so from now on."""
-        self.keeper.brake.set_labelled(namespace, Switches(**switches))
-        self.keeper.heed_brake()
+        self.keeper.tables.brake.set_labelled(namespace, Switches(**switches))
+        self.do(self.keeper.heed(BrakeChanged()))
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
         self.nodes[node.name] = node
-        self.keeper.see_node(node)
+        self.do(self.keeper.observe(node))
 
     def restart(self) -> None:
         """A new life of the service, with what the cluster says. Calls to the one before are answered by nobody."""
@@ -223,14 +229,14 @@ class GangWorld:
         self.events.clear()
         self.evicted.clear()
         self._begin()
-        self.keeper.replace_nodes(list(self.nodes.values()))
+        self.do(self.keeper.replace(Node, list(self.nodes.values())))
         if self.groups is not None:
-            self.keeper.replace_groups(self.groups.values())
-        self.keeper.replace_pods([*self.pods.values(), *self.ended.values()])
+            self.do(self.keeper.replace(PodGroup, self.groups.values()))
+        self.do(self.keeper.replace(Pod, [*self.pods.values(), *self.ended.values()]))
 
     def remove_node(self, name: NodeName) -> None:
         del self.nodes[name]
-        self.keeper.lose_node(name)
+        self.do(self.keeper.forget(node(name)))
 
     def create(self, *pods: Pod, seen: bool = True) -> None:
         for pod in map(self._by_a_job, pods):
@@ -243,7 +249,7 @@ class GangWorld:
         if not self.jobs or not isinstance(pod.gang, GangAsk) or pod.owner is not None:
             return pod
         job = Owner("Job", pod.gang.key.name, f"uid-job-{pod.gang.key.name}")
-        self.keeper.see_promise(job.uid, self.jobs)
+        self.do(self.keeper.observe(Promise(job.uid, self.jobs)))
         return replace(pod, owner=job)
 
     def delete(self, uid: PodUid, *, seen: bool = True, by_force: bool = False) -> None:
@@ -282,17 +288,17 @@ class GangWorld:
         if self.events:
             news = self.events.popleft()
             if isinstance(news, Pod):
-                self.keeper.see_pod(news)
+                self.do(self.keeper.observe(news))
             else:
-                self.keeper.lose_pod(news)
+                self.do(self.keeper.forget(gone(news)))
 
     def set_group(self, group: PodGroup) -> None:
         self.groups = {**(self.groups or {}), group.name: group}
-        self.keeper.see_group(group)
+        self.do(self.keeper.observe(group))
 
     def drop_group(self, name: str) -> None:
         assert self.groups is not None
-        self.keeper.lose_group(self.groups.pop(name))
+        self.do(self.keeper.forget(self.groups.pop(name)))
 
     def catch_up(self) -> None:
         while self.events:
@@ -304,13 +310,30 @@ class GangWorld:
         for _ in range(1000):
             if not self.keeper.more_to_do:
                 return
-            self.keeper.tick()
+            self.do(self.keeper.tick())
         raise AssertionError("there is always more to do")
 
     def pass_time(self, seconds: float) -> None:
         self.clock.time += seconds
-        self.keeper.tick()
-        self.do_the_rest()
+        self._ring()
+
+    def at_its_alarms(self, seconds: float) -> None:
+        """Time passes in which the service is asked nothing and hears nothing: it does what it set its alarm for."""
+        until = self.clock.time + seconds
+        while (due := self.keeper.next_deadline()) is not None and due <= until:
+            self.clock.time = max(due, self.clock.time)
+            self._ring()
+        self.clock.time = until
+
+    def _ring(self) -> None:
+        """The alarm rings, and at once again for what is due still."""
+        for _ in range(10):
+            self.do(self.keeper.tick())
+            self.do_the_rest()
+            due = self.keeper.next_deadline()
+            if due is None or due > self.clock.time:
+                return
+        raise AssertionError("what is due stays due: the alarm rings for ever")
 
     # -- the scheduler -------------------------------------------------------------------------------------------
 
@@ -334,14 +357,14 @@ class GangWorld:
         return [
             pod
             for uid, pod in self.pods.items()
-            if self.keeper.ours(pod)
+            if self.keeper.tables.ours(pod)
             and not (pod.node or pod.gated or pod.at_our_gate or uid in self.assumed or uid in self.asleep)
         ]
 
     def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:
         sent = self.offer(pod) if sent is None else sent
         pod = self._by_a_job(pod)
-        verdict = self.keeper.filter(pod, sent)
+        verdict = self.do(self.keeper.filter(pod, sent))
         if pod.uid not in self.pods:
             return verdict
         if verdict.passed:
@@ -365,20 +388,17 @@ class GangWorld:
     def bind(self, uid: PodUid) -> str:
         """The scheduler's bind call: empty if it passed or waits at the barrier."""
         node = self.assumed[uid]
-        if self.keeper.has_barrier(uid):
-            refusal = self.keeper.arrive(uid, node)
-        else:
-            self.counting_on_room.add(uid)
-            answer = self.keeper.claim_for_bind(uid, node)
-            if answer is None:
-                return ""
-            self.counting_on_room.remove(uid)
-            refusal = answer
-            if not refusal:
-                self.opened[uid] = node
-        if refusal:
+        self.counting_on_room.add(uid)
+        permit = self.do(self.keeper.permit(uid, node))
+        if isinstance(permit, Wait) and permit is not AT_BARRIER:
+            return ""
+        self.counting_on_room.discard(uid)
+        if isinstance(permit, Allow):
+            self.opened[uid] = node
+        if isinstance(permit, Refuse):
             self.assumed.pop(uid, None)
-        return refusal
+            return permit.reason
+        return ""
 
     def bring(self, members: Iterable[Pod]) -> None:
         """Filter and bind, one after the other: to their barrier, or through it."""
@@ -392,11 +412,11 @@ class GangWorld:
         self.assumed.pop(uid, None)
         pod = self.pods.get(uid)
         if pod is None:
-            self.keeper.not_bound(uid, for_good=True, surely=True)
+            self.do(self.keeper.heed(NotBound(uid, for_good=True, surely=True)))
             return
         self.pods[uid] = replace(pod, node=node, attempt=self.said.pop(uid, None))
         self.events.append(self.pods[uid])
-        self.keeper.bound(uid, node)
+        self.do(self.keeper.heed(Bound(uid, node)))
 
     def restart_scheduler(self) -> None:
         """A new one knows nothing of what its predecessor has tried; its bind calls are still with us."""
@@ -412,7 +432,7 @@ class GangWorld:
                     self.delete(uid)
             self.evicted.clear()
             tried = [pod for pod in self.pending() if (sent := self.offer(pod)) and self.filter(pod, sent).passed]
-            waiting = {uid for gang in self.keeper.gangs.by_key.values() for uid in gang.arrived}
+            waiting = {uid for gang in self.keeper.tables.gangs.by_key.values() for uid in gang.barrier.arrived}
             waiting |= self.counting_on_room
             for uid in [uid for uid in self.assumed if uid not in self.opened and uid not in waiting]:
                 self.bind(uid)
@@ -428,8 +448,8 @@ class GangWorld:
 
     def check(self) -> None:
         keeper = self.keeper
-        assert (broken := keeper.violations()) == [], broken
-        assert not keeper.gangs.effects
+        assert (broken := keeper.tables.violations()) == [], broken
+        assert not keeper.tables.gangs.effects
 
     def bound(self, gang: str) -> int:
         return sum(

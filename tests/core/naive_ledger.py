@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.ledger import Detection, Holder, Holding, Kind, Mode
-from extender.core.names import NodeName, ResourceKey
-from extender.core.units import Vector
+from extender.core.ledger import Detection, Holder, Holding, HoldingKind, Mode
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import Vector
 
 World = dict[Holder, Holding]
 
@@ -68,7 +68,7 @@ class NaiveLedger:
         releasing: Sequence[Holder],
     ) -> tuple[list[Holder], list[Holder]]:
         """The holders whose claims hold now, and those whose claims were refused."""
-        intents = {h: held for h, held in self.holdings.items() if held.kind is not Kind.BOUND}
+        intents = {h: held for h, held in self.holdings.items() if held.kind is not HoldingKind.BOUND}
         given_up = [h for h in releasing if h in intents]
         pinned: set[Holder] = set()
         while True:
@@ -81,7 +81,7 @@ class NaiveLedger:
             refused: list[Holder] = []
             for claim in claims:
                 fact = self.holdings.get(claim.holder)
-                if fact is not None and fact.kind is Kind.BOUND:
+                if fact is not None and fact.kind is HoldingKind.BOUND:
                     same = (fact.node, fact.units) == (claim.node, claim.units)
                     (met if same else refused).append(claim.holder)
                     continue
@@ -108,11 +108,13 @@ class NaiveLedger:
         before = self.holdings.get(holder)
         if before is None or (before.node, before.units) != (node, units):
             self.touch(node)
-        self.holdings[holder] = Holding(holder, node, units, Kind.BOUND, None if before is None else before.owner)
+        self.holdings[holder] = Holding(
+            holder, node, units, HoldingKind.BOUND, None if before is None else before.owner
+        )
 
     def keep(self, holder: Holder, until: float | None) -> None:
         held = self.holdings.get(holder)
-        if held is not None and held.kind is not Kind.BOUND:
+        if held is not None and held.kind is not HoldingKind.BOUND:
             self.holdings[holder] = replace(held, until=until)
 
     def expire(self, now: float) -> list[Holder]:

@@ -11,8 +11,8 @@ from itertools import permutations, product
 
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Spread
-from extender.core.names import NodeName
-from extender.core.node_match import accepts
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts
 
 Placed = Sequence[tuple[Pod, Node]]
 

@@ -9,10 +9,13 @@ import random
 import sys
 from collections.abc import Iterator
 
+from extender.core import audit as ledger_audit
+from extender.core.gangs.packing import Shortfall, Slot, plan
 from extender.core.ledger import Holder, Ledger, Mode
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
-from extender.core.planning import Shortfall, Slot, move, plan
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, slot, units
+from tests.core.snapshots import snapshot
 
 
 def decisions(steps: int) -> Iterator[object]:
@@ -24,17 +27,17 @@ def decisions(steps: int) -> Iterator[object]:
         node, uid, gang = dice.choice(nodes), PodUid(f"p{dice.randrange(6)}"), f"g{step % 5}"
         match dice.randrange(9):
             case 0 | 1:
-                ledger.set_node(node, units(cpu=dice.randrange(8), memory=dice.randrange(8)))
+                ledger.capacity.set_node(node, units(cpu=dice.randrange(8), memory=dice.randrange(8)))
             case 2 if dice.random() < 0.3:
-                ledger.remove_node(node)
+                ledger.capacity.remove_node(node)
             case 2 | 3:
-                ledger.set_capacity(node, dice.choice(ours), dice.randrange(5))
+                ledger.capacity.set(node, dice.choice(ours), dice.randrange(5))
             case 4:
                 wanted = [
                     Slot(Holder(f"s{step}-{index}"), units({"cpu": dice.randrange(3), dice.choice(ours): 1}))
                     for index in range(dice.randrange(1, 6))
                 ]
-                found = plan(ledger, wanted, list(ledger.nodes()))
+                found = plan(ledger, wanted, list(ledger.rows.present()))
                 yield "plan", found
                 if not isinstance(found, Shortfall):
                     former = [held.holder for held in ledger.held_for(GangKey("default", gang))]
@@ -45,15 +48,15 @@ def decisions(steps: int) -> Iterator[object]:
                 yield "incremental", ledger.commit(several, mode=Mode.INCREMENTAL)
             case 6:
                 for held in ledger.held_for(GangKey("default", gang)):
-                    yield "move", held.holder, move(ledger, held, list(ledger.nodes()))
+                    yield "held", held
             case 7:
                 yield "expired", ledger.expire(step - 60.0)
                 ledger.confirm(uid, on=node, units=units(cpu=1))
             case _:
                 yield "forgot", ledger.forget(uid)
-        providers = {resource: list(nodes) for resource, nodes in ledger.providers.items()}
-        yield "state", list(ledger.drain_gains()), providers, ledger.unbound_on
-    yield list(ledger.holdings()), ledger.snapshot(), ledger.violations()
+        providers = {resource: list(nodes) for resource, nodes in ledger.totals.providers.items()}
+        yield "state", list(ledger.changes.drain_gains()), providers, ledger.totals.unbound_on
+    yield list(ledger.rows.holdings()), snapshot(ledger), ledger_audit.violations(ledger)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.core.aiming import aim
+from extender.core.gangs.packing import Slot
+from extender.core.gangs.prospects import aim
 from extender.core.ledger import Holder, Holding, Ledger
-from extender.core.names import NodeName, PodUid
-from extender.core.planning import Slot
-from extender.core.units import Vector
+from extender.kube.names import NodeName, PodUid
+from extender.kube.quantities import Vector
 from tests.builders import ledger_of, slot, units
 
 GPU = "nvidia.com/gpu"
@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 
 def taken(ledger: Ledger, on: str, **amounts: int) -> None:
     """A foreign pod holds so much there, and does not leave for a plan."""
-    node = next(name for name in ledger.nodes() if name == on)
+    node = next(name for name in ledger.rows.present() if name == on)
     ledger.confirm(PodUid(f"pod-{on}"), on=node, units=units(amounts))
 
 
@@ -27,7 +27,7 @@ def slots(number: int, **amounts: int) -> list[Slot]:
 def aims(
     ledger: Ledger, wanted: list[Slot], releasing: Sequence[Holder] = (), kept: Sequence[Holding] = ()
 ) -> dict[Holder, tuple[NodeName, Vector]] | None:
-    return aim(ledger, wanted, list(ledger.nodes()), releasing=releasing, kept=kept)
+    return aim(ledger, wanted, list(ledger.rows.present()), releasing=releasing, kept=kept)
 
 
 def test_nodes_with_room_come_first_then_those_where_most_is_free() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core.attempt import ATTEMPT, NAMED, Attempt, attempts_for, read_attempt, to_annotation
-from extender.core.names import PodUid
+from extender.kube.names import PodUid
 
 A, B, C = PodUid("a"), PodUid("b"), PodUid("c")
 

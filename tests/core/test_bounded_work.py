@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.cluster import Pod
-from extender.core.could_fit import CouldFit
-from extender.core.gang import NO_ROOM, Gang
-from extender.core.gang_phases import Phase
+from extender.core.cluster import Node, Pod
+from extender.core.gangs.fit_index import CouldFit
+from extender.core.gangs.gang import NO_ROOM, Gang
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.placing import Places
+from extender.core.gangs.prospects import Prospects
+from extender.core.gangs.queue import Patience
 from extender.core.ledger import Ledger
-from extender.core.names import NodeName, PodUid, ResourceKey
-from extender.core.places import Places
-from extender.core.turns import Patience
-from tests.builders import gang_ask, gang_pods, node, pod, units
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from tests.builders import gang_ask, gang_pods, gone, node, pod, units
 from tests.core.gang_world import GangWorld
 
 NODES, GANGS = 60, 20
@@ -30,7 +31,7 @@ class Counts:
         self.monkeypatch = monkeypatch
         self.tries = 0
         self.counts = 0
-        self._count(Places, "could_ever_fit", "tries")
+        self._count(Prospects, "could_ever_fit", "tries")
         self._count(Places, "_look_for", "tries")
         self._count(CouldFit, "_count", "counts")
 
@@ -62,15 +63,15 @@ def world() -> GangWorld:
 
 def crowd(world: GangWorld, cpu: int) -> None:
     """So many nodes of 8 CPU; so many gangs of three, each of another shape, that wait for them."""
-    world.keeper.replace_nodes([node(f"n{number}") for number in range(NODES)])
+    world.do(world.keeper.replace(Node, [node(f"n{number}") for number in range(NODES)]))
     for number in range(GANGS):
         asks = {"cpu": cpu + number, "memory": 1000 + number}
         ask = gang_ask(f"g{number}", 3)
         members = [pod(f"g{number}-{index}", asks, gang=ask, created=number) for index in range(3)]
         for member in members:
-            world.keeper.see_pod(member)
-        world.keeper.filter(members[0], list(world.keeper.nodes))
-    waiting = {gang.phase for gang in world.keeper.gangs.by_key.values()}
+            world.do(world.keeper.observe(member))
+        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+    waiting = {gang.phase for gang in world.keeper.tables.gangs.by_key.values()}
     assert waiting == {Phase.WAITING}
 
 
@@ -82,26 +83,26 @@ class TestGangsThatCanNeverFit:
         counts.of_this()
 
     def test_are_not_tried_when_one_node_gains_what_they_do_not_ask_for(self, world: GangWorld, counts: Counts) -> None:
-        world.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), 5)
+        world.do(world.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), 5))
         assert counts.of_this() == (0, GANGS)
 
     def test_are_not_tried_when_the_labels_of_one_node_change(self, world: GangWorld, counts: Counts) -> None:
-        world.keeper.see_node(node("n2", labels={"a": "b"}))
+        world.do(world.keeper.observe(node("n2", labels={"a": "b"})))
         assert counts.of_this() == (0, GANGS)
 
     def test_are_not_looked_at_when_pods_come_and_go(self, world: GangWorld, counts: Counts) -> None:
-        world.keeper.see_pod(pod("plain", node=NodeName("n3")))
-        world.keeper.lose_pod(PodUid("uid-plain"))
+        world.do(world.keeper.observe(pod("plain", node=NodeName("n3"))))
+        world.do(world.keeper.forget(gone(PodUid("uid-plain"))))
         assert counts.of_this() == (0, 0)
 
     def test_are_tried_when_enough_nodes_are_large_enough_and_no_others_are(
         self, world: GangWorld, counts: Counts
     ) -> None:
         for number in range(2):
-            world.keeper.see_node(node(f"n{number}", LARGER))
+            world.do(world.keeper.observe(node(f"n{number}", LARGER)))
         assert counts.of_this()[0] == 0
-        world.keeper.see_node(node("n2", LARGER))
-        phases = [gang.phase for gang in world.keeper.gangs.by_key.values()]
+        world.do(world.keeper.observe(node("n2", LARGER)))
+        phases = [gang.phase for gang in world.keeper.tables.gangs.by_key.values()]
         assert phases == [Phase.PLANNED, *(GANGS - 1) * [Phase.WAITING]]
         assert counts.of_this()[0] <= 2
 
@@ -112,7 +113,7 @@ class TestASlice:
     @pytest.fixture
     def world(self) -> GangWorld:
         made = GangWorld(patience=NEVER)
-        made.keeper.gangs.waiting.turns.work.limit = 1
+        made.keeper.tables.gangs.waiting.queue.fits.work.limit = 1
         return made
 
     def waiting(self, world: GangWorld, name: str, asks: dict[str, int], created: float, size: int = 2) -> list[Pod]:
@@ -139,7 +140,7 @@ class TestASlice:
         gone = {*fillers}
         for uid in gone:
             del world.pods[uid]
-        world.keeper.replace_pods(list(world.pods.values()))
+        world.do(world.keeper.replace(Pod, list(world.pods.values())))
 
     def test_leaves_the_rest_for_the_next_and_says_so(self, world: GangWorld) -> None:
         fillers = self.stage(world, "one", "two")
@@ -151,7 +152,7 @@ class TestASlice:
         assert world.keeper.next_deadline() == world.clock.steady()
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.PLANNED}
-        assert world.keeper.violations() == []
+        assert world.keeper.tables.violations() == []
 
     def test_ends_where_nothing_is_left(self, world: GangWorld) -> None:
         self.free(world, self.stage(world, "one", "two", "three"))
@@ -165,7 +166,7 @@ class TestASlice:
         newcomer = [replace(each, created=9.0) for each in gang_pods("new", 2, {"cpu": 8000})]
         world.create(*newcomer)
         world.do_the_rest()
-        world.keeper.gangs.waiting.turns.work.spent = 0
+        world.keeper.tables.gangs.waiting.queue.fits.work.spent = 0
         self.free(world, fillers)
         assert world.keeper.more_to_do
         verdict = world.filter(newcomer[0], ["n0", "n1"])  # type: ignore[list-item]
@@ -183,7 +184,7 @@ class TestASlice:
         for number in range(2, 4):
             world.nodes[NodeName(f"n{number}")] = node(f"n{number}", {"cpu": 7000})
         self.free(world, fillers)
-        world.keeper.replace_nodes(list(world.nodes.values()))
+        world.do(world.keeper.replace(Node, list(world.nodes.values())))
         world.filter(newcomer[0], list(world.nodes))
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "new": Phase.PLANNED}
@@ -207,11 +208,11 @@ def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_the
 
     ledger, stays = Ledger(), OneStays()
     for name in ("n0", "n1"):
-        ledger.set_node(NodeName(name), units(cpu=2000, pods=9))
+        ledger.capacity.set_node(NodeName(name), units(cpu=2000, pods=9))
     world = GangWorld(patience=NEVER)
     world.create(*gang_pods("train", 2, {"cpu": 2000}))
-    [gang] = world.keeper.gangs.by_key.values()
-    turns = world.keeper.gangs.waiting.turns
+    [gang] = world.keeper.tables.gangs.by_key.values()
+    turns = world.keeper.tables.gangs.waiting.queue
     turns.enter(gang)
     [shape] = turns._queues
     tried: list[str] = []
@@ -220,7 +221,7 @@ def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_the
         tried.append(each.key.name)
         return True
 
-    could_fit = CouldFit(ledger, fits, lambda name, kind: True, stays, turns.work)
+    could_fit = CouldFit(ledger, fits, lambda name, kind: True, stays, turns.fits.work)
     assert not could_fit(gang, shape, None)
     stays.on_n0, stays.changed = 0, (NodeName("n0"),)
     assert not could_fit(gang, shape, None)

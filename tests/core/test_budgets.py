@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.budgets import Budget, Budgets, Overlapping, Spent
-from extender.core.cluster import Pod, Requirement
+from extender.core.cluster import Pod
+from extender.kube.node_match import Requirement
 from tests.builders import pod
 
 LOW = {"app": "low"}

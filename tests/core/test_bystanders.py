@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from extender.core.bystanders import Around, Ask, Bystanders
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.names import NodeName, PodUid
+from extender.kube.names import NodeName, PodUid
 from tests.builders import pod
 from tests.core.town import apart, peers, ports, term
 

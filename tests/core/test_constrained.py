@@ -8,16 +8,17 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.constrained import Constrained
 from extender.core.constraints import Constraints
-from extender.core.gang import Gang
-from extender.core.ledger import Holder, Holding, Kind
-from extender.core.names import CPU, PODS, GangKey, NodeName, PodUid
+from extender.core.gangs.constrained import Constrained
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.staying import Staying
+from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.names import GangKey
 from extender.core.neighbours import APART, NEAR
-from extender.core.planning import Shortfall
-from extender.core.room import Room, Slot
-from extender.core.staying import Staying
-from extender.core.units import Vector
+from extender.kube.names import CPU, PODS, NodeName, PodUid
+from extender.kube.quantities import Vector
 from tests.builders import NOW, gang_pods, pod, units
 from tests.core.town import ZONE, Town, apart, near, ports, term
 
@@ -27,7 +28,7 @@ DAEMON = Owner("DaemonSet", "exporter", "d")
 
 def gang_of(*members: Pod, name: str = "train") -> Gang:
     gang = Gang(GangKey("default", name), len(members), 4.0, NOW)
-    gang.members = {each.uid: each for each in members}
+    gang.roster.members = {each.uid: each for each in members}
     return gang
 
 
@@ -60,7 +61,7 @@ class Block(Town):
             self.bystanders.put(each)
             self.staying.observe(each, before)
 
-    def hold(self, holder: str, on: NodeName, kind: Kind, cpu: int = 0, owner: str | None = None) -> None:
+    def hold(self, holder: str, on: NodeName, kind: HoldingKind, cpu: int = 0, owner: str | None = None) -> None:
         key = None if owner is None else GangKey("default", owner)
         claim = Holding(Holder(holder), on, units(cpu=cpu, pods=1), kind, key, NOW + 30)
         assert not self.ledger.commit([claim]).conflicts
@@ -68,7 +69,7 @@ class Block(Town):
     def plan(  # type: ignore[override]
         self, gang: Gang, releasing: Sequence[str] = (), leaving: Sequence[str] = (), on: Sequence[NodeName] = ()
     ) -> dict[Holder, NodeName] | Shortfall:
-        slots = [Slot(Holder(uid), each.requests) for uid, each in gang.members.items()]
+        slots = [Slot(Holder(uid), each.requests) for uid, each in gang.roster.members.items()]
         nodes = list(on or self.nodes)
         return self.constrained.plan(gang, slots, nodes, list(map(Holder, releasing)), list(map(Holder, leaving)))
 
@@ -92,10 +93,10 @@ class TestItConcerns:
     def test_a_gang_anew_when_its_members_have_changed_or_it_is_another_of_its_name(self) -> None:
         block, gang = Block("a"), gang_of(*made(1, apart()))
         assert block.constrained.concerns(gang)
-        gang.members = {each.uid: each for each in made(1, None)}
+        gang.roster.members = {each.uid: each for each in made(1, None)}
         # Whoever changes its members says so.
         assert block.constrained.concerns(gang)
-        gang.changes += 1
+        gang.roster.changes += 1
         assert not block.constrained.concerns(gang)
         assert block.constrained.concerns(gang_of(*made(1, apart())))
 
@@ -123,31 +124,31 @@ class TestAPlan:
     def test_keeps_away_from_who_holds_room_and_is_not_bound_yet(self) -> None:
         block, gang = Block("ab", cpu=64000), gang_of(*made(1, ports(80), 1000))
         block.see(pod("other", constraints=ports(80)))
-        block.hold("uid-other", N0, Kind.ASSUMPTION)
+        block.hold("uid-other", N0, HoldingKind.ASSUMPTION)
         assert block.plan(gang) == {"uid-train-0": "n1"}
         assert block.plan(gang, releasing=["uid-other"]) == {"uid-train-0": "n0"}
 
     def test_keeps_away_from_places_that_its_own_gang_has_for_members_that_do_not_exist(self) -> None:
         block, gang = Block("ab", cpu=64000), gang_of(*made(1, ports(80), 1000))
-        block.hold("slot#1", N0, Kind.RESERVATION, owner="train")
+        block.hold("slot#1", N0, HoldingKind.RESERVATION, owner="train")
         assert block.plan(gang) == {"uid-train-0": "n1"}
 
     def test_keeps_away_from_none_that_nobody_knows_or_that_is_only_saved(self) -> None:
         block, gang = Block("ab", cpu=64000), gang_of(*made(1, ports(80), 1000))
-        block.hold("slot#1", N0, Kind.RESERVATION, owner="other")
-        block.hold("saved#1", N0, Kind.SAVING, owner="train")
+        block.hold("slot#1", N0, HoldingKind.RESERVATION, owner="other")
+        block.hold("saved#1", N0, HoldingKind.SAVING, owner="train")
         assert block.plan(gang) == {"uid-train-0": "n0"}
 
     def test_misses_nobody_who_stands_between_others(self) -> None:
         block, gang = Block("aab", cpu=64000), gang_of(*made(1, apart("host", "web"), 1000))
         block.stand(pod("plain", {}, node=N0))
         for number, (kind, app) in enumerate(
-            ((Kind.SAVING, "web"), (Kind.RESERVATION, "plain"), (Kind.ASSUMPTION, "web"))
+            ((HoldingKind.SAVING, "web"), (HoldingKind.RESERVATION, "plain"), (HoldingKind.ASSUMPTION, "web"))
         ):
             block.see(pod(f"p{number}", labels={"app": app}))
             block.hold(f"uid-p{number}", N0, kind, owner="other")
         block.see(pod("p3", labels={"app": "web"}))
-        block.hold("uid-p3", N1, Kind.ASSUMPTION)
+        block.hold("uid-p3", N1, HoldingKind.ASSUMPTION)
         assert block.plan(gang) == {"uid-train-0": "n2"}
 
     def test_has_the_room_and_the_ports_of_who_leaves(self) -> None:
@@ -158,19 +159,19 @@ class TestAPlan:
 
     def test_has_what_its_own_members_hold_and_what_is_given_up(self) -> None:
         block, gang = Block("a"), gang_of(*made(1, ports(80)))
-        block.see(*gang.members.values())
-        block.hold("uid-train-0", N0, Kind.ASSUMPTION, 8000, owner="train")
+        block.see(*gang.roster.members.values())
+        block.hold("uid-train-0", N0, HoldingKind.ASSUMPTION, 8000, owner="train")
         assert block.plan(gang) == {"uid-train-0": "n0"}
         block.ledger.release(PodUid("uid-train-0"))
-        block.hold("uid-other", N0, Kind.ASSUMPTION, 8000)
+        block.hold("uid-other", N0, HoldingKind.ASSUMPTION, 8000)
         assert isinstance(block.plan(gang), Shortfall)
         assert block.plan(gang, releasing=["uid-other"]) == {"uid-train-0": "n0"}
 
     def test_takes_what_its_members_hold_for_free_when_it_looks_for_the_smallest_place(self) -> None:
         block, gang = Block("bba"), gang_of(*made(2, near(), 4000))
-        block.see(*gang.members.values())
-        for each in gang.members:
-            block.hold(each, N2, Kind.ASSUMPTION, 4000, owner="train")
+        block.see(*gang.roster.members.values())
+        for each in gang.roster.members:
+            block.hold(each, N2, HoldingKind.ASSUMPTION, 4000, owner="train")
         assert block.plan(gang) == {"uid-train-0": "n2", "uid-train-1": "n2"}
 
     def test_is_of_the_candidates_and_of_what_each_slot_is_for(self) -> None:
@@ -184,18 +185,18 @@ class TestAPlan:
         block = Block("ab")
         [bound] = made(1, apart())
         gang = gang_of(replace(bound, node=N0))
-        gang.bound = {bound.uid}
-        block.stand(*gang.members.values())
+        gang.roster.bound = {bound.uid}
+        block.stand(*gang.roster.members.values())
         found = block.constrained.plan(gang, [Slot(Holder("slot#1"), units(cpu=1))], [N0, N1])
         assert found == {"slot#1": "n1"}
 
 
 def test_a_member_is_allowed_where_the_others_are_that_it_is_planned_with() -> None:
     block, gang = Block("abc"), gang_of(*made(2, apart()))
-    one, other = gang.members.values()
+    one, other = gang.roster.members.values()
     block.see(one, other)
-    block.hold(one.uid, N0, Kind.ASSUMPTION, owner="train")
-    block.hold(other.uid, N1, Kind.ASSUMPTION, owner="train")
+    block.hold(one.uid, N0, HoldingKind.ASSUMPTION, owner="train")
+    block.hold(other.uid, N1, HoldingKind.ASSUMPTION, owner="train")
     assert list(block.constrained.allowed(gang, one, [N2, N1, N0], ())) == [N2, N0]
     assert list(block.constrained.allowed(gang, one, [N0, N1], [Holder(other.uid)])) == [N0, N1]
 
@@ -247,7 +248,7 @@ class TestInTheWay:
 
 class TestWhenEmpty:
     def lacks(self, block: Block, gang: Gang) -> Shortfall | None:
-        slots = [Slot(Holder(uid), each.requests) for uid, each in gang.members.items() if each.node is None]
+        slots = [Slot(Holder(uid), each.requests) for uid, each in gang.roster.members.items() if each.node is None]
         return block.constrained.lacks_when_empty(gang, slots, Room.emptied(block.ledger, block.nodes, lambda name: {}))
 
     def test_nobody_is_in_the_way_but_who_stays(self) -> None:
@@ -317,9 +318,9 @@ class TestWhatIsRemembered:
         assert block.constrained.hopeless(gang, answers.pop) == self.LACKS
         match what:
             case "a node":
-                block.ledger.set_node(NodeName("n9"), units(cpu=1))
+                block.ledger.capacity.set_node(NodeName("n9"), units(cpu=1))
             case "a member":
-                gang.changes += 1
+                gang.roster.changes += 1
             case "one that stays":
                 block.see(daemon)
             case "one that stays no more":
@@ -330,7 +331,7 @@ class TestWhatIsRemembered:
             case "another":
                 block.see(pod("web", {}, node=N0))
             case _:
-                gang = gang_of(*gang.members.values())
+                gang = gang_of(*gang.roster.members.values())
         assert (block.constrained.known_hopeless(gang) is None) is is_asked
         assert block.constrained.hopeless(gang, lambda: None) == (None if is_asked else self.LACKS)
 
@@ -352,7 +353,7 @@ class TestAims:
         self, block: Block, gang: Gang, releasing: Sequence[str] = (), slots: Sequence[Slot] | None = None
     ) -> dict[Holder, tuple[NodeName, Vector]] | None:
         if slots is None:
-            slots = [Slot(Holder(f"saved#{n}"), each.requests) for n, each in enumerate(gang.members.values())]
+            slots = [Slot(Holder(f"saved#{n}"), each.requests) for n, each in enumerate(gang.roster.members.values())]
         lasting = Room.emptied(block.ledger, block.nodes, lambda name: {})
         return block.constrained.aims(gang, slots, list(block.nodes), list(map(Holder, releasing)), lasting)
 
@@ -372,11 +373,11 @@ class TestAims:
 
     def test_have_what_is_given_up_and_what_they_hold_themselves(self) -> None:
         block, gang = Block("ab"), gang_of(*made(1, ports(80)))
-        block.hold("saved#0", N1, Kind.SAVING, 8000, owner="train")
+        block.hold("saved#0", N1, HoldingKind.SAVING, 8000, owner="train")
         block.stand(pod("fill", {"cpu": 8000}, node=N0))
         assert self.aims(block, gang) == {"saved#0": ("n1", {CPU: 8000, PODS: 1})}
         block.ledger.release(Holder("saved#0"))
-        block.hold("other", N1, Kind.SAVING, 8000, owner="train")
+        block.hold("other", N1, HoldingKind.SAVING, 8000, owner="train")
         assert self.aims(block, gang, ["other"]) == {"saved#0": ("n1", {CPU: 8000, PODS: 1})}
 
     def test_are_none_where_there_is_no_place_though_all_leave(self) -> None:

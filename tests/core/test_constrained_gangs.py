@@ -13,12 +13,13 @@ from extender.app.explain import Explain
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Kind
-from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.gangs.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.plans import FREE
+from extender.core.ledger import HoldingKind
+from extender.core.names import GangKey
 from extender.core.neighbours import APART, NEAR
-from extender.core.replans import FREE
+from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 from tests.core.naive_neighbours import lets, possible
@@ -44,7 +45,7 @@ class KnowingWorld(GangWorld):
         for member in members:
             assert not self.offer(member)
             self.asleep[member.uid] = "no node"
-            self.keeper.preempt(member, {})
+            self.do(self.keeper.preempt(member, {}))
 
 
 def world_of(zones: str, cpu: int = 8000) -> KnowingWorld:
@@ -67,7 +68,10 @@ def zones(world: GangWorld) -> str:
 
 
 def unbound_held(world: GangWorld) -> int:
-    return sum(held.kind in (Kind.RESERVATION, Kind.ASSUMPTION) for held in world.keeper.ledger.holdings())
+    return sum(
+        held.kind in (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION)
+        for held in world.keeper.tables.ledger.rows.holdings()
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,9 +121,9 @@ def test_a_gang_that_can_be_placed_nowhere_is_told_so_holds_nothing_and_is_not_p
     world.schedule()
     assert set(world.asleep.values()) == {HOPELESS}
     assert unbound_held(world) == 0
-    found = world.keeper.gangs.by_key[GangKey("default", "train")]
-    assert found.shortfall is not None
-    assert (found.shortfall.placed, found.shortfall.rule) == (2, APART)
+    found = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    assert found.wait.shortfall is not None
+    assert (found.wait.shortfall.placed, found.wait.shortfall.rule) == (2, APART)
     # An hour of others coming and going wakes nobody.
     for number in range(60):
         other = pod(f"other-{number}")
@@ -128,7 +132,7 @@ def test_a_gang_that_can_be_placed_nowhere_is_told_so_holds_nothing_and_is_not_p
         world.delete(other.uid)
         world.pass_time(60)
     assert not world.wakes
-    assert world.keeper.gangs.waiting.turns.saver is None
+    assert world.keeper.tables.gangs.waiting.queue.saved.gang is None
     world.check()
 
 
@@ -137,12 +141,12 @@ def test_what_is_told_of_it_is_what_an_empty_cluster_lacks_whoever_is_there() ->
     world.create(*(pod(f"fill-{n}", FULL, node=NodeName(f"n{n}")) for n in range(3)))
     members = gang(3, apart())
     world.create(*members)
-    assert not world.keeper.filter(members[0], list(world.nodes)).passed
+    assert not world.do(world.keeper.filter(members[0], list(world.nodes))).passed
     world.delete(PodUid("uid-fill-0"))
-    assert not world.keeper.filter(members[0], list(world.nodes)).passed
-    found = world.keeper.gangs.by_key[GangKey("default", "train")]
-    assert found.shortfall is not None
-    assert (found.shortfall.placed, found.shortfall.rule) == (2, APART)
+    assert not world.do(world.keeper.filter(members[0], list(world.nodes))).passed
+    found = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    assert found.wait.shortfall is not None
+    assert (found.wait.shortfall.placed, found.wait.shortfall.rule) == (2, APART)
 
 
 def test_it_is_placed_when_a_node_comes_that_it_needs_or_gets_the_label() -> None:
@@ -165,9 +169,9 @@ def test_a_gang_for_which_there_is_no_place_now_waits_for_one() -> None:
     world.create(*gang(3, near()))
     world.schedule()
     assert set(world.asleep.values()) == {NO_ROOM}
-    found = world.keeper.gangs.by_key[GangKey("default", "train")]
-    assert found.shortfall is not None
-    assert found.shortfall.rule == NEAR
+    found = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    assert found.wait.shortfall is not None
+    assert found.wait.shortfall.rule == NEAR
     world.delete(fill[0].uid)
     world.schedule()
     assert world.bound("train") == 0
@@ -190,7 +194,11 @@ def test_room_is_saved_where_all_can_be_together() -> None:
     world.schedule()
     world.delete(fill[3].uid)
     world.schedule()
-    saved = {held.node for held in world.keeper.ledger.holdings() if held.kind is Kind.SAVING and held.units}
+    saved = {
+        held.node
+        for held in world.keeper.tables.ledger.rows.holdings()
+        if held.kind is HoldingKind.SAVING and held.units
+    }
     assert saved in ({"n0"}, {"n0", "n1"}, {"n3"}, {"n2", "n3"})
     world.delete(fill[1].uid)
     world.schedule()
@@ -206,7 +214,9 @@ def test_room_is_saved_where_most_is_free(fullest: int) -> None:
     world.create(*members)
     world.ask_in_vain(members)
     world.pass_time(61)
-    saved = {held.node: held.units for held in world.keeper.ledger.holdings() if held.kind is Kind.SAVING}
+    saved = {
+        held.node: held.units for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING
+    }
     assert saved.keys() == {f"n{1 - fullest}"}
 
 
@@ -218,7 +228,7 @@ def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:
         world.create(pod(f"exporter-{number}", {}, node=at, owner=daemons, constraints=ports(80)))
     members = gang(2, ports(80))
     world.create(*members)
-    verdict = world.keeper.filter(members[0], list(world.nodes))
+    verdict = world.do(world.keeper.filter(members[0], list(world.nodes)))
     assert set(verdict.unresolvable.values()) == {HOPELESS}
 
 
@@ -255,8 +265,8 @@ class TestGangsAtTheSameTime:
         one, other = gang(2, ports(80), "one"), gang(2, ports(80), "other")
         world.create(*one, *other)
         # Both are planned before any of their members is assumed.
-        firsts = [world.keeper.filter(members[0], list(world.nodes)).passed for members in (one, other)]
-        held = [each.node for each in world.keeper.ledger.holdings()]
+        firsts = [world.do(world.keeper.filter(members[0], list(world.nodes))).passed for members in (one, other)]
+        held = [each.node for each in world.keeper.tables.ledger.rows.holdings()]
         assert all(firsts)
         assert len(held) == len(set(held)) == 4
 
@@ -265,20 +275,20 @@ class TestGangsAtTheSameTime:
         one, other = gang(1, ports(80), "one"), gang(1, ports(80), "other")
         world.create(*one, *other)
         n0, n1, n2 = world.nodes
-        assert world.keeper.filter(one[0], [n0]).passed == [n0]
-        assert world.keeper.filter(other[0], [n1]).passed == [n1]
-        assert not world.keeper.filter(other[0], [n0]).passed
-        assert world.keeper.filter(other[0], [n0, n2]).passed == [n2]
+        assert world.do(world.keeper.filter(one[0], [n0])).passed == [n0]
+        assert world.do(world.keeper.filter(other[0], [n1])).passed == [n1]
+        assert not world.do(world.keeper.filter(other[0], [n0])).passed
+        assert world.do(world.keeper.filter(other[0], [n0, n2])).passed == [n2]
 
     def test_keep_away_from_who_wants_it_so_though_they_want_nothing_themselves(self) -> None:
         world = world_of("aabb", cpu=64000)
         shy = gang(2, Constraints(anti_affinity=(term(ZONE, "other"),)), "shy")
         world.create(*shy, *gang(2, None, "other"))
-        assert world.keeper.filter(shy[0], [NodeName("n0"), NodeName("n1")]).passed
+        assert world.do(world.keeper.filter(shy[0], [NodeName("n0"), NodeName("n1")])).passed
         world.filter(world.pods[PodUid("uid-other-0")])
-        held = world.keeper.ledger.holdings()
+        held = world.keeper.tables.ledger.rows.holdings()
         of = {str(each.owner): set[str]() for each in held}
-        for each in world.keeper.ledger.holdings():
+        for each in world.keeper.tables.ledger.rows.holdings():
             of[str(each.owner)].add(world.nodes[each.node].labels[ZONE])
         assert of["default/shy"].isdisjoint(of["default/other"])
 
@@ -393,8 +403,8 @@ class TestReplans:
         return world, members
 
     def ask(self, world: GangWorld, member: Pod) -> Verdict:
-        verdict = world.keeper.filter(member, [NodeName("n0")])
-        world.keeper.tick()
+        verdict = world.do(world.keeper.filter(member, [NodeName("n0")]))
+        world.do(world.keeper.tick())
         return verdict
 
     def test_a_gang_that_is_refused_again_and_again_is_left_alone_for_longer_and_longer(self) -> None:
@@ -415,7 +425,7 @@ class TestReplans:
             world.pass_time(1)
         late = [when for when in planned if when > 600]
         assert REFUSED_ELSEWHERE in reasons
-        told = Explain(world.keeper).gang(GangKey("default", "train"))
+        told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
         assert REFUSED_ELSEWHERE in told.summary
         assert "kubectl describe pod" in told.remedies[0]
         assert len(late) <= 6
@@ -430,11 +440,11 @@ class TestReplans:
         for _ in range(40):
             for each in members:
                 self.ask(world, each)
-        [found] = world.keeper.gangs.by_key.values()
+        [found] = world.keeper.tables.gangs.by_key.values()
         assert found.phase is Phase.WAITING
         world.change(members[1].uid, priority=1)
         world.catch_up()
-        assert world.keeper.filter(members[0], [NodeName("n0")]).passed
+        assert world.do(world.keeper.filter(members[0], [NodeName("n0")])).passed
 
 
 APPS = ("train", "web")

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.copies import Copies, Need, copies_beside, copies_in, need_of
+from extender.core import fit
+from extender.core.fit import Need, need_of
+from extender.core.gangs.fit_index import Copies
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import CPU, GangKey, NodeName, ResourceKey
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, ResourceKey
 from tests.builders import units
 
 A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
@@ -27,10 +30,10 @@ class Counted:
     def _count(self, node: NodeName, need: Need) -> int:
         self.asked += 1
         row = self.ledger.rows.get(node)
-        return 0 if row is None or not row.present else copies_beside(row.capacity, row.held, need)
+        return 0 if row is None or not row.present else fit.copies(row.capacity, row.held, need)
 
     def refresh(self) -> None:
-        self.copies.refresh(self.ledger.drain_changes())
+        self.copies.refresh(self.ledger.changes.drain())
 
 
 @pytest.fixture
@@ -41,14 +44,14 @@ def counted() -> Counted:
 def test_copies_are_those_that_fit_as_the_ledger_is_now(counted: Counted) -> None:
     ledger, copies = counted.ledger, counted.copies
     need = need_of(units(cpu=2000, pods=1, memory=0))
-    ledger.set_node(A, units(cpu=9000, pods=3))
+    ledger.capacity.set_node(A, units(cpu=9000, pods=3))
     copies.follow(need)
     assert (copies.on(A, need), copies.total(need)) == (3, 3)
-    ledger.set_node(B, units(cpu=4000, pods=9))
+    ledger.capacity.set_node(B, units(cpu=4000, pods=9))
     ledger.reserve(Holder("x"), on=A, units=units(cpu=6000), owner=GangKey("n", "g"), until=9.0)
     counted.refresh()
     assert (copies.on(A, need), copies.on(B, need), copies.total(need)) == (1, 2, 3)
-    ledger.remove_node(B)
+    ledger.capacity.remove_node(B)
     counted.refresh()
     assert (copies.total(need), list(copies.with_room(need))) == (1, [A])
     assert list(copies.violations()) == []
@@ -63,7 +66,7 @@ def test_copies_are_counted_as_long_as_anybody_follows_them(counted: Counted) ->
     copies.follow(need)
     copies.follow(need)
     copies.leave(need)
-    ledger.set_node(A, units(cpu=4000))
+    ledger.capacity.set_node(A, units(cpu=4000))
     counted.refresh()
     assert copies.total(need) == 2
     copies.leave(need)
@@ -76,7 +79,7 @@ def test_no_copies_fit_where_there_is_nothing_of_a_resource_and_any_number_where
 ) -> None:
     ledger, copies = counted.ledger, counted.copies
     a_device, nothing = need_of({ResourceKey("nvidia.com/gpu"): 1}), need_of({})
-    ledger.set_node(A, units(cpu=4000))
+    ledger.capacity.set_node(A, units(cpu=4000))
     copies.follow(a_device)
     copies.follow(nothing)
     assert (copies.on(A, a_device), copies.total(a_device)) == (0, 0)
@@ -88,12 +91,12 @@ def test_a_change_of_one_node_is_counted_for_that_node_alone_and_tells_whom_it_c
     ledger, copies = counted.ledger, counted.copies
     small, large = need_of(units(cpu=1000)), need_of(units(cpu=8000))
     for name in (A, B, C):
-        ledger.set_node(name, units(cpu=4000))
-    ledger.drain_changes()
+        ledger.capacity.set_node(name, units(cpu=4000))
+    ledger.changes.drain()
     copies.follow(small)
     copies.follow(large)
     before, counted.asked = (copies.version(small), copies.version(large)), 0
-    ledger.set_node(B, units(cpu=5000))
+    ledger.capacity.set_node(B, units(cpu=5000))
     counted.refresh()
     assert counted.asked == 2
     assert copies.version(small) != before[0]
@@ -105,10 +108,10 @@ def test_names_of_nodes_that_are_gone_are_not_kept_for_ever(counted: Counted) ->
     need = need_of(units(cpu=1000))
     copies.follow(need)
     for number in range(1000):
-        ledger.set_node(NodeName(f"n{number}"), units(cpu=4000))
+        ledger.capacity.set_node(NodeName(f"n{number}"), units(cpu=4000))
         counted.refresh()
         if number >= 3:
-            ledger.remove_node(NodeName(f"n{number - 3}"))
+            ledger.capacity.remove_node(NodeName(f"n{number - 3}"))
             counted.refresh()
     assert copies.total(need) == 12
     assert len(copies._numbers) < 100
@@ -122,17 +125,10 @@ def test_they_are_what_they_would_be_if_counted_anew(changes: list[tuple[str, in
     counted.copies.follow(need)
     for name, cpu in changes:
         if cpu:
-            counted.ledger.set_node(NodeName(name), units(cpu=cpu))
+            counted.ledger.capacity.set_node(NodeName(name), units(cpu=cpu))
         else:
-            counted.ledger.remove_node(NodeName(name))
+            counted.ledger.capacity.remove_node(NodeName(name))
         counted.refresh()
         assert list(counted.copies.violations()) == []
     last: Mapping[str, int] = dict(changes)
     assert counted.copies.total(need) == sum(cpu // asked for cpu in last.values())
-
-
-@given(st.integers(0, 50), st.integers(0, 60), st.integers(1, 9))
-def test_copies_beside_what_is_held_are_those_in_what_is_left(capacity: int, held: int, asked: int) -> None:
-    need = need_of(units(cpu=asked))
-    beside = copies_beside(units(cpu=capacity), units(cpu=held), need)
-    assert beside == copies_in({CPU: capacity - held}, need)

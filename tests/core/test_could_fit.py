@@ -6,16 +6,17 @@ from collections.abc import Collection
 
 import pytest
 
-from extender.core.could_fit import CouldFit, Rank, Shape
-from extender.core.gang import Gang
-from extender.core.kinds import PodKind, kind_of
+from extender.core.equivalence import EquivalenceClass, equivalence_of
+from extender.core.gangs.fit_index import CouldFit, Rank, Shape
+from extender.core.gangs.gang import Gang
 from extender.core.ledger import Ledger
-from extender.core.names import GangKey, NodeName
-from extender.core.units import Vector
+from extender.core.names import GangKey
 from extender.core.work import Work
+from extender.kube.names import NodeName
+from extender.kube.quantities import Vector
 from tests.builders import NOW, node, pod, units
 
-LARGE, SMALL = kind_of(pod(asks={"cpu": 2000})), kind_of(pod(asks={"cpu": 1000}))
+LARGE, SMALL = equivalence_of(pod(asks={"cpu": 2000})), equivalence_of(pod(asks={"cpu": 1000}))
 
 
 class Place:
@@ -31,14 +32,14 @@ class Place:
         self.tried: list[str] = []
         self.names = [NodeName(f"n{number}") for number in range(nodes)]
         for name in self.names:
-            self.ledger.set_node(name, node(has={"cpu": 2000}).allocatable)
+            self.ledger.capacity.set_node(name, node(has={"cpu": 2000}).allocatable)
         self.could_fit = CouldFit(self.ledger, self._try, self._accepts, self, self.work)
 
     def _try(self, gang: Gang) -> bool:
         self.tried.append(gang.key.name)
         return self.fits
 
-    def _accepts(self, name: NodeName, kind: PodKind) -> bool:
+    def _accepts(self, name: NodeName, kind: EquivalenceClass) -> bool:
         return name not in self.closed
 
     # What stays: as `staying` tells it.
@@ -56,14 +57,14 @@ class Place:
         self.could_fit.refresh()
 
     def resize(self, name: str, cpu: int) -> None:
-        self.ledger.set_node(NodeName(name), node(has={"cpu": cpu}).allocatable)
+        self.ledger.capacity.set_node(NodeName(name), node(has={"cpu": cpu}).allocatable)
         self.could_fit.refresh()
 
-    def ask(self, needed: int, *kinds: tuple[PodKind, int], rank: Rank = None, name: str = "train") -> bool:
+    def ask(self, needed: int, *kinds: tuple[EquivalenceClass, int], rank: Rank = None, name: str = "train") -> bool:
         return self.could_fit(Gang(GangKey("default", name), needed, 4.0, NOW), shape(needed, *kinds), rank)
 
 
-def shape(needed: int, *kinds: tuple[PodKind, int]) -> Shape:
+def shape(needed: int, *kinds: tuple[EquivalenceClass, int]) -> Shape:
     return needed, frozenset(kinds), None
 
 
@@ -78,7 +79,7 @@ def test_too_few_of_a_kind_decide_at_once_and_else_the_whole_quorum_is_tried() -
 def test_no_more_of_a_kind_count_than_the_gang_has() -> None:
     place = Place(nodes=1)
     # There is room for two of the small ones, and the gang has one of them.
-    assert not place.ask(2, (SMALL, 1), (kind_of(pod(asks={"cpu": 9000})), 1))
+    assert not place.ask(2, (SMALL, 1), (equivalence_of(pod(asks={"cpu": 9000})), 1))
     assert place.ask(2, (SMALL, 1), (LARGE, 1))
 
 
@@ -132,7 +133,7 @@ def test_nodes_that_would_not_have_the_pods_or_are_gone_have_no_room() -> None:
     assert place.ask(1, (LARGE, 2))
     # Pods are still held on it: its row is kept.
     place.ledger.confirm(pod("left").uid, on=NodeName("n0"), units=units(cpu=1000))
-    place.ledger.remove_node(NodeName("n0"))
+    place.ledger.capacity.remove_node(NodeName("n0"))
     place.could_fit.refresh()
     assert not place.ask(1, (LARGE, 2))
     assert list(place.could_fit.violations()) == []

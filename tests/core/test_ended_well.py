@@ -9,10 +9,11 @@ import pytest
 
 from extender.core.attempt import Attempt
 from extender.core.cluster import Owner, Pod
-from extender.core.ended_well import EndedWell, same_run
-from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, NodeName, PodUid
-from tests.builders import gang_ask, node, pod
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.members import EndedWell, same_run
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
+from tests.builders import gang_ask, gone, node, pod
 from tests.core.gang_world import GangWorld
 
 RUN = Owner("Job", "train", "uid-of-this-run")
@@ -132,7 +133,7 @@ def test_whoever_is_deleted_or_looks_otherwise_now_did_not_and_the_others_did() 
 def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
     [ended] = world.ended
-    world.keeper.lose_pod(ended)
+    world.do(world.keeper.forget(gone(ended)))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0
@@ -140,17 +141,17 @@ def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> N
 
 def test_nor_does_one_that_a_new_list_has_no_more(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
-    world.keeper.replace_pods([])
+    world.do(world.keeper.replace(Pod, []))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0
-    assert not world.keeper.gangs.ended_well.known
+    assert not world.keeper.tables.gangs.members.ended_well.known
 
 
 def test_nor_one_that_is_about_to_be_deleted(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
     [ended] = world.ended.values()
-    world.keeper.see_pod(replace(ended, deleting=True))
+    world.do(world.keeper.observe(replace(ended, deleting=True)))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0
@@ -160,8 +161,8 @@ def test_one_of_a_run_that_nobody_was_seen_of_yet_counts_beside_those_of_an_earl
     earlier = replace(member("old", Owner("Job", "train", "before")), node=NodeName("n0"))
     done = replace(member("m0"), node=NodeName("n0"), finished=True, succeeded=True)
     world.create(earlier)
-    world.keeper.see_pod(done)
-    gang = world.keeper.gangs.by_key[GangKey("default", "train")]
-    assert gang.succeeded == set()
+    world.do(world.keeper.observe(done))
+    gang = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    assert gang.roster.succeeded == set()
     world.create(member("m1"))
-    assert gang.succeeded == {PodUid("uid-m0")}
+    assert gang.roster.succeeded == {PodUid("uid-m0")}

@@ -13,10 +13,10 @@ from extender.app.verbs import Victims
 from extender.core.brake import Switches
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
-from extender.core.evictions import OFFER_SECONDS
-from extender.core.gang_phases import Phase
-from extender.core.names import NodeName, PodUid
-from extender.core.restraint import Bounds
+from extender.core.gangs.evictions import OFFER_SECONDS
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.restraint import Bounds
+from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, pod
 from tests.core.gang_world import GangWorld
 from tests.core.test_gangs import nodes
@@ -39,7 +39,7 @@ def placed(world: GangWorld, size: int, quorum: int, name: str = "train", priori
 def offered(world: GangWorld, *victims: list[Pod], by: str = "urgent") -> list[int]:
     """The nodes that may be preempted on, where node n0 would lose the first of these, n1 the second and so on."""
     asked = {NodeName(f"n{n}"): Victims([each.uid for each in chosen]) for n, chosen in enumerate(victims)}
-    answer = world.keeper.preempt(pod(by, priority=1000), asked)
+    answer = world.do(world.keeper.preempt(pod(by, priority=1000), asked))
     assert all(asked[node] is chosen for node, chosen in answer.items())
     return sorted(int(node[1:]) for node in answer)
 
@@ -65,7 +65,7 @@ def test_victims_of_no_gang_and_members_beyond_the_quorum_may_go(world: GangWorl
 def test_who_may_not_leave_for_a_gang_may_not_for_an_ordinary_pod(
     world: GangWorld, victim: dict[str, Any], others: bool, goes: bool
 ) -> None:
-    world.keeper.preempting.bounds = Bounds(others=others)
+    world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(others=others)
     stands = pod("stands", {"cpu": 1000}, node=NodeName("n0"), **victim)
     world.create(stands)
     assert offered(world, [stands]) == ([0] if goes else [])
@@ -85,7 +85,7 @@ def test_a_member_is_offered_nobody(world: GangWorld) -> None:
     world.create(plain)
     world.schedule()
     asked = {NodeName("n0"): Victims([plain.uid])}
-    assert world.keeper.preempt(gang_pods("other", 2)[0], asked) == {}
+    assert world.do(world.keeper.preempt(gang_pods("other", 2)[0], asked)) == {}
 
 
 def test_of_nodes_of_which_each_alone_would_do_all_offered_together_leave_the_quorum(world: GangWorld) -> None:
@@ -103,7 +103,7 @@ def test_the_fewest_members_go_first(world: GangWorld) -> None:
 
 def test_a_member_that_is_being_deleted_counts_no_more(world: GangWorld) -> None:
     members = placed(world, 3, quorum=2)
-    world.keeper.see_pod(replace(world.pods[members[0].uid], deleting=True))
+    world.do(world.keeper.observe(replace(world.pods[members[0].uid], deleting=True)))
     assert offered(world, [members[1]]) == []
     assert offered(world, [members[0]]) == [0], "it goes anyway"
 
@@ -171,9 +171,9 @@ def test_members_of_a_gang_that_was_offered_as_a_whole_are_no_spare_ones(open_wo
     *two, spare = mixed(open_world, "train", 5, 5, 0)
     lesser, asked = pod("lesser", priority=3), {NodeName("n0"): Victims([spare.uid])}
     assert offered(open_world, two) == [0]
-    assert open_world.keeper.preempt(lesser, asked) == {}
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == {}
     open_world.pass_time(OFFER_SECONDS)
-    assert open_world.keeper.preempt(lesser, asked) == asked
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == asked
 
 
 def test_who_was_offered_beside_a_whole_gang_counts_for_its_own_quorum_no_more(open_world: GangWorld) -> None:
@@ -181,9 +181,9 @@ def test_who_was_offered_beside_a_whole_gang_counts_for_its_own_quorum_no_more(o
     beside, one, _ = mixed(open_world, "other", 5, 0, 0)
     lesser, asked = pod("lesser", priority=3), {NodeName("n0"): Victims([one.uid])}
     assert offered(open_world, [gone, beside]) == [0]
-    assert open_world.keeper.preempt(lesser, asked) == {}
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == {}
     open_world.pass_time(OFFER_SECONDS)
-    assert open_world.keeper.preempt(lesser, asked) == asked
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == asked
 
 
 def test_a_gang_of_one_is_no_shield(world: GangWorld) -> None:
@@ -278,9 +278,9 @@ def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_is_not_offered(open_w
     members = [replace(each, labels={"gang": "train"}) for each in gang_pods("train", 3)]
     world.create(*members)
     world.schedule()
-    world.keeper.see_budget(Budget("default", "guard", 2, {"gang": "train"}))
+    world.do(world.keeper.observe(Budget("default", "guard", 2, {"gang": "train"})))
     assert offered(world, [members[0]]) == []
-    world.keeper.see_budget(Budget("default", "guard", 3, {"gang": "train"}))
+    world.do(world.keeper.observe(Budget("default", "guard", 3, {"gang": "train"})))
     assert offered(world, [members[0]]) == [0]
 
 
@@ -374,16 +374,16 @@ class TestForAPodThatIsGone:
         [member] = gang_pods("train", 1)
         world.create(member)
         world.delete(member.uid)
-        assert world.keeper.preempt(member, {}) == {}
+        assert world.do(world.keeper.preempt(member, {})) == {}
         assert world.gangs == {}
-        assert list(world.keeper.ledger.holdings()) == []
+        assert list(world.keeper.tables.ledger.rows.holdings()) == []
         world.check()
 
     def test_and_was_never_seen_it_is_believed_in_for_as_long_as_our_watch_can_be_late(self, world: GangWorld) -> None:
         [member] = gang_pods("train", 1)
-        assert world.keeper.preempt(member, {}) == {}
+        assert world.do(world.keeper.preempt(member, {})) == {}
         assert world.gangs == {"train": Phase.PLANNED}
         world.pass_time(120.0)
         assert world.gangs == {}
-        assert list(world.keeper.ledger.holdings()) == []
+        assert list(world.keeper.tables.ledger.rows.holdings()) == []
         world.check()

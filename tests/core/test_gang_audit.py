@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from extender.app.claims import to_holding
+from extender.app.feedback import NotBound
 from extender.app.management import Claim
-from extender.core.gang import Gang
-from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, NodeName
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.machine import Phase
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
 from tests.builders import gang_pods, node, units
 from tests.core.gang_world import GangWorld
 
@@ -24,16 +26,16 @@ def world() -> GangWorld:
     for member in members[:2]:
         made.filter(member)
     made.bind(members[0].uid)
-    assert made.keeper.violations() == []
+    assert made.keeper.tables.violations() == []
     return made
 
 
 def gang(world: GangWorld) -> Gang:
-    return world.keeper.gangs.by_key[GangKey("default", "train")]
+    return world.keeper.tables.gangs.by_key[GangKey("default", "train")]
 
 
 def found(world: GangWorld) -> set[str]:
-    return {violation.invariant for violation in world.keeper.violations()}
+    return {violation.invariant for violation in world.keeper.tables.violations()}
 
 
 def test_a_gang_that_waits_and_holds(world: GangWorld) -> None:
@@ -42,48 +44,48 @@ def test_a_gang_that_waits_and_holds(world: GangWorld) -> None:
 
 
 def test_a_place_with_another_deadline_than_its_gang(world: GangWorld) -> None:
-    gang(world).deadline = 5.0
+    gang(world).plan.deadline = 5.0
     assert found(world) == {"gang_deadline"}
 
 
 def test_a_member_at_the_barrier_without_its_place(world: GangWorld) -> None:
-    [uid] = gang(world).arrived
-    gang(world).arrived[uid] = NodeName("elsewhere")
+    [uid] = gang(world).barrier.arrived
+    gang(world).barrier.arrived[uid] = NodeName("elsewhere")
     assert found(world) == {"gang_barrier"}
 
 
 def test_places_of_a_gang_that_is_no_more(world: GangWorld) -> None:
-    del world.keeper.gangs.by_key[GangKey("default", "train")]
+    del world.keeper.tables.gangs.by_key[GangKey("default", "train")]
     assert found(world) == {"gang_owner"}
 
 
 def test_claims_have_an_owner_that_is_no_gang(world: GangWorld) -> None:
     claim = Claim(namespace="default", holder="batch", node=NodeName("n2"), units=units(cpu=1000), ttl_seconds=60)
-    assert world.keeper.ledger.commit([to_holding(claim, world.clock.now())]).committed
+    assert world.keeper.tables.ledger.commit([to_holding(claim, world.clock.now())]).committed
     assert found(world) == set()
 
 
 def test_a_gang_without_members(world: GangWorld) -> None:
-    gang(world).members.clear()
+    gang(world).roster.members.clear()
     assert "gang_members" in found(world)
 
 
 def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
-    members = list(gang(world).members)
+    members = list(gang(world).roster.members)
     world.filter(world.pods[members[2]])
     for uid in members[1:]:
         world.bind(uid)
     for uid in members[:2]:
         world.write(uid)
     del world.opened[members[2]]
-    world.keeper.not_bound(members[2], for_good=False)
+    world.do(world.keeper.heed(NotBound(members[2], for_good=False)))
     world.catch_up()
     assert found(world) == set()
-    world.keeper.gangs.in_part.clear()
+    world.keeper.tables.gangs.quorums.in_part.clear()
     assert found(world) == {"gang_in_part"}
 
 
 def test_a_gang_that_waits_and_that_nothing_will_try_again(world: GangWorld) -> None:
     world.create(*gang_pods("lost", 3, {"cpu": 9000}))
-    del world.keeper.gangs.waiting._unasked[GangKey("default", "lost")]
+    del world.keeper.tables.gangs.waiting._unasked[GangKey("default", "lost")]
     assert found(world) == {"gang_not_watched"}

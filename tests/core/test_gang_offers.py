@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM
-from extender.core.gangs import Gangs
+from extender.core.gangs.gang import NO_ROOM
+from extender.core.gangs.gangs import Gangs
 from extender.core.ledger import Holder
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 from tests.builders import NOW, claim, gang_pods, ledger_of, node
 
 FULL = {"cpu": 8000}
@@ -17,7 +17,7 @@ def seen(gangs: Gangs) -> list[Pod]:
     """The gang's four members, as the watch has told of them."""
     members = gang_pods("train", 4, FULL)
     for member in members:
-        gangs.observe(member, NOW)
+        gangs.members.observe(member, NOW)
     return members
 
 
@@ -26,19 +26,19 @@ def a_gang_of_four_that_waits_for_the_fourth_node() -> Gangs:
     ledger.commit([claim("blocker", NODES[3], FULL)])
     gangs = Gangs(ledger, {name: node(name) for name in NODES})
     for member in seen(gangs):
-        assert gangs.admit(member, NODES[:3], NOW) == NO_ROOM
+        assert gangs.admission.admit(member, NODES[:3], NOW) == NO_ROOM
     return gangs
 
 
 def test_a_gang_turned_away_on_an_offer_that_lagged_is_placed_on_the_next_that_does_not() -> None:
     gangs, members = a_gang_of_four_that_waits_for_the_fourth_node(), gang_pods("train", 4, FULL)
     gangs.ledger.release(Holder("blocker"))
-    gangs.waiting.settle(gangs.ledger.drain_gains(), NOW)
+    gangs.settling.settle(gangs.ledger.changes.drain_gains(), NOW)
     # Woken, they come while kube-scheduler has not seen yet that the fourth is free: each would fit on three nodes.
     for member in members[::-1]:
-        gangs.admit(member, NODES[:3], NOW)
-        gangs.waiting.settle(gangs.ledger.drain_gains(), NOW)
-    assert {gangs.admit(member, NODES, NOW) for member in members} == set(NODES)
+        gangs.admission.admit(member, NODES[:3], NOW)
+        gangs.settling.settle(gangs.ledger.changes.drain_gains(), NOW)
+    assert {gangs.admission.admit(member, NODES, NOW) for member in members} == set(NODES)
 
 
 def test_a_gang_that_waits_is_tried_when_more_is_offered_than_before() -> None:
@@ -46,15 +46,15 @@ def test_a_gang_that_waits_is_tried_when_more_is_offered_than_before() -> None:
     gangs = Gangs(ledger, {name: node(name) for name in NODES})
     members = seen(gangs)
     # Our watch was first here: nothing will change in the ledger any more.
-    assert {gangs.admit(member, NODES[:3], NOW) for member in members} == {NO_ROOM}
-    assert {gangs.admit(member, NODES, NOW) for member in members} == set(NODES)
+    assert {gangs.admission.admit(member, NODES[:3], NOW) for member in members} == {NO_ROOM}
+    assert {gangs.admission.admit(member, NODES, NOW) for member in members} == set(NODES)
 
 
 def test_the_same_offer_again_is_not_planned_on_again() -> None:
     gangs, [first, *_] = a_gang_of_four_that_waits_for_the_fourth_node(), gang_pods("train", 4, FULL)
-    made = next(iter(gangs.by_key.values())).slots_made
-    before = next(iter(gangs.by_key.values())).shortfall
-    assert gangs.admit(first, NODES[2::-1], NOW) == NO_ROOM
+    made = next(iter(gangs.by_key.values())).plan.slots_made
+    before = next(iter(gangs.by_key.values())).wait.shortfall
+    assert gangs.admission.admit(first, NODES[2::-1], NOW) == NO_ROOM
     gang = next(iter(gangs.by_key.values()))
-    assert gang.shortfall is before
-    assert gang.slots_made == made
+    assert gang.wait.shortfall is before
+    assert gang.plan.slots_made == made

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from extender.app.keeper import Effect
-from extender.core.gang import TurnBack, WakePod
-from extender.core.turns import Patience
+from extender.app.decisions import Effect
+from extender.core.gangs.gang import TurnBack, WakePod
+from extender.core.gangs.queue import Patience
 from tests.core.every_order import Orders, explore
 from tests.core.gang_orders import Rivals, rivals
+
+pytestmark = pytest.mark.timeout(900)
 
 TWO = {"a": 2, "b": 2}
 TWO_AND_THREE = {"a": 2, "b": 3}
 ONE_AND_A_HALF = {"n1": 3}
 ON_TWO_NODES = {"n1": 2, "n2": 1}
-IMPATIENT = Patience(passes=1, seconds=8)
+IMPATIENT = Patience(bypasses=1, seconds=8)
 
 ONE_OF_THEM = {(2, 0), (0, 2)}
 AND_WHO_IS_LEFT = {(2, 1), (1, 2)}
@@ -209,16 +211,16 @@ class TestTheSearch:
 
     def test_finds_that_a_wake_is_lost(self) -> None:
         class Deaf(Rivals):
-            def _take(self, effects: Sequence[Effect]) -> None:
-                super()._take([effect for effect in effects if not isinstance(effect, WakePod)])
+            def take(self, effects: Sequence[Effect]) -> None:
+                super().take([effect for effect in effects if not isinstance(effect, WakePod)])
 
         with pytest.raises(AssertionError, match="fits and waits"):
             explore(rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, kind=Deaf, seen=True))
 
     def test_finds_that_a_bind_is_never_answered(self) -> None:
         class Mute(Rivals):
-            def _take(self, effects: Sequence[Effect]) -> None:
-                super()._take([effect for effect in effects if not isinstance(effect, TurnBack)])
+            def take(self, effects: Sequence[Effect]) -> None:
+                super().take([effect for effect in effects if not isinstance(effect, TurnBack)])
 
         with pytest.raises(AssertionError, match="a bind call hangs"):
             explore(rivals(TWO, ONE_AND_A_HALF, {"hurry": 1}, kind=Mute, seen=True))

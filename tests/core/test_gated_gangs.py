@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from extender.app.filtering import GATED
 from extender.app.in_flight import PLACED_WITHIN
-from extender.app.keeper import GATED
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, NodeName, PodUid
+from extender.core.gangs.gang import NO_ROOM
+from extender.core.gangs.machine import Phase
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -71,7 +72,7 @@ def test_a_gang_without_room_stays_at_it_and_is_told_why(world: GangWorld) -> No
     world.pass_time(10)
     assert at_gate(world) == ["train-0", "train-1", "train-2"]
     assert world.gangs == {"train": Phase.WAITING}
-    assert not world.keeper.ledger.held_for(GangKey("default", "train"))
+    assert not world.keeper.tables.ledger.held_for(GangKey("default", "train"))
     [said] = world.turned_away
     assert (said.member.name, said.reason) == ("train-0", NO_ROOM)
     assert said.shortfall is not None
@@ -167,19 +168,19 @@ def test_older_news_does_not_close_it_again(world: GangWorld) -> None:
     """kube-scheduler's watch may be ahead of ours: who has come to filter is woken by an annotation from then on."""
     fill(world, "n0", "n1", "n2")
     [late] = gated("late", 1)
-    assert not world.keeper.filter(replace(late, at_our_gate=False), [N1]).passed
-    world.keeper.see_pod(late)
-    gang = world.keeper.gangs.of(late.uid)
+    assert not world.do(world.keeper.filter(replace(late, at_our_gate=False), [N1])).passed
+    world.do(world.keeper.observe(late))
+    gang = world.keeper.tables.gangs.of(late.uid)
     assert gang is not None
-    assert [member.at_our_gate for member in gang.members.values()] == [False]
-    world.keeper.lose_pod(late.uid)
+    assert [member.at_our_gate for member in gang.roster.members.values()] == [False]
+    world.do(world.keeper.forget(late))
 
 
 def test_after_a_restart_those_that_were_let_through_and_those_that_were_not_come_together(world: GangWorld) -> None:
     members = gated("train", 3)
     halfway = [replace(members[0], at_our_gate=False), *members[1:]]
     world.pods.update({member.uid: member for member in halfway})
-    world.keeper.replace_pods(halfway)
+    world.do(world.keeper.replace(Pod, halfway))
     world.schedule()
     assert (at_gate(world), world.bound("train")) == ([], 3)
 
@@ -189,7 +190,7 @@ def test_a_gang_of_one_kind_does_not_let_the_other_starve(world: GangWorld) -> N
     there = fill(world, "n0", "n1", "n2")
     plain = [replace(each, at_our_gate=False) for each in gated("plain", 3)]
     world.create(*plain, *gated("gated", 3, created=2.0))
-    world.keeper.filter(plain[0], [N0])
+    world.do(world.keeper.filter(plain[0], [N0]))
     for each in there:
         world.delete(each.uid)
     world.schedule()
@@ -223,7 +224,9 @@ class TestWhileAnOrdinaryPodIsBeingPlaced:
     def test_or_until_it_is_bound_where_nobody_else_goes(self, world: GangWorld) -> None:
         walker = self.walker(world)
         self.waits(world, size=2)
-        [free] = set(world.nodes) - {held.node for held in world.keeper.ledger.held_for(GangKey("default", "train"))}
+        [free] = set(world.nodes) - {
+            held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "train"))
+        }
         world.assumed[walker.uid] = free
         assert world.bind(walker.uid) == ""
         assert at_gate(world) == []
@@ -293,7 +296,7 @@ class TestWhileAnOrdinaryPodIsBeingPlaced:
         members = gang_pods("train", 3, FULL)
         world.create(*members)
         for member in members:
-            assert not world.keeper.filter(member, [N0]).passed
+            assert not world.do(world.keeper.filter(member, [N0])).passed
         for each in there[:2]:
             world.delete(each.uid)
         walker = self.walker(world, sent=("n0", "n1"))
@@ -308,7 +311,7 @@ class TestMistakes:
         ask = MalformedAsk("spec.schedulingGates", "escher.dev/gang", "no gang", "remove it")
         lost = pod("lost", at_our_gate=True, gang=ask)
         world.create(lost)
-        world.keeper.see_pod(lost)
+        world.do(world.keeper.observe(lost))
         assert [(said.pod.name, said.ask) for said in world.refused] == [("lost", ask)]
 
     @pytest.mark.parametrize("gates", [{"gated": True}, {"at_our_gate": True}])
@@ -316,4 +319,4 @@ class TestMistakes:
         self, world: GangWorld, gates: dict[str, Any]
     ) -> None:
         member = replace(gang_pods("train", 1)[0], **gates)
-        assert world.keeper.filter(member, [N1]).unresolvable == {N1: GATED}
+        assert world.do(world.keeper.filter(member, [N1])).unresolvable == {N1: GATED}

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang_phases import Phase
-from extender.core.gangs import UNDISTURBED_SECONDS
-from extender.core.names import CPU, GangKey, NodeName, PodUid
-from extender.core.turns import Patience
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.plans import UNDISTURBED_SECONDS
+from extender.core.gangs.queue import Patience
+from extender.core.names import GangKey
+from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -24,7 +25,7 @@ FULL = {"cpu": 4000}
 
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
-    made = GangWorld(patience=Patience(passes=8, seconds=10))
+    made = GangWorld(patience=Patience(bypasses=8, seconds=10))
     for number in range(4):
         made.add_node(node(f"n{number}", FULL))
     yield made
@@ -55,7 +56,7 @@ def planned(world: GangWorld, name: str, size: int, *, priority: int = 0, create
 
 
 def holds(world: GangWorld, name: str) -> int:
-    return len(world.keeper.ledger.held_for(GangKey("default", name)))
+    return len(world.keeper.tables.ledger.held_for(GangKey("default", name)))
 
 
 def test_a_gang_of_higher_priority_is_planned_in_its_place_and_it_waits(world: GangWorld) -> None:
@@ -120,7 +121,7 @@ def test_as_many_give_way_as_it_takes_the_last_in_turn_first(world: GangWorld) -
 def test_none_gives_way_where_kube_scheduler_offers_too_few_nodes(world: GangWorld) -> None:
     planned(world, "low", 2)
     high = gang(world, "high", 3, priority=1)
-    free = [name for name in world.nodes if world.keeper.ledger.free(name, CPU) > 0]
+    free = [name for name in world.nodes if world.keeper.tables.ledger.rows.free(name, CPU) > 0]
     assert not world.filter(high[0], free).passed
     assert (world.gangs["high"], world.gangs["low"]) == (Phase.WAITING, Phase.PLANNED)
 
@@ -128,11 +129,11 @@ def test_none_gives_way_where_kube_scheduler_offers_too_few_nodes(world: GangWor
 def test_it_is_planned_only_on_nodes_that_kube_scheduler_offers(world: GangWorld) -> None:
     for number, name in enumerate(("older", "younger")):
         planned(world, name, 1, created=float(number))
-    [gone] = {held.node for held in world.keeper.ledger.held_for(GangKey("default", "younger"))}
+    [gone] = {held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "younger"))}
     high = gang(world, "high", 3, priority=1)
     offered = [name for name in world.nodes if name != gone]
     assert world.filter(high[0], offered).passed
-    assert {held.node for held in world.keeper.ledger.held_for(GangKey("default", "high"))} == set(offered)
+    assert {held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "high"))} == set(offered)
     world.assumed.clear()
 
 
@@ -172,7 +173,7 @@ def test_a_gang_that_room_is_saved_for_takes_it_too(world: GangWorld) -> None:
     high = gang(world, "high", 3, priority=1)
     assert not world.filter(high[0]).passed
     world.pass_time(10)
-    saver = world.keeper.gangs.waiting.turns.saver
+    saver = world.keeper.tables.gangs.waiting.queue.saved.gang
     assert saver is not None
     assert saver.key.name == "high"
     assert world.gangs["low"] is Phase.PLANNED

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from extender.app.explain import Explain
-from extender.app.keeper import Keeper, Rules
+from extender.app.keeper import Keeper
+from extender.app.tables import Rules
 from extender.core.gang_ask import GroupAsk
-from extender.core.gang_phases import Phase
-from extender.core.pod_groups import PodGroup
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.pod_groups import PodGroup
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -19,7 +20,7 @@ from tests.core.gang_world import GangWorld
 def world() -> GangWorld:
     """Four nodes of 8 CPU, and at most three binds can wait."""
     made = GangWorld()
-    made.keeper = Keeper(made.clock, made._take, Rules(most_together=3))
+    made.keeper = Keeper(made.clock, Rules(most_together=3))
     for number in range(4):
         made.add_node(node(f"n{number}"))
     return made
@@ -40,8 +41,8 @@ def test_a_larger_one_is_refused_with_the_limit_and_told_so_once_for_each_pod(wo
     assert len(world.refused) == 4
     assert "RLIMIT_NOFILE" in world.refused[0].ask.reason
     assert not world.gangs
-    assert not list(world.keeper.ledger.holdings())
-    told = Explain(world.keeper).pod("default", "train-0")
+    assert not list(world.keeper.tables.ledger.rows.holdings())
+    told = Explain(world.keeper.tables).pod("default", "train-0")
     assert told.waits
     assert "3 at most" in told.summary
     assert "raise the limit" in told.remedies[0]
@@ -66,11 +67,11 @@ def test_a_gang_that_runs_since_the_limit_was_higher_stays_one(world: GangWorld)
 
 def test_members_of_a_pod_group_are_woken_when_it_asks_for_less(world: GangWorld) -> None:
     members = [pod(f"mpi-{index}", gang=GroupAsk("default", "mpi", 60.0)) for index in range(4)]
-    world.keeper.replace_groups([PodGroup("default", "mpi", 4)])
+    world.do(world.keeper.replace(PodGroup, [PodGroup("default", "mpi", 4)]))
     world.create(*members)
     world.schedule()
     assert len(world.asleep) == 4
-    world.keeper.see_group(PodGroup("default", "mpi", 3))
+    world.do(world.keeper.observe(PodGroup("default", "mpi", 3)))
     world.schedule()
     assert world.bound("podgroup.mpi") == 0
     assert all(each.node for each in world.pods.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core.names import EphemeralName, GangKey, InvalidName, ephemeral_name, in_domain, require_label
+from extender.core.names import EphemeralName, GangKey, ephemeral_name, in_domain
+from extender.kube.names import InvalidName, require_label
 from tests.builders import pod
 
 

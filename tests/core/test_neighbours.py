@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.core.bystanders import Around
-from extender.core.cluster import Node, Pod, Taint
+from extender.core.cluster import Node, Pod
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
-from extender.core.label_match import LabelRequirement
-from extender.core.names import NodeName, PodUid
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD, Rules, allows
+from extender.kube.label_match import LabelRequirement
+from extender.kube.names import NodeName, PodUid
+from extender.kube.node_match import Taint
 from tests.builders import labels_term, pod, toleration
 from tests.core.naive_neighbours import lets_beside
 from tests.core.town import ZONE, Town, apart, even, members, near, peers, ports
@@ -30,7 +31,7 @@ def rules_of(town: Town, pods: Sequence[Pod]) -> Rules:
 def refusals(town: Town, one: Pod) -> list[tuple[str, bool] | None]:
     """Node by node."""
     rules = rules_of(town, [one])
-    return [rules.refusal(rules.kind_of(one), each) for each in town.nodes.values()]
+    return [rules.refusal(rules.class_of(one), each) for each in town.nodes.values()]
 
 
 class TestARefusal:
@@ -74,8 +75,8 @@ def test_pods_that_no_rule_tells_apart_are_of_one_kind() -> None:
     one, other = members(2, near())
     others = [replace(other, labels={"app": "train", "index": "1"}), replace(other, namespace="elsewhere")]
     rules = rules_of(Town("a"), [one, *others])
-    assert rules.kind_of(one) is rules.kind_of(others[0])
-    assert rules.kind_of(one) is not rules.kind_of(others[1])
+    assert rules.class_of(one) is rules.class_of(others[0])
+    assert rules.class_of(one) is not rules.class_of(others[1])
 
 
 def test_the_affinity_that_pods_have_to_each_other_is_told_by_its_topology_keys_each_once() -> None:
@@ -85,7 +86,7 @@ def test_the_affinity_that_pods_have_to_each_other_is_told_by_its_topology_keys_
     lonely = members(1, near(app="cache"), app="lonely")
     following = members(1, to_web, app="following")
     rules = rules_of(Town("a"), [*web, *train, *lonely, *following])
-    kinds = [rules.kind_of(each) for each in (*web, *train, *lonely, *following)]
+    kinds = [rules.class_of(each) for each in (*web, *train, *lonely, *following)]
     assert sorted(rules.own_affinity_keys(kinds).values()) == [(ZONE,), (ZONE, "host")]
     assert list(rules.own_affinity_keys(kinds[1:]).values()) == [(ZONE, "host")]
     assert rules.own_affinity_keys(kinds[:1]) == {}
@@ -101,21 +102,21 @@ class TestAreas:
         for both in (("host", ZONE), (ZONE, "host")):
             [one] = members(1, Constraints(spread=tuple(each for key in both for each in even(key).spread)))
             rules = rules_of(town, [one])
-            number = rules.areas(rules.kind_of(one))
+            number = rules.areas(rules.class_of(one))
             assert number is not None
             assert [rules.area_of(number, name) for name in (N0, N1, N2)] == ["a", "a", "b"]
             assert [rules.crowd(number, area) for area in ("a", "b", "nowhere")] == [2, 0, 0]
-            assert [rules.is_full(rules.kind_of(one), number, area) for area in ("a", "b")] == [True, False]
+            assert [rules.is_full(rules.class_of(one), number, area) for area in ("a", "b")] == [True, False]
 
     def test_are_none_for_pods_that_need_not_be_even(self) -> None:
         [one] = members(1, near())
         rules = rules_of(Town("a"), [one])
-        assert rules.areas(rules.kind_of(one)) is None
+        assert rules.areas(rules.class_of(one)) is None
 
     def test_without_the_label_a_node_is_in_none(self) -> None:
         [one] = members(1, even())
         rules = rules_of(Town("-a"), [one])
-        number = rules.areas(rules.kind_of(one))
+        number = rules.areas(rules.class_of(one))
         assert number is not None
         assert [rules.area_of(number, name) for name in (N0, N1)] == [None, "a"]
 
@@ -180,7 +181,7 @@ class TestPodsOfOneSpreadConstraint:
         node, found = town.nodes[N0], []
         for pods in ([one, other], [other, one]):
             rules = rules_of(town, pods)
-            found.append([rules.refusal(rules.kind_of(each), node) for each in (one, other)])
+            found.append([rules.refusal(rules.class_of(each), node) for each in (one, other)])
         assert found[0] == found[1]
         return found[0]
 
@@ -216,7 +217,7 @@ def test_in_a_cluster_that_is_taken_to_be_empty_only_they_are_there_whom_somebod
     asks = Constraints((HostPort(80),), near(app="web").affinity, apart(app="web").anti_affinity)
     [one] = members(1, asks)
     rules = Rules([one], town.nodes, Around(town.bystanders, emptied=True))
-    assert [rules.refusal(rules.kind_of(one), each) for each in town.nodes.values()] == [None, (NEAR, False)]
+    assert [rules.refusal(rules.class_of(one), each) for each in town.nodes.values()] == [None, (NEAR, False)]
 
 
 def test_whoever_is_placed_counts_beside_those_that_stand_there() -> None:
@@ -228,8 +229,8 @@ def test_whoever_is_placed_counts_beside_those_that_stand_there() -> None:
     rules = rules_of(town, [web, *others])
     said = [(APART, True), None, (APART, True)]
     for by in (1, 1, -1, -1):
-        rules.place(rules.kind_of(web), town.nodes[N0], by)
-        assert [rules.refusal(rules.kind_of(each), town.nodes[N0]) for each in others] == said
+        rules.place(rules.class_of(web), town.nodes[N0], by)
+        assert [rules.refusal(rules.class_of(each), town.nodes[N0]) for each in others] == said
 
 
 def test_who_is_on_a_node_that_is_gone_is_nowhere() -> None:
@@ -238,7 +239,7 @@ def test_who_is_on_a_node_that_is_gone_is_nowhere() -> None:
     [one] = members(1, apart(app="web"))
     for at, said in ((NodeName("gone"), None), (N0, (APART, True))):
         rules = Rules([one], town.nodes, Around(town.bystanders, [(gone, at)]))
-        assert [rules.refusal(rules.kind_of(one), each) for each in town.nodes.values()] == [said, None]
+        assert [rules.refusal(rules.class_of(one), each) for each in town.nodes.values()] == [said, None]
 
 
 NAMESPACES, APPS = ("default", "other"), ("train", "web")
@@ -307,7 +308,7 @@ def test_a_pod_is_let_on_a_node_exactly_where_kube_scheduler_would_whoever_comes
     street: Street, gang: list[Pod], moves: list[tuple[int, int]]
 ) -> None:
     rules, placed = rules_of(street.town, gang), list[tuple[Pod, Node]]()
-    kinds = [rules.kind_of(each) for each in gang]
+    kinds = [rules.class_of(each) for each in gang]
 
     def now() -> list[tuple[str, bool] | None]:
         there = [(each, street.town.nodes[at.name]) for each, at in (*street.town.there, *placed)]

@@ -7,11 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.gang_phases import Phase
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.packing import Slot
+from extender.core.gangs.placing import as_nominated
 from extender.core.ledger import Holder
-from extender.core.names import GangKey, NodeName, PodUid
-from extender.core.nomination import as_nominated
-from extender.core.planning import Slot
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod, units
 from tests.core.gang_world import GangWorld
 
@@ -52,13 +53,13 @@ def preempting(members: int = 2) -> GangWorld:
 
 def test_members_are_nominated_where_the_victims_leave_and_planned_there() -> None:
     world = preempting()
-    gang = world.keeper.gangs.by_key[GangKey("default", "top")]
-    nominated = dict(gang.nominated)
+    gang = world.keeper.tables.gangs.by_key[GangKey("default", "top")]
+    nominated = dict(gang.plan.nominated)
     assert sorted(nominated.values()) == NODES[:2]
     world.schedule()
     assert world.gangs == {"top": Phase.BOUND}
     assert {uid: world.pods[uid].node for uid in nominated} == nominated
-    assert gang.nominated == {}
+    assert gang.plan.nominated == {}
     assert world.let_go == [], "they are bound"
 
 
@@ -94,6 +95,6 @@ def test_asked_about_the_nominated_node_alone_the_plan_stands_though_that_node_i
     world.create(one, two)
     [first] = world.filter(one, list(world.nodes)).passed
     told = replace(two, nominated=first)
-    assert not world.keeper.filter(told, [first]).passed
+    assert not world.do(world.keeper.filter(told, [first])).passed
     assert world.gangs == {"top": Phase.PLANNED}
-    assert world.keeper.filter(told, [name for name in world.nodes if name != first]).passed
+    assert world.do(world.keeper.filter(told, [name for name in world.nodes if name != first])).passed

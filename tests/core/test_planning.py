@@ -9,12 +9,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from extender.core import planning
-from extender.core.ledger import Holder, Holding, Kind, Ledger
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
-from extender.core.planning import Accepts, Shortfall, Slot, move, plan
+from extender.core import audit as ledger_audit
+from extender.core.gangs import packing
+from extender.core.gangs.packing import Accepts, Shortfall, Slot, plan
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.names import GangKey
 from extender.core.units import Short
-from tests.builders import NOW, claim, ledger_of, slot, units
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from tests.builders import NOW, ledger_of, slot, units
+from tests.core.snapshots import snapshot
 
 CPU, GPU = ResourceKey("cpu"), ResourceKey("nvidia.com/gpu")
 
@@ -24,7 +27,7 @@ def slots(*sizes: int, accepts: Accepts | None = None) -> list[Slot]:
 
 
 def names(ledger: Ledger) -> list[NodeName]:
-    return list(ledger.nodes())
+    return list(ledger.rows.present())
 
 
 def cluster(*cpus: int) -> Ledger:
@@ -47,9 +50,9 @@ def test_a_gang_is_spread_one_slot_a_node_and_then_a_second_round() -> None:
 
 def test_a_plan_follows_the_order_of_the_candidates_and_leaves_the_ledger_alone() -> None:
     ledger = cluster(1, 1, 1)
-    before, gains = ledger.snapshot(), ledger.gain_count
+    before, gains = snapshot(ledger), ledger.changes.gain_count
     assert plan(ledger, slots(1, 1), [NodeName("n3"), NodeName("n1")]) == {"s0": "n3", "s1": "n1"}
-    assert (ledger.snapshot(), ledger.gain_count) == (before, gains)
+    assert (snapshot(ledger), ledger.changes.gain_count) == (before, gains)
 
 
 def test_no_plan_says_how_many_found_a_node_and_what_was_short() -> None:
@@ -154,7 +157,7 @@ def test_where_packing_fails_too_each_next_slot_is_the_one_with_the_least_choice
 @pytest.mark.parametrize(("steps", "found"), [(12, True), (11, False)])
 def test_that_is_tried_only_where_it_takes_few_steps(steps: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three slots, and two nodes with room for each of two templates."""
-    monkeypatch.setattr(planning, "_MOST_STEPS", steps)
+    monkeypatch.setattr(packing, "_MOST_STEPS", steps)
     ledger = ledger_of({"n1": {"cpu": 1}, "n2": {"cpu": 5, GPU: 2}, "n3": {"cpu": 1, GPU: 4}})
     wanted = [Slot(Holder(f"s{index}"), units({"cpu": 1, GPU: gpus})) for index, gpus in enumerate((1, 1, 2))]
     assert isinstance(plan(ledger, wanted, names(ledger)), dict) is found
@@ -197,32 +200,6 @@ def test_the_limit_a_plan_for_different_slots_can_be_missed() -> None:
     assert isinstance(plan(ledger, slots(3, 3, 2, 2), names(ledger)), Shortfall)
 
 
-def test_a_holding_moves_to_a_node_that_carries_no_plan_or_else_to_any_with_room() -> None:
-    ledger = cluster(2, 2, 2, 1)
-    ledger.commit([slot("s0", "n1", {"cpu": 2}), slot("s1", "n2", {"cpu": 1})])
-    small, large = slot("s1", "n2", {"cpu": 1}), slot("s0", "n1", {"cpu": 2})
-    everywhere = names(ledger)
-    assert move(ledger, small, everywhere) == "n3"
-    assert move(ledger, small, everywhere, lambda node: node != "n3") == "n4"
-    ledger.commit([slot("s2", "n3", {"cpu": 1}), slot("s3", "n4", {"cpu": 1})])
-    assert move(ledger, small, [NodeName("n2"), NodeName("n3")]) == "n3"
-    assert move(ledger, small, everywhere) == "n3"
-    assert move(ledger, large, everywhere) is None
-    assert move(ledger, small, [small.node]) is None
-
-
-def test_a_holding_moves_past_a_node_that_carries_a_plan_although_there_is_room() -> None:
-    ledger = cluster(2, 2, 2)
-    ledger.commit([slot("s0", "n1", {"cpu": 1}), slot("s1", "n2", {"cpu": 1})])
-    assert move(ledger, slot("s1", "n2", {"cpu": 1}), names(ledger)) == "n3"
-
-
-def test_a_resource_of_which_nothing_is_asked_hinders_no_move() -> None:
-    ledger = ledger_of({"n1": {"cpu": 2}, "n2": {"cpu": 2, GPU: 1}})
-    ledger.confirm(PodUid("pod"), on=NodeName("n2"), units=units({GPU: 2}))
-    assert move(ledger, slot("s0", "n1", {"cpu": 1, GPU: 0}), names(ledger)) == "n2"
-
-
 # -- against every possible plan -------------------------------------------------------------------------------------
 
 
@@ -232,7 +209,8 @@ def brute_force(ledger: Ledger, wanted: Sequence[Slot], candidates: Sequence[Nod
     for nodes in itertools.product(candidates, repeat=len(wanted)):
         pairs = list(zip(wanted, nodes, strict=True))
         if all(one.accepts is None or one.accepts(node) for one, node in pairs) and all(
-            sum(one.units.get(resource, 0) for one, at in pairs if at == node) <= max(0, ledger.free(node, resource))
+            sum(one.units.get(resource, 0) for one, at in pairs if at == node)
+            <= max(0, ledger.rows.free(node, resource))
             for node in candidates
             for resource in resources
         ):
@@ -242,9 +220,9 @@ def brute_force(ledger: Ledger, wanted: Sequence[Slot], candidates: Sequence[Nod
 
 def commits(ledger: Ledger, wanted: Sequence[Slot], found: dict[Holder, NodeName], releasing: list[Holder]) -> bool:
     owner = GangKey("default", "train")
-    claims = [Holding(s.holder, found[s.holder], s.units, Kind.RESERVATION, owner, NOW) for s in wanted]
+    claims = [Holding(s.holder, found[s.holder], s.units, HoldingKind.RESERVATION, owner, NOW) for s in wanted]
     outcome = ledger.commit(claims, releasing=releasing)
-    return not outcome.conflicts and not ledger.violations()
+    return not outcome.conflicts and not ledger_audit.violations(ledger)
 
 
 rows = st.lists(
@@ -310,21 +288,6 @@ def test_for_slots_that_differ_a_plan_that_is_found_commits_and_none_is_invented
     if isinstance(found, dict):
         assert all(one.accepts is None or one.accepts(found[one.holder]) for one in wanted)
         assert commits(ledger, wanted, found, former)
-
-
-@given(rows, taken, vectors, st.none() | choices)
-def test_a_holding_moves_exactly_if_another_node_has_room_for_it(
-    has: list[dict[str, int]], held: list[tuple[str, int, bool]], vector: dict[ResourceKey, int], only: set[str] | None
-) -> None:
-    ledger, _ = crowded(has, held)
-    one = claim("s", "n0", vector)
-    if ledger.commit([one]).conflicts:
-        return
-    accepts = None if only is None else only.__contains__
-    others = [node for node in names(ledger) if node != "n0"]
-    room = [n for n in others if ledger.short(n, vector) is None and (accepts is None or accepts(n))]
-    found = move(ledger, one, names(ledger), accepts)
-    assert (found in room) if room else (found is None)
 
 
 @pytest.mark.parametrize("number", [1, 63, 64, 65])

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.app.feedback import Evicted, UnitStays
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
-from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, NodeName, PodUid
-from extender.core.preempting import FIRST_BACK_OFF, GOING_SECONDS, HOUR, PREEMPTS_EVERY, REFUSED_SECONDS
-from extender.core.restraint import (
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.preempting import PREEMPTS_EVERY
+from extender.core.gangs.restraint import (
     BUDGET,
     DAEMONS,
     MADE_AGAIN,
@@ -31,6 +31,9 @@ from extender.core.restraint import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.gangs.victims import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -62,12 +65,14 @@ def comes(world: GangWorld, name: str = "top", size: int = 1, **facts: object) -
 
 
 def why_not(world: GangWorld, name: str = "top") -> WhyNot | None:
-    return world.keeper.preempting.why_not(world.keeper.gangs.by_key[GangKey("default", name)])
+    return world.keeper.tables.gangs.waiting.preempting.why_not(
+        world.keeper.tables.gangs.by_key[GangKey("default", name)]
+    )
 
 
 def again_at(world: GangWorld) -> float | None:
     """When somebody is looked for again though nothing has changed, in seconds from the beginning."""
-    due = world.keeper.preempting.next_deadline()
+    due = world.keeper.tables.gangs.waiting.preempting.next_deadline()
     return None if due is None else due - NOW
 
 
@@ -103,7 +108,7 @@ def test_static_pods_stay(world: GangWorld) -> None:
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWorld, allowed: bool) -> None:
-    world.keeper.preempting.bounds = Bounds(others=allowed)
+    world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(others=allowed)
     runs(world, scheduler="default-scheduler")
     comes(world)
     assert bool(world.preempted) is allowed
@@ -120,8 +125,8 @@ def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWo
     ],
 )
 def test_who_may_leave_at_all(world: GangWorld, facts: dict[str, Any], others: bool, may: bool) -> None:
-    world.keeper.preempting.bounds = Bounds(others=others)
-    assert world.keeper.preempting.may_leave(pod("low", node=N0, **facts)) is may
+    world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(others=others)
+    assert world.keeper.tables.gangs.waiting.preempting.victims.may_leave(pod("low", node=N0, **facts)) is may
 
 
 def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_left(world: GangWorld) -> None:
@@ -151,11 +156,11 @@ def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangW
     comes(world)
     for _ in range(2):
         assert (why_not(world), again_at(world)) == (NobodySuffices({DAEMONS: 2}), None)
-        world.keeper.settle()
+        world.do(world.keeper.settle())
 
 
 def test_what_is_told_of_a_pod_with_two_reasons_to_stay_is_the_one_that_lasts(world: GangWorld) -> None:
-    world.keeper.see_budget(Budget("default", "guard", 0, {"app": "guarded"}))
+    world.do(world.keeper.observe(Budget("default", "guard", 0, {"app": "guarded"})))
     runs(world, labels={"app": "guarded"}, owner=Owner("DaemonSet", "agent", "agent"))
     world.add_node(node("n1"))
     runs(world, "high", N1, priority=10)
@@ -165,7 +170,7 @@ def test_what_is_told_of_a_pod_with_two_reasons_to_stay_is_the_one_that_lasts(wo
 
 def test_a_pod_that_its_budget_protects_is_counted_though_it_alone_would_not_suffice(world: GangWorld) -> None:
     world.add_node(node("n1"))
-    world.keeper.see_budget(Budget("default", "guard", 0, {"app": "guarded"}))
+    world.do(world.keeper.observe(Budget("default", "guard", 0, {"app": "guarded"})))
     runs(world, labels={"app": "guarded"})
     runs(world, "high", N1, priority=10)
     comes(world, size=2)
@@ -174,7 +179,7 @@ def test_a_pod_that_its_budget_protects_is_counted_though_it_alone_would_not_suf
 
 def test_those_are_counted_who_may_leave_alone_and_not_with_others_of_their_budget(world: GangWorld) -> None:
     world.add_node(node("n1"))
-    world.keeper.see_budget(Budget("default", "guard", 1, {"app": "guarded"}))
+    world.do(world.keeper.observe(Budget("default", "guard", 1, {"app": "guarded"})))
     for where in (N0, N1):
         runs(world, f"guarded-{where}", where, labels={"app": "guarded"})
     comes(world, size=2)
@@ -197,7 +202,7 @@ def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(w
         world.create(pod(name, {"cpu": 4000}, node=N0))
     comes(world)
     world.evicted.clear()  # in vain: both are there
-    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-guarded")]], 0, "429")
+    world.do(world.keeper.heed(UnitStays(TOP, [world.pods[PodUid("uid-guarded")]], 0, "429")))
     world.pass_time(PREEMPTS_EVERY)
     assert (why_not(world), again_at(world)) == (NobodySuffices({REFUSED: 1}), REFUSED_SECONDS)
     world.pass_time(REFUSED_SECONDS - 2 * PREEMPTS_EVERY)
@@ -210,7 +215,7 @@ def test_all_that_happens_between_two_searches_is_news_for_the_next(world: GangW
     runs(world)
     comes(world)
     world.evicted.clear()  # in vain
-    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
+    world.do(world.keeper.heed(UnitStays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")))
     for name in ("one", "another"):
         world.create(pod(name, {"cpu": 0}, node=N0))
     world.pass_time(PREEMPTS_EVERY)
@@ -221,7 +226,7 @@ def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_agai
     runs(world)
     comes(world)
     world.evicted.clear()  # in vain
-    world.keeper.unit_stays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")
+    world.do(world.keeper.heed(UnitStays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")))
     world.pass_time(REFUSED_SECONDS - PREEMPTS_EVERY / 2)
     assert again_at(world) == REFUSED_SECONDS + PREEMPTS_EVERY / 2
     world.pass_time(PREEMPTS_EVERY / 2)
@@ -264,11 +269,11 @@ def test_nobody_leaves_for_a_gang_that_asks_for_what_is_not_planned(world: GangW
 
 
 def test_nobody_leaves_before_the_budgets_are_known(world: GangWorld) -> None:
-    world.keeper.preempting.budgets_known = False
+    world.keeper.tables.gangs.waiting.preempting.victims.budgets.known = False
     runs(world)
     comes(world)
     assert why_not(world) == BudgetsUnknown()
-    world.keeper.replace_budgets([])
+    world.do(world.keeper.replace(Budget, []))
     world.pass_time(PREEMPTS_EVERY)
     assert world.preempted == [["low"]]
 
@@ -277,7 +282,7 @@ def test_of_two_where_a_budget_lets_one_go_another_pod_leaves_instead(world: Gan
     for name in ("n1", "n2"):
         world.add_node(node(name))
     labels = {"app": "guarded"}
-    world.keeper.see_budget(Budget("default", "guard", 1, labels))
+    world.do(world.keeper.observe(Budget("default", "guard", 1, labels)))
     for number in range(2):
         runs(world, f"guarded-{number}", NodeName(f"n{number}"), labels=labels)
     runs(world, "free", NodeName("n2"), priority=5)
@@ -336,7 +341,7 @@ def test_who_begins_to_leave_is_counted_on_from_then(world: GangWorld) -> None:
 @pytest.mark.parametrize("allowed", [1, 2])
 def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allowed: int) -> None:
     world.add_node(node("n1"))
-    world.keeper.see_budget(Budget("default", "guard", allowed, {"app": "guarded"}))
+    world.do(world.keeper.observe(Budget("default", "guard", allowed, {"app": "guarded"})))
     low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
     world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
     comes(world)
@@ -350,7 +355,7 @@ def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allo
 def test_a_gang_that_its_budget_protects_is_counted_though_it_would_not_suffice(world: GangWorld) -> None:
     for name in ("n1", "n2"):
         world.add_node(node(name))
-    world.keeper.see_budget(Budget("default", "guard", 1, {"app": "guarded"}))
+    world.do(world.keeper.observe(Budget("default", "guard", 1, {"app": "guarded"})))
     low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
     world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
     runs(world, "high", NodeName("n2"), priority=10)
@@ -376,7 +381,7 @@ def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) ->
 
 
 def test_an_order_is_wanted_until_its_gang_has_room(world: GangWorld) -> None:
-    preempting = world.keeper.preempting
+    preempting = world.keeper.tables.gangs.waiting.preempting
     preempting.done = lambda key, now: None  # type: ignore[method-assign]
     runs(world)
     comes(world)
@@ -391,38 +396,43 @@ def test_an_order_that_was_carried_out_is_wanted_no_more_though_its_gang_still_w
     runs(world)
     comes(world)
     assert world.gangs == {"top": Phase.WAITING}
-    assert not world.keeper.preempting.is_wanted(TOP)
+    assert not world.keeper.tables.gangs.waiting.preempting.is_wanted(TOP)
 
 
 def test_kube_scheduler_is_told_once_to_keep_room(world: GangWorld) -> None:
     runs(world)
     comes(world)
     # The order was carried out, and with it kube-scheduler was told.
-    assert not world.keeper.preempting.tells(TOP)
+    assert not world.keeper.tables.gangs.waiting.preempting.tells(TOP)
 
 
 class TestAUnitThatLeavesInPart:
     def half_gone(self, world: GangWorld, members: list[Pod]) -> None:
         """One of them was evicted for another gang, and the others cannot be made to leave."""
         world.create(*members)
-        world.keeper.unit_stays(TOP, members, 1, "429")
+        world.do(world.keeper.heed(Evicted(members[0], TOP)))
+        world.do(world.keeper.heed(UnitStays(TOP, members, 1, "429")))
 
     def test_is_told_of_its_gang(self, world: GangWorld) -> None:
         self.half_gone(world, [replace(each, node=N0) for each in gang_pods("low", 2)])
-        unfinished = world.keeper.preempting.unfinished
+        unfinished = world.keeper.tables.gangs.waiting.preempting.victims.unfinished
         assert unfinished == {GangKey("default", "low"): Unfinished("gang default/top", 1, 2, "429")}
+
+    def test_and_has_its_quorum_all_the_same_is_told_of_nobody(self, world: GangWorld) -> None:
+        self.half_gone(world, [replace(each, node=N0) for each in gang_pods("low", 3, quorum=2)])
+        assert world.keeper.tables.gangs.waiting.preempting.victims.unfinished == {}
 
     @pytest.mark.parametrize("which", [0, 1])
     def test_is_told_of_its_gang_when_who_was_evicted_is_gone(self, world: GangWorld, which: int) -> None:
         members = [replace(each, node=N0) for each in gang_pods("low", 2)]
         world.create(*members)
         world.delete(members[which].uid)
-        world.keeper.unit_stays(TOP, members, 1, "429")
-        assert world.keeper.preempting.unfinished.keys() == {GangKey("default", "low")}
+        world.do(world.keeper.heed(UnitStays(TOP, members, 1, "429")))
+        assert world.keeper.tables.gangs.waiting.preempting.victims.unfinished.keys() == {GangKey("default", "low")}
 
     def test_and_is_no_gang_any_more_is_told_of_nobody(self, world: GangWorld) -> None:
         self.half_gone(world, [pod(f"low-{number}", node=N0) for number in range(2)])
-        assert world.keeper.preempting.unfinished == {}
+        assert world.keeper.tables.gangs.waiting.preempting.victims.unfinished == {}
 
 
 class TestInVain:
@@ -435,11 +445,11 @@ class TestInVain:
         in_vain(world, owner=owners[0])
         now = world.clock.time
         assert why_not(world) == InVain(1, now + FIRST_BACK_OFF)
-        gang = world.keeper.gangs.by_key[TOP]
+        gang = world.keeper.tables.gangs.by_key[TOP]
         # Another's pods could leave: that is a change.
         world.delete(PodUid("uid-low-1"))
         runs(world, "other", owner=owners[1])
-        assert world.keeper.preempting.search(gang, (), now + FIRST_BACK_OFF - 1) is None
+        assert world.keeper.tables.gangs.waiting.preempting.search(gang, (), now + FIRST_BACK_OFF - 1) is None
         assert again_at(world) == now + FIRST_BACK_OFF - NOW
         world.pass_time(FIRST_BACK_OFF)
         assert world.preempted == [["low"], ["other"]]
@@ -466,10 +476,10 @@ class TestInVain:
         world.add_node(node("n1"))
         assert len(world.preempted) == 1
         world.pass_time(PREEMPTS_EVERY)
-        world.keeper.settle()
+        world.do(world.keeper.settle())
         assert len(world.preempted) == 1
         world.pass_time(FIRST_BACK_OFF)
-        world.keeper.settle()
+        world.do(world.keeper.settle())
         assert len(world.preempted) == 2
 
     def test_it_counts_though_the_gang_was_gone_for_a_while_and_another_came(self, world: GangWorld) -> None:
@@ -505,7 +515,7 @@ class TestInVain:
 
 class TestBoundsOfAGangAndAnHour:
     def test_so_many_preemptions_and_no_more_until_the_first_is_an_hour_ago(self, world: GangWorld) -> None:
-        world.keeper.preempting.bounds = Bounds(preemptions=2)
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=2)
         runs(world, "low-a")
         [member] = comes(world)
         for number in range(6):
@@ -525,7 +535,7 @@ class TestBoundsOfAGangAndAnHour:
         world.schedule()
 
     def test_to_come_again_under_the_same_name_is_no_new_start_whoever_came_in_between(self, world: GangWorld) -> None:
-        world.keeper.preempting.bounds = Bounds(preemptions=1)
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=1)
         for number, name in enumerate(("top", "other", "top")):
             runs(world, f"low-{number}")
             [member] = comes(world, name)
@@ -537,7 +547,7 @@ class TestBoundsOfAGangAndAnHour:
         assert why_not(world) == Exhausted(1, 1, Bounds(preemptions=1))
 
     def test_no_more_pods_than_that(self, world: GangWorld) -> None:
-        world.keeper.preempting.bounds = Bounds(pods=3)
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(pods=3)
         for number in range(4):
             world.create(pod(f"low-{number}", {"cpu": 2000}, node=N0))
         comes(world)
@@ -545,7 +555,7 @@ class TestBoundsOfAGangAndAnHour:
         assert why_not(world) == Exhausted(0, 0, Bounds(pods=3))
 
     def test_just_as_many_pods_as_that(self, world: GangWorld) -> None:
-        world.keeper.preempting.bounds = Bounds(pods=4)
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(pods=4)
         for number in range(4):
             world.create(pod(f"low-{number}", {"cpu": 2000}, node=N0))
         comes(world)
@@ -565,7 +575,7 @@ class TestPodsThatAreMadeAgain:
                 world.create(pod(f"web-{number}", FULL, node=N0, owner=owner))
                 gone(world)
             world.pass_time(PREEMPTS_EVERY)
-            world.keeper.settle()
+            world.do(world.keeper.settle())
         assert len(times) == 4
         waits = [later - earlier for earlier, later in pairwise(times)]
         assert waits == sorted(waits)
@@ -612,7 +622,7 @@ class TestPodsThatAreMadeAgain:
         comes(world, "next")
         assert world.preempted == [["web-0"], ["high"]]
         runs(world, "web-1", owner=owner)
-        assert world.keeper.preempting._strikes.keys() == {"web"}
+        assert world.keeper.tables.gangs.waiting.preempting.victims._strikes.keys() == {"web"}
 
     def test_are_not_those_that_were_there_all_the_while(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")
@@ -623,7 +633,7 @@ class TestPodsThatAreMadeAgain:
         world.filter(members[0], [N0])
         assert world.preempted == [["web-1"]]
         world.create(replace(world.pods[PodUid("uid-web-0")], labels={"seen": "again"}))
-        assert not world.keeper.preempting._strikes
+        assert not world.keeper.tables.gangs.waiting.preempting.victims._strikes
 
     def test_elsewhere_are_no_reason_to_wait(self, world: GangWorld) -> None:
         world.add_node(node("n1", {"cpu": 1000}))
@@ -631,7 +641,7 @@ class TestPodsThatAreMadeAgain:
         runs(world, "web-0", owner=owner)
         comes(world)
         world.create(pod("web-1", {"cpu": 1000}, node=NodeName("n1"), owner=owner))
-        assert not world.keeper.preempting._strikes
+        assert not world.keeper.tables.gangs.waiting.preempting.victims._strikes
 
 
 def test_nothing_is_searched_for_again_when_nothing_has_changed_but_what_is_saved(world: GangWorld) -> None:
@@ -639,12 +649,12 @@ def test_nothing_is_searched_for_again_when_nothing_has_changed_but_what_is_save
     runs(world, priority=9)
     comes(world)
     searched: list[float] = []
-    places = world.keeper.preempting._places
+    places = world.keeper.tables.gangs.waiting.preempting._prospects
     search = places.victims_for
     places.victims_for = lambda *asked: searched.append(world.clock.time) or search(*asked)  # type: ignore[method-assign,func-returns-value]
     for _ in range(600):
         world.pass_time(1)
-        world.keeper.settle()
+        world.do(world.keeper.settle())
     assert len(searched) <= 10
 
 
@@ -666,7 +676,7 @@ def test_whatever_runs_the_gang_fits_without_the_victims_and_they_are_whole_unit
         st.booleans(),
     )
     allowed = data.draw(st.integers(0, 4))
-    world.keeper.see_budget(Budget("default", "guard", allowed, {"guarded": "yes"}))
+    world.do(world.keeper.observe(Budget("default", "guard", allowed, {"guarded": "yes"})))
     made: list[Pod] = []
     for number, (where, cpu, priority, gang, owner, scheduler, guarded) in enumerate(
         data.draw(st.lists(kinds, max_size=12))

@@ -9,12 +9,12 @@ import pytest
 
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
-from extender.core.gang_phases import Phase
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.packing import Slot
+from extender.core.gangs.preempting import PREEMPTS_EVERY
+from extender.core.gangs.preemption import choose, unit_of
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import NodeName, PodUid
-from extender.core.planning import Slot
-from extender.core.preempting import PREEMPTS_EVERY
-from extender.core.preemption import choose, unit_of
+from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, ledger_of, node, pod, slot, units
 from tests.core.gang_world import GangWorld
 
@@ -155,7 +155,7 @@ def test_a_gang_that_no_node_has_room_for_preempts_when_kube_scheduler_would(wor
     world.create(*members)
     assert world.preempted == []
     offered = {name: Victims([PodUid(f"uid-low{number}")], 0) for number, name in enumerate(world.nodes)}
-    assert world.keeper.preempt(members[0], offered) == {}
+    assert world.do(world.keeper.preempt(members[0], offered)) == {}
     assert [sorted(victims) for victims in world.preempted] == [["low0", "low1"]]
     world.schedule()
     assert world.bound("train") == 2
@@ -206,7 +206,7 @@ def test_what_was_held_back_is_tried_again_after_a_while(world: GangWorld) -> No
     world.pass_time(PREEMPTS_EVERY - 1)
     assert len(world.preempted) == 1
     world.pass_time(1)
-    world.keeper.settle()
+    world.do(world.keeper.settle())
     assert world.preempted == [["guarded"]] * 2
 
 
@@ -230,7 +230,7 @@ def chosen(
     """Who leaves of these, each by itself, for a gang of `size` members of 1 CPU; None if all would not suffice."""
     slots = [Slot(Holder(f"s{index}"), units(cpu=1)) for index in range(size)]
     alone = [unit_of([each]) for each in running]
-    found = choose(ledger, slots, list(ledger.nodes()), alone, going or [], [Holder(each) for each in releasing])
+    found = choose(ledger, slots, list(ledger.rows.present()), alone, going or [], [Holder(each) for each in releasing])
     return None if found is None else [each.name for each in found.victims]
 
 
@@ -290,7 +290,7 @@ def test_who_asks_for_none_of_what_its_node_has_too_little_of_can_stay() -> None
         ledger.confirm(made.uid, on=NodeName("n1"), units=asks)
         running.append(unit_of([made]))
     # A device has failed.
-    ledger.set_node(NodeName("n1"), units(cpu=3, gpu=0))
+    ledger.capacity.set_node(NodeName("n1"), units(cpu=3, gpu=0))
     found = choose(ledger, [Slot(Holder("s"), units(cpu=2))], [NodeName("n1")], running[:2], [], [])
     assert found is not None
     assert [each.name for each in found.victims] == ["young"]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gang_phases import Phase
-from extender.core.names import GangKey, PodUid
-from extender.core.promises import GATHER_LIMIT
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.promises import GATHER_LIMIT, Promise
+from extender.core.names import GangKey
+from extender.kube.names import PodUid
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -30,7 +31,7 @@ def of_job(name: str, quorum: int, *, namespace: str = "default", number: int = 
 
 def held(world: GangWorld, name: str, namespace: str = "default") -> int:
     """How many places hold room for the gang."""
-    return sum(1 for each in world.keeper.ledger.held_for(GangKey(namespace, name)) if each.units)
+    return sum(1 for each in world.keeper.tables.ledger.held_for(GangKey(namespace, name)) if each.units)
 
 
 def recreated(world: GangWorld, times: int) -> list[bool]:
@@ -38,7 +39,7 @@ def recreated(world: GangWorld, times: int) -> list[bool]:
     found = []
     for number in range(times):
         member = of_job(f"bomb{number}", 200)
-        world.keeper.see_promise(f"job-bomb{number}", 200)
+        world.do(world.keeper.observe(Promise(f"job-bomb{number}", 200)))
         world.create(member)
         found.append(world.filter(member).passed != ())
         world.pass_time(5)
@@ -133,7 +134,7 @@ def test_ordinary_pods_are_not_kept_from_their_room_by_one_that_is_made_again_an
 
 @pytest.mark.parametrize(("promised", "all_held"), [(7, False), (8, True), (20, True)])
 def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised: int, all_held: bool) -> None:
-    world.keeper.see_promise("job-train", promised)
+    world.do(world.keeper.observe(Promise("job-train", promised)))
     first = of_job("train", 8)
     world.create(first)
     assert world.filter(first).passed
@@ -142,7 +143,7 @@ def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised
 
 
 def test_those_that_exist_are_promised_no_more(world: GangWorld) -> None:
-    world.keeper.see_promise("job-train", 2)
+    world.do(world.keeper.observe(Promise("job-train", 2)))
     members = [of_job("train", 3, number=number) for number in range(2)]
     world.create(*members)
     assert world.filter(members[0]).passed
@@ -153,7 +154,7 @@ def test_those_that_exist_are_promised_no_more(world: GangWorld) -> None:
 def test_several_jobs_of_a_gang_promise_together(world: GangWorld) -> None:
     ask = gang_ask("train", 4)
     for job in ("a", "b"):
-        world.keeper.see_promise(f"job-{job}", 2)
+        world.do(world.keeper.observe(Promise(f"job-{job}", 2)))
         world.create(pod(job, gang=ask, owner=Owner("Job", job, f"job-{job}")))
     assert world.filter(next(iter(world.pods.values()))).passed
     assert held(world, "train") == 4
@@ -161,8 +162,8 @@ def test_several_jobs_of_a_gang_promise_together(world: GangWorld) -> None:
 
 
 def test_those_that_are_listed_and_no_others_promise(world: GangWorld) -> None:
-    world.keeper.see_promise("job-train", 8)
-    world.keeper.replace_promises({"job-other": 8})
+    world.do(world.keeper.observe(Promise("job-train", 8)))
+    world.do(world.keeper.replace(Promise, [Promise("job-other", 8)]))
     for name, places in (("train", 1), ("other", 8)):
         first = of_job(name, 8)
         world.create(first)
@@ -172,9 +173,9 @@ def test_those_that_are_listed_and_no_others_promise(world: GangWorld) -> None:
 
 
 def test_a_job_that_is_deleted_promises_nobody(world: GangWorld) -> None:
-    world.keeper.see_promise("job-train", 8)
+    world.do(world.keeper.observe(Promise("job-train", 8)))
     for _ in range(2):
-        world.keeper.lose_promise("job-train")
+        world.do(world.keeper.forget(Promise("job-train", 0)))
     first = of_job("train", 8)
     world.create(first)
     assert world.filter(first).passed
@@ -190,7 +191,7 @@ def test_in_a_namespace_no_more_places_are_held_than_the_limit(world: GangWorld)
         ("three", "default", False),
         ("four", "other", True),
     ):
-        world.keeper.see_promise(f"job-{name}", half + 1)
+        world.do(world.keeper.observe(Promise(f"job-{name}", half + 1)))
         first = of_job(name, half + 1, namespace=namespace)
         world.create(first)
         world.filter(first)
@@ -209,7 +210,7 @@ def test_a_gang_that_becomes_complete_takes_one_doubling_back(world: GangWorld) 
     assert recreated(world, 4) == [True, False, True, False]
     world.pass_time(10)
     members = [of_job("train", 2, number=number) for number in range(2)]
-    world.keeper.see_promise("job-train", 2)
+    world.do(world.keeper.observe(Promise("job-train", 2)))
     world.create(members[0])
     assert world.filter(members[0]).passed
     world.create(members[1])
@@ -220,7 +221,7 @@ def test_a_gang_that_becomes_complete_takes_one_doubling_back(world: GangWorld) 
 
 def test_a_gang_that_becomes_complete_ends_the_first_pause(world: GangWorld) -> None:
     for name in ("bomb", "train", "next"):
-        world.keeper.see_promise(f"job-{name}", 4)
+        world.do(world.keeper.observe(Promise(f"job-{name}", 4)))
     bomb, first, waits = of_job("bomb", 4), of_job("train", 2), of_job("next", 4)
     world.create(bomb, waits)
     assert world.filter(bomb).passed
@@ -237,7 +238,7 @@ def test_a_gang_that_becomes_complete_ends_the_first_pause(world: GangWorld) -> 
 def test_gangs_that_ran_and_were_deleted_were_not_planned_in_vain(world: GangWorld) -> None:
     for number in range(5):
         members = [of_job(f"train{number}", 2, number=each) for each in range(2)]
-        world.keeper.see_promise(f"job-train{number}", 2)
+        world.do(world.keeper.observe(Promise(f"job-train{number}", 2)))
         world.create(members[0])
         assert world.filter(members[0]).passed, number
         world.create(members[1])
@@ -249,7 +250,7 @@ def test_gangs_that_ran_and_were_deleted_were_not_planned_in_vain(world: GangWor
 
 def test_another_namespace_has_no_pause_for_it(world: GangWorld) -> None:
     recreated(world, 1)
-    world.keeper.see_promise("job-train", 8)
+    world.do(world.keeper.observe(Promise("job-train", 8)))
     first = of_job("train", 8, namespace="other")
     world.create(first)
     assert world.filter(first).passed

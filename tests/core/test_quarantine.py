@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import QUARANTINE, Gang, GangQuarantined
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Kind
+from extender.core.gangs.gang import QUARANTINE, Gang, GangQuarantined
+from extender.core.gangs.machine import Phase
+from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
-from tests.builders import gang_pods, node
+from tests.builders import gang_pods, node, reason_of
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -56,7 +56,7 @@ def poisoned(count: int = 2, quorum: int = 2) -> list[Pod]:
 
 def offered(world: Watched, each: Pod) -> list[str]:
     """What kube-scheduler finds, for which the selector is no trouble."""
-    reasons = world.keeper.filter(each, list(world.nodes)).unresolvable
+    reasons = world.do(world.keeper.filter(each, list(world.nodes))).unresolvable
     return sorted(set(reasons.values()))
 
 
@@ -68,7 +68,7 @@ def test_its_pods_wait_with_a_constant_reason_and_it_is_told(world: Watched) -> 
     assert told.gang == POISONED
     assert str(told.defect) == "poisoned"
     assert world.gangs == {"poisoned": Phase.QUARANTINED}
-    assert world.keeper.arrive(members[0].uid, next(iter(world.nodes))) == QUARANTINE
+    assert reason_of(world.do(world.keeper.permit(members[0].uid, next(iter(world.nodes))))) == QUARANTINE
     world.check()
 
 
@@ -84,7 +84,7 @@ def test_it_holds_nothing_and_others_go_on(world: Watched) -> None:
         world.write(uid)
     world.catch_up()
     assert world.bound("train") == 4
-    assert {held.kind for held in world.keeper.ledger.holdings()} == {Kind.BOUND}
+    assert {held.kind for held in world.keeper.tables.ledger.rows.holdings()} == {HoldingKind.BOUND}
     world.check()
 
 
@@ -96,10 +96,10 @@ def test_a_defect_with_one_that_waits_does_not_keep_others_waiting(world: Watche
     first, second = gang_pods("poisoned", 2, FULL), gang_pods("train", 2, FULL)
     world.create(*(replace(each, created=1.0) for each in first), *(replace(each, created=2.0) for each in second))
     for each in (*first, *second):
-        world.keeper.filter(each, list(world.nodes))
-    gang = world.keeper.gangs.by_key[POISONED]
-    for uid in list(gang.members):
-        gang.members[uid] = replace(gang.members[uid], node_selector=Poison())
+        world.do(world.keeper.filter(each, list(world.nodes)))
+    gang = world.keeper.tables.gangs.by_key[POISONED]
+    for uid in list(gang.roster.members):
+        gang.roster.members[uid] = replace(gang.roster.members[uid], node_selector=Poison())
     for each in hog:
         world.delete(each.uid)
     world.schedule()
@@ -116,15 +116,15 @@ def test_a_defect_in_what_its_deadline_brings_does_not_stop_the_clock(
     for first in (members[0], others[0]):
         world.filter(first)
         world.bind(first.uid)
-    gangs = world.keeper.gangs
-    give_up = gangs._dissolve
+    planning = world.keeper.tables.gangs.planning
+    give_up = planning.give_up
 
     def fails_for_one(gang: Gang, now: float, reason: str = "") -> None:
         if gang.key == POISONED:
             raise RuntimeError("some defect")
         give_up(gang, now, reason)
 
-    monkeypatch.setattr(gangs, "_dissolve", fails_for_one)
+    monkeypatch.setattr(planning, "give_up", fails_for_one)
     world.pass_time(6)
     assert [each.gang for each in world.quarantined] == [POISONED]
     assert sorted(world.turned_back) == [members[0].uid, others[0].uid]
@@ -147,8 +147,8 @@ def test_it_is_over_when_its_members_are_gone(world: Watched) -> None:
 def test_members_of_one_that_run_go_on_running(world: Watched) -> None:
     world.create(*gang_pods("poisoned", 4, FULL, quorum=3))
     world.schedule()
-    gang = world.keeper.gangs.by_key[POISONED]
-    world.keeper.gangs.contain(gang.key, RuntimeError("some defect"))
+    gang = world.keeper.tables.gangs.by_key[POISONED]
+    world.keeper.tables.gangs.quarantine.contain(gang.key, RuntimeError("some defect"))
     for _ in range(10):
         world.pass_time(60)
         world.schedule()
@@ -160,4 +160,4 @@ def test_members_of_one_that_run_go_on_running(world: Watched) -> None:
 
 def test_a_defect_that_is_nobodys_is_not_hidden(world: Watched) -> None:
     with pytest.raises(RuntimeError, match="of nobody"):
-        world.keeper.gangs.contain(None, RuntimeError("of nobody"))
+        world.keeper.tables.gangs.quarantine.contain(None, RuntimeError("of nobody"))

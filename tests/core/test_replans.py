@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from extender.core.gang import Gang
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.plans import FIRST_PAUSE, FREE, LONGEST_PAUSE, Replans
 from extender.core.names import GangKey
-from extender.core.replans import FIRST_PAUSE, FREE, LONGEST_PAUSE, Replans
 from tests.builders import NOW
 
 
@@ -32,14 +32,14 @@ def test_the_pause_ends_in_time_or_when_its_members_or_the_number_of_nodes_chang
     assert replans.pauses(one, 3, NOW + FIRST_PAUSE - 0.1)
     assert not replans.pauses(one, 3, NOW + FIRST_PAUSE)
     assert not replans.pauses(one, 4, NOW)
-    one.changes += 1
+    one.roster.changes += 1
     assert not replans.pauses(one, 3, NOW)
 
 
 def test_after_a_change_it_begins_anew() -> None:
     replans, one = Replans(), gang()
     failed(replans, one, FREE + 5)
-    one.changes += 1
+    one.roster.changes += 1
     assert failed(replans, one, FREE + 1) == [None] * FREE + [FIRST_PAUSE]
     assert failed(replans, one, 1, nodes=4) == [None]
 

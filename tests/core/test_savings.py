@@ -12,11 +12,13 @@ import pytest
 
 from extender.core.audit import Violation
 from extender.core.cluster import Owner, Pod
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Holder, Kind
-from extender.core.names import CPU, GangKey, NodeName, PodUid, ResourceKey
-from extender.core.savings import Savings, Thrift
-from extender.core.turns import Patience
+from extender.core.gangs.backfill import Savings, Thrift
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.preempting import PREEMPTS_EVERY
+from extender.core.gangs.queue import Patience
+from extender.core.ledger import Holder, HoldingKind
+from extender.core.names import GangKey
+from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, slot
 from tests.core.gang_world import GangWorld
 
@@ -52,11 +54,13 @@ def waiting(world: GangWorld, name: str, size: int, *, priority: int = 0, create
 
 
 def saved(world: GangWorld) -> int:
-    return sum(held.units.get(CPU, 0) for held in world.keeper.ledger.holdings() if held.kind is Kind.SAVING)
+    return sum(
+        held.units.get(CPU, 0) for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING
+    )
 
 
 def saved_for(world: GangWorld) -> str | None:
-    gang = world.keeper.gangs.waiting.turns.saver
+    gang = world.keeper.tables.gangs.waiting.queue.saved.gang
     return None if gang is None else gang.key.name
 
 
@@ -154,7 +158,7 @@ class TestProgress:
         pass_minutes(world, 10)
         assert saved_for(world) == "second"
         waiting(world, "third", 2, created=3.0)
-        turns = world.keeper.gangs.by_key
+        turns = world.keeper.tables.gangs.by_key
         order = sorted(gang.turn for gang in turns.values())
         assert [turn[-1].name for turn in order] == ["second", "first", "third"]
 
@@ -164,11 +168,11 @@ class TestProgress:
         waiting(world, "large", 2)
         world.pass_time(PATIENCE)
         pass_minutes(world, 10)
-        gang = world.keeper.gangs.by_key[GangKey("default", "large")]
-        assert (saved_for(world), gang.rounds_lost) == (None, 1)
+        gang = world.keeper.tables.gangs.by_key[GangKey("default", "large")]
+        assert (saved_for(world), gang.wait.rounds_lost) == (None, 1)
         world.delete(fillers[0])
         world.schedule()
-        assert (world.gangs["large"], gang.rounds_lost, gang.behind) == (Phase.BOUND, 0, 0.0)
+        assert (world.gangs["large"], gang.wait.rounds_lost, gang.wait.behind) == (Phase.BOUND, 0, 0.0)
 
 
 class TestTheShare:
@@ -225,9 +229,37 @@ class TestTheShare:
         world.create(*(pod(f"low-{where}", FULL, node=where) for where in names[1:]))
         waiting(world, "urgent", 3, priority=1)
         assert world.preempted == []
-        pass_minutes(world, 11)
+        pass_minutes(world, 10)
         assert len(world.preempted) == 1
         world.delete(held)
+
+    def test_whoever_had_to_wait_for_that_preempts_as_soon_as_it_may(self, world: GangWorld) -> None:
+        names = nodes(world, 4)
+        filler(world, names[0])
+        waiting(world, "first", 4)
+        world.at_its_alarms(PATIENCE + SECONDS)
+        world.create(*(pod(f"low-{where}", FULL, node=where) for where in names[1:]))
+        waiting(world, "urgent", 3, priority=1)
+        world.at_its_alarms(SECONDS - 1)
+        assert world.preempted == []
+        world.at_its_alarms(1)
+        assert [len(victims) for victims in world.preempted] == [3]
+
+    def test_the_search_of_another_gang_is_not_due_meanwhile(self, world: GangWorld) -> None:
+        names = nodes(world, 4)
+        filler(world, names[0])
+        waiting(world, "first", 4)
+        world.at_its_alarms(PATIENCE + SECONDS)
+        high = [pod(f"high-{where}", FULL, node=where, priority=2) for where in names[1:]]
+        world.create(*high)
+        waiting(world, "small", 1, priority=1)
+        # Searched for already: it is to be searched again for what has changed since, but not at once.
+        world.create(pod("news", {"cpu": 0}, node=names[0]))
+        soon = world.keeper.tables.gangs.waiting.preempting.next_deadline()
+        assert soon == world.clock.time + PREEMPTS_EVERY
+        waiting(world, "urgent", 3, priority=3)
+        world.at_its_alarms(PREEMPTS_EVERY)
+        assert world.preempted == []
 
     def test_a_gang_of_the_share_is_saved_for_as_long_as_it_gets_further(self, world: GangWorld) -> None:
         names = nodes(world, 8)
@@ -255,7 +287,7 @@ class TestTheAccount:
 
     @staticmethod
     def save(savings: Savings, *on: str) -> None:
-        claims = [replace(slot(f"s-{name}", name, {"cpu": 1000}), kind=Kind.SAVING) for name in on]
+        claims = [replace(slot(f"s-{name}", name, {"cpu": 1000}), kind=HoldingKind.SAVING) for name in on]
         assert not savings.ledger.commit(claims).conflicts
 
     def test_the_share_itself_is_not_over_it(self, savings: Savings) -> None:
@@ -267,10 +299,10 @@ class TestTheAccount:
 
     def test_one_unit_of_what_no_node_has_any_more_is_over_it(self, savings: Savings) -> None:
         gpu = ResourceKey("nvidia.com/gpu")
-        savings.ledger.set_node(NodeName("n4"), {gpu: 1})
-        saving = replace(slot("s", "n4", {gpu: 1}), kind=Kind.SAVING)
+        savings.ledger.capacity.set_node(NodeName("n4"), {gpu: 1})
+        saving = replace(slot("s", "n4", {gpu: 1}), kind=HoldingKind.SAVING)
         assert not savings.ledger.commit([saving]).conflicts
-        savings.ledger.remove_node(NodeName("n4"))
+        savings.ledger.capacity.remove_node(NodeName("n4"))
         savings.heed_time(NOW)
         savings.heed_time(NOW + 50)
         assert savings.seconds_over == 50.0

@@ -13,26 +13,34 @@ from functools import partial
 import pytest
 
 from extender.app.keeper import Keeper
-from extender.core.cluster import Pod
-from extender.core.gang_phases import Phase
-from extender.core.names import NodeName
+from extender.core.cluster import Node, Pod
+from extender.core.gangs.machine import Phase
+from extender.kube.names import NodeName
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import FixedClock
+from tests.performing import Performing
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
 NODES, ROUNDS, WAITING = 5000, 200, 1000
 
 
-class Crowd:
+class Crowd(Performing):
     """Nodes of 8 CPU, all but a few of them full but for 2 CPU; so many gangs wait for 4 CPU a member."""
 
     def __init__(self, waiting: int) -> None:
-        self.keeper = Keeper(FixedClock(), lambda effects: None)
+        self.keeper = Keeper(FixedClock())
         self.names = [NodeName(f"n{number}") for number in range(NODES)]
-        self.keeper.replace_nodes(node(name) for name in self.names)
-        self.keeper.replace_pods(
-            pod(f"filler-{name}", {"cpu": 6000}, node=name) for number, name in enumerate(self.names) if number % 100
+        self.do(self.keeper.replace(Node, (node(name) for name in self.names)))
+        self.do(
+            self.keeper.replace(
+                Pod,
+                (
+                    pod(f"filler-{name}", {"cpu": 6000}, node=name)
+                    for number, name in enumerate(self.names)
+                    if number % 100
+                ),
+            )
         )
         self.made = 0
         for number in range(waiting):
@@ -40,9 +48,9 @@ class Crowd:
             ask = gang_ask(f"g{number}", 101 + number % 12)
             members = [pod(f"g{number}-{m}", {"cpu": 4000}, gang=ask) for m in range(ask.quorum)]
             for member in members:
-                self.keeper.see_pod(member)
-            self.keeper.filter(members[0], self.names)
-        phases = [gang.phase for gang in self.keeper.gangs.by_key.values()]
+                self.do(self.keeper.observe(member))
+            self.do(self.keeper.filter(members[0], self.names))
+        phases = [gang.phase for gang in self.keeper.tables.gangs.by_key.values()]
         assert phases == [Phase.WAITING] * waiting
 
     def another(self) -> Pod:
@@ -50,21 +58,21 @@ class Crowd:
         return pod(f"p{self.made}")
 
     def an_ordinary_pod_is_filtered(self) -> None:
-        self.keeper.filter(self.another(), self.names)
+        self.do(self.keeper.filter(self.another(), self.names))
 
     def an_ordinary_pod_is_bound_and_ends(self) -> None:
         made = self.another()
-        self.keeper.see_pod(pod(made.name, node=self.names[self.made % NODES]))
-        self.keeper.lose_pod(made.uid)
+        self.do(self.keeper.observe(pod(made.name, node=self.names[self.made % NODES])))
+        self.do(self.keeper.forget(made))
 
     def a_gang_of_eight_is_planned_and_given_up(self) -> None:
         self.made += 1
         members = [pod(f"new{self.made}-{m}", gang=gang_ask(f"new{self.made}", 8)) for m in range(8)]
         for member in members:
-            self.keeper.see_pod(member)
-        assert self.keeper.filter(members[0], self.names).passed
+            self.do(self.keeper.observe(member))
+        assert self.do(self.keeper.filter(members[0], self.names)).passed
         for member in members:
-            self.keeper.lose_pod(member.uid)
+            self.do(self.keeper.forget(member))
 
 
 def microseconds(work: Callable[[], None]) -> float:

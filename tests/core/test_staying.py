@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core.cluster import Owner, Pod
-from extender.core.names import NodeName, PodUid
-from extender.core.staying import LONG_RUNNING_SECONDS, Staying
+from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
+from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, pod, units
 
 N0 = NodeName("n0")

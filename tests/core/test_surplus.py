@@ -7,15 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.cluster import Pod
-from extender.core.copies import Copies
-from extender.core.gang import NO_ROOM_FOR_MEMBER, Gang
-from extender.core.gang_phases import Phase
-from extender.core.kinds import PodKind, kind_of
+from extender.core.cluster import Node, Pod
+from extender.core.equivalence import EquivalenceClass, equivalence_of
+from extender.core.gangs.fit_index import Copies
+from extender.core.gangs.gang import NO_ROOM_FOR_MEMBER, Gang
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.queue import Patience
+from extender.core.gangs.surplus import COMES_WITHIN, Surplus
+from extender.core.gangs.table import Table
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import GangKey, NodeName, PodUid
-from extender.core.surplus import COMES_WITHIN, Surplus
-from extender.core.turns import Patience
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld
 
@@ -25,14 +27,20 @@ SECONDS = 60.0
 
 def planned(name: str, size: int) -> Gang:
     gang = Gang(GangKey("default", name), size, 4.0, NOW, phase=Phase.BOUND)
-    gang.members = {each.uid: each for each in gang_pods(name, size, ONE)}
-    gang.rejected = set(gang.members)
+    gang.roster.members = {each.uid: each for each in gang_pods(name, size, ONE)}
+    gang.wait.rejected = set(gang.roster.members)
     return gang
 
 
+def table_of(*gangs: Gang) -> Table:
+    table = Table()
+    table.by_key.update((gang.key, gang) for gang in gangs)
+    return table
+
+
 def surplus_of(ledger: Ledger, *gangs: Gang) -> Surplus:
-    copies: Copies[PodKind] = Copies(ledger.rows, lambda name, kind: 0)
-    return Surplus(ledger, {gang.key: gang for gang in gangs}, copies, lambda name, kind: True, lambda key: None)
+    copies: Copies[EquivalenceClass] = Copies(ledger.rows, lambda name, kind: 0)
+    return Surplus(ledger, table_of(*gangs), copies, lambda name, kind: True)
 
 
 @pytest.fixture
@@ -136,7 +144,7 @@ class TestAChange:
         world.filter(whole[0], list(world.nodes))
         world.add_node(node("n0", {"cpu": 8000}))
         world.pass_time(SECONDS)
-        saver = world.keeper.gangs.waiting.turns.saver
+        saver = world.keeper.tables.gangs.waiting.queue.saved.gang
         assert saver is not None
         assert saver.key.name == "whole"
         join(world, members[8:])
@@ -146,7 +154,9 @@ class TestAChange:
 
     def test_on_several_nodes_at_once_wakes_one_for_each(self, world: GangWorld) -> None:
         elastic(world, 5)
-        world.keeper.replace_nodes([*world.nodes.values(), *(node(f"n{n}", {"cpu": 8000}) for n in (1, 2, 3))])
+        world.do(
+            world.keeper.replace(Node, [*world.nodes.values(), *(node(f"n{n}", {"cpu": 8000}) for n in (1, 2, 3))])
+        )
         assert woken(world) == ["elastic-2", "elastic-3", "elastic-4"]
 
     def test_after_one_is_gone_and_another_has_come_wakes_the_next(self, world: GangWorld) -> None:
@@ -177,8 +187,8 @@ class TestOwnPlaces:
         ledger, gang = ledger_of({"n1": units(cpu=8000), "n2": units(cpu=8000)}), planned("elastic", 3)
         other = planned("other", 1)
         surplus = surplus_of(ledger, gang, other)
-        one, two, three = sorted(gang.members)
-        gang.rejected = {one, two, three}
+        one, two, three = sorted(gang.roster.members)
+        gang.wait.rejected = {one, two, three}
         assert surplus.with_own_place(gang) == []
         surplus.has(gang)
         assert surplus.with_own_place(gang) == []
@@ -195,7 +205,7 @@ class TestOwnPlaces:
         surplus.planned_anew(gang)
         assert surplus.with_own_place(gang) == []
         surplus.has(gang)
-        gang.rejected = {two}
+        gang.wait.rejected = {two}
         assert surplus.with_own_place(gang) == [two]
 
     def test_who_sleeps_is_known_until_its_gang_is_planned_anew(self) -> None:
@@ -231,20 +241,20 @@ class TestAGangIsForgotten:
     ) -> None:
         gang = planned("elastic", 2)
         ledger = ledger_of({"n1": {}})
-        copies: Copies[PodKind] = Copies(ledger.rows, lambda name, kind: 0)
-        gangs, handled = {gang.key: gang}, list[GangKey]()
-        surplus = Surplus(ledger, gangs, copies, lambda name, kind: True, handled.append)
+        copies: Copies[EquivalenceClass] = Copies(ledger.rows, lambda name, kind: 0)
+        table = table_of(gang)
+        surplus = Surplus(ledger, table, copies, lambda name, kind: True)
         surplus.has(gang)
-        for each in gang.members.values():
+        for each in gang.roster.members.values():
             surplus.found_no_place(gang, each)
-        [kind] = {kind_of(each) for each in gang.members.values()}
+        [kind] = {equivalence_of(each) for each in gang.roster.members.values()}
         assert kind in copies
-        gang.rejected = gang.rejected if rejected else set()
+        gang.wait.rejected = gang.wait.rejected if rejected else set()
         gang.phase = phase
         if not there:
-            gangs.clear()
+            table.by_key.clear()
         assert surplus.to_wake((), NOW) == []
-        assert handled == [gang.key]
+        assert table.handled == gang.key
         assert (gang in surplus) is kept
         assert (kind in copies) is kept
         surplus.planned_anew(gang)
@@ -371,20 +381,20 @@ def test_a_place_that_a_member_left_behind_wakes_one_to_take_it(world: GangWorld
 
 def test_of_the_places_of_a_plan_those_are_to_be_had_that_are_nobodys() -> None:
     gang = planned("train", 4)
-    own, *others = sorted(gang.members)
-    gang.rejected = set(others)
+    own, *others = sorted(gang.roster.members)
+    gang.wait.rejected = set(others)
     ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": units(cpu=1000, pods=9)})
     surplus = surplus_of(ledger, gang)
     surplus.has(gang)
-    for each in gang.members.values():
+    for each in gang.roster.members.values():
         surplus.found_no_place(gang, each)
     assert surplus.to_wake((), NOW) == []
     for number, holder in enumerate((own, Holder("train#1")), 1):
         asks = units(cpu=1000, pods=1)
         ledger.reserve(Holder(holder), on=NodeName(f"n{number}"), units=asks, owner=gang.key, until=NOW + 30)
-    gang.slots_made = 2
+    gang.plan.slots_made = 2
     assert surplus.to_wake((), NOW) == [(gang, others[0])]
-    gang.rejected.remove(others[0])
+    gang.wait.rejected.remove(others[0])
     assert surplus.to_wake((), NOW) == []
     assert surplus.next_deadline() == NOW + COMES_WITHIN
     assert [surplus.overdue(NOW + after) for after in (COMES_WITHIN - 1, COMES_WITHIN)] == [False, True]
@@ -401,11 +411,11 @@ def test_a_place_that_one_was_woken_for_in_vain_wakes_nobody_like_it_when_others
     ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": {}})
     surplus = surplus_of(ledger, gang)
     surplus.has(gang)
-    for each in gang.members.values():
+    for each in gang.roster.members.values():
         surplus.found_no_place(gang, each)
     asks = units(cpu=1000, pods=1)
     ledger.reserve(Holder("train#1"), on=NodeName("n1"), units=asks, owner=gang.key, until=NOW + 30)
-    gang.slots_made = 1
+    gang.plan.slots_made = 1
     assert surplus.to_wake((), NOW) == [(gang, PodUid("uid-train-0"))]
     # Our filter turned it away again: it was not offered that node.
     assert surplus.to_wake((), NOW) == []

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.core.bystanders import Around
-from extender.core.cluster import Pod, Taint
+from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort, Spread
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.together import Seat, plan
 from extender.core.ledger import Holder
-from extender.core.names import CPU, NodeName, PodUid, ResourceKey
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
-from extender.core.planning import Shortfall
-from extender.core.room import Room, Slot
-from extender.core.together import Seat, plan
 from extender.core.units import Short
+from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
+from extender.kube.node_match import Taint
 from tests.builders import node, pod
 from tests.core.naive_neighbours import possible
 from tests.core.town import ZONE, Town, apart, even, members, near, peers, ports, term

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core import together
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.names import CPU, NodeName, PodUid, ResourceKey
-from extender.core.planning import Shortfall
+from extender.core.gangs import together
+from extender.core.gangs.packing import Shortfall
+from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import node
 from tests.core.town import ZONE, Town, even, members, near, ports
 
@@ -104,7 +104,7 @@ class TestTooManyForEveryWay:
         for number in range(2, 40):
             town.fill(f"n{number}", 8000)
         town.fill("n0", 4500)
-        town.ledger.set_node(NodeName("n0"), {**town.nodes[NodeName("n0")].allocatable, gpu: 1})
+        town.ledger.capacity.set_node(NodeName("n0"), {**town.nodes[NodeName("n0")].allocatable, gpu: 1})
         town.nodes[NodeName("n0")] = node("n0", {**town.ledger.rows[NodeName("n0")].capacity})
         [small], [large] = members(1, None, 3000, "small"), members(1, None, 1000, "large")
         large = replace(large, requests={**large.requests, gpu: 1})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from extender.core.gang import INCOMPLETE, GangTurnedAway
+from collections.abc import Sequence
+
+from extender.app.decisions import Effect
+from extender.core.gangs.gang import INCOMPLETE, GangTurnedAway
 from tests.builders import gang_pods, node
 from tests.core.gang_world import GangWorld
 
@@ -11,13 +14,13 @@ def test_that_there_is_no_room_is_told_though_its_first_member_came_before_the_o
     world = GangWorld()
     world.add_node(node("n1"))
     told: list[GangTurnedAway] = []
-    deliver = world.keeper._deliver
+    take = world.take
 
-    def hear(effects: list[object]) -> None:
+    def hear(effects: Sequence[Effect]) -> None:
         told.extend(each for each in effects if isinstance(each, GangTurnedAway))
-        deliver(effects)  # type: ignore[arg-type]
+        take(effects)
 
-    world.keeper._deliver = hear  # type: ignore[assignment]
+    world.take = hear  # type: ignore[method-assign]
     first, second = gang_pods("train", 2, {"cpu": 8000})
     world.create(first)
     world.filter(first)

@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gang import NO_ROOM, Gang, RoomSaved
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Holding, Kind
-from extender.core.names import CPU, GangKey, NodeName, PodUid
-from extender.core.places import Places
-from extender.core.turns import SAVED_SECONDS, Patience
+from extender.core.gangs.backfill import SAVED_SECONDS
+from extender.core.gangs.gang import NO_ROOM, Gang, RoomSaved
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.placing import Places
+from extender.core.gangs.queue import Patience
+from extender.core.ledger import Holding, HoldingKind
+from extender.core.names import GangKey
 from extender.filters.reservation_guard import REASON
+from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
@@ -70,7 +72,7 @@ def saved(world: GangWorld) -> dict[NodeName, int]:
 
 
 def saved_for(world: GangWorld) -> str | None:
-    gang = world.keeper.gangs.waiting.turns.saver
+    gang = world.keeper.tables.gangs.waiting.queue.saved.gang
     return None if gang is None else gang.key.name
 
 
@@ -123,7 +125,7 @@ class TestOrder:
         young, old = waiting(world, "young", 1, created=30), waiting(world, "old", 1, created=20)
         again = GangWorld(patience=world.patience)
         again.add_node(node("n0"))
-        again.keeper.replace_pods([world.pods[full], *young, *old])
+        again.do(again.keeper.replace(Pod, [world.pods[full], *young, *old]))
         again.pods.update(world.pods)
         for member in (*young, *old):
             again.filter(member, list(again.nodes))
@@ -264,13 +266,13 @@ class TestTheBound:
         filler(world, n0)
         waiting(world, "old", 1, created=1)
         waiting(world, "young", 1, created=2)
-        turns = world.keeper.gangs.waiting.turns
-        assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "old")]
+        turns = world.keeper.tables.gangs.waiting.queue
+        assert turns.first() is world.keeper.tables.gangs.by_key[GangKey("default", "old")]
         low = replace(gang_pods("young", 2, FULL, quorum=1)[0], created=2)
         world.create(replace(gang_pods("young", 2, FULL, quorum=1)[1], created=3, priority=5))
-        assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "old")]
+        assert turns.first() is world.keeper.tables.gangs.by_key[GangKey("default", "old")]
         world.delete(low.uid)
-        assert turns.first() is world.keeper.gangs.by_key[GangKey("default", "young")]
+        assert turns.first() is world.keeper.tables.gangs.by_key[GangKey("default", "young")]
 
     def test_a_gang_is_lined_up_though_nobody_has_ever_asked_about_any(self, world: GangWorld) -> None:
         """Others are overlapping, and there is never a moment in which all of them are gone."""
@@ -279,7 +281,7 @@ class TestTheBound:
             filler(world, where, 1000)
         world.create(*(replace(each, created=1) for each in gang_pods("whole", 4, FULL)))
         world.pass_time(SECONDS)
-        assert world.keeper.gangs.by_key[GangKey("default", "whole")] in world.keeper.gangs.waiting.turns
+        assert world.keeper.tables.gangs.by_key[GangKey("default", "whole")] in world.keeper.tables.gangs.waiting.queue
         before: list[Pod] = []
         for minute in range(20):
             small = [replace(each, created=10 + minute) for each in gang_pods(f"small{minute}", 4)]
@@ -589,4 +591,4 @@ class TestManyWait:
 
 
 def savings(world: GangWorld) -> list[Holding]:
-    return [held for held in world.keeper.ledger.holdings() if held.kind is Kind.SAVING]
+    return [held for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING]

@@ -11,11 +11,12 @@ from collections.abc import Collection
 import pytest
 
 from extender.app.explain import Explain
-from extender.core.gang import NOT_BROUGHT
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Kind
-from extender.core.names import CPU, GangKey
-from extender.core.replans import LONGEST_PAUSE, LONGEST_UNASKED
+from extender.core.gangs.gang import NOT_BROUGHT
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.plans import LONGEST_PAUSE, LONGEST_UNASKED
+from extender.core.ledger import HoldingKind
+from extender.core.names import GangKey
+from extender.kube.names import CPU
 from tests.builders import gang_pods, node
 from tests.core.gang_world import GangWorld
 
@@ -34,7 +35,7 @@ def world() -> GangWorld:
 
 def idle_for_gangs(world: GangWorld) -> float:
     """The share of the cluster that is held for gangs now, and that nobody is bound to."""
-    held = (each for each in world.keeper.ledger.holdings() if each.kind is not Kind.BOUND)
+    held = (each for each in world.keeper.tables.ledger.rows.holdings() if each.kind is not HoldingKind.BOUND)
     return sum(each.units.get(CPU, 0) for each in held) / (NODES * FULL["cpu"])
 
 
@@ -112,6 +113,6 @@ def test_people_are_told_why(world: GangWorld) -> None:
     world.create(*gang_pods("train", NODES, FULL))
     live(world, 600, brings=ALL[:3])
     assert {each.reason for each in world.turned_away} == {NOT_BROUGHT}
-    told = Explain(world.keeper).gang(GangKey("default", "train"))
+    told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
     assert NOT_BROUGHT in told.summary
     assert "kubectl describe pod" in told.remedies[0]

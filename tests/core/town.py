@@ -8,13 +8,13 @@ from typing import Any
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
-from extender.core.label_match import LabelRequirement
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.together import Seat, plan
 from extender.core.ledger import Holder, Ledger
-from extender.core.names import NodeName
-from extender.core.node_match import accepts as may_be_on
-from extender.core.planning import Shortfall
-from extender.core.room import Room, Slot
-from extender.core.together import Seat, plan
+from extender.kube.label_match import LabelRequirement
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts as may_be_on
 from tests.builders import node, pod
 from tests.core.naive_neighbours import holds
 
@@ -69,7 +69,7 @@ class Town:
 
     def add(self, each: Node) -> None:
         self.nodes[each.name] = each
-        self.ledger.set_node(each.name, each.allocatable)
+        self.ledger.capacity.set_node(each.name, each.allocatable)
 
     def put(self, name: str, on: str, constraints: Constraints | None = None, *, cpu: int = 0, **facts: Any) -> None:
         facts.setdefault("labels", {"app": name.partition("-")[0]})

@@ -25,11 +25,6 @@ from extender.demo.stage import Stage
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Api:
     """Lists of pods and nodes, a watch of each, and the gangs that the service would show."""
 

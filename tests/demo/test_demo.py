@@ -13,6 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
+from extender.demo.approaches import manifest
+from extender.demo.jobs import Job
+from kubesim.heeding import unheeded
 
 SCENES = ["late-resource", "contention-plain", "contention-extender", "contention-ghosts", "measured", "never-fits"]
 TRACE = "sn,cpu_milli,memory_mib,gpu,model\n"
@@ -112,3 +115,7 @@ def test_the_demo_has_help_with_examples() -> None:
     assert shown.exit_code == 0
     for example in ("escher demo --nodes 32", "escher demo --real"):
         assert f"Example: {example}" in shown.stdout
+
+
+def test_its_pods_ask_for_nothing_that_the_embedded_cluster_does_not_heed() -> None:
+    assert unheeded(manifest(Job("a", "plain", 1), 0)["spec"]) == []

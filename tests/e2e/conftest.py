@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.cluster import EmbeddedCluster, RealCluster
+from extender.controlplane.clusters import EmbeddedCluster, RealCluster
 from loadtests.harm.control_plane import Follower, following
 from loadtests.pods import EXTENDER, LEDGER
 from tests.e2e.workload import TO_COME, Arena, Field
@@ -31,15 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if params.get("where") == "real" and item.get_closest_marker("e2e") is None:
             raise pytest.UsageError(f"{item.nodeid} needs the real control plane, and is not marked e2e: use REAL_ONLY")
-
-
-@pytest.fixture(scope="session")
-def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Clusters of the tests are kept apart from those of the user. The binaries' cache is everybody's."""
-    folder = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="session", params=["embedded", _REAL])

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
 from extender.esl import Approach, GangSpec, gang
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
 from tests.e2e.outside import PODS
 
 SIZE = 3

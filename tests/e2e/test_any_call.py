@@ -37,7 +37,7 @@ _CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-_API = create_api(NotedManagement(), Ready(), CollectorRegistry())
+_API = create_api(NotedManagement().by_noun(), Ready(), CollectorRegistry())
 _FOUND: Any = schemathesis.openapi.from_dict(_API.openapi()).get_all_operations()
 OPERATIONS = {operation.label: operation for operation in (each.ok() for each in _FOUND)}
 THERE = {"ns": "default", "name": "data1", "pod": "p"}

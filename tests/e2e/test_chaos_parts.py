@@ -16,8 +16,8 @@ from loadtests.chaos.offers import owners_among
 from loadtests.chaos.patience import insist
 from loadtests.chaos.rest import errors_in, resources_amiss
 from loadtests.chaos.run import strikes_for
-from loadtests.observer import gang_of
 from loadtests.pods import pod
+from loadtests.reading import quorum_of
 
 KEY = "escher.dev/default.disk"
 
@@ -53,7 +53,7 @@ def test_the_load_has_gangs_of_2_to_32_and_ordinary_pods() -> None:
     assert (min(sizes), max(sizes)) == (2, 32)
     assert {len(each.pods) for each in units if not each.is_gang} == {1}
     for each in units:
-        gangs = {gang_of({"metadata": {"namespace": "default", **pod["metadata"]}}) for pod in each.pods}
+        gangs = {quorum_of({"metadata": {"namespace": "default", **pod["metadata"]}}) for pod in each.pods}
         assert len(gangs) == 1
         assert (gangs == {None}) == (not each.is_gang)
 

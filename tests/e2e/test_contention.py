@@ -18,8 +18,8 @@ import pytest
 
 from extender.controlplane.api import Api, ApiError
 from loadtests.harm.control_plane import Follower
-from loadtests.observer import gang_of
 from loadtests.pods import Json
+from loadtests.reading import quorum_of
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field, unharmed
 from tests.e2e.workload import Arena, Field
@@ -117,7 +117,7 @@ def judged(frames: list[tuple[float, Json]]) -> Judgement:
 
     for when, pod in frames:
         name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
-        gang = gang_of(pod)
+        gang = quorum_of(pod)
         if gang is not None:
             told = gangs.setdefault(gang[0], Told(gang[1], pod["spec"].get("priority", 0)))
             if name not in told.seen:
@@ -173,7 +173,7 @@ def test_all_gangs_run_in_turn_none_in_part_and_nothing_stands_idle(arena: Arena
         body = {"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"}
         arena.cluster_wide("/apis/scheduling.k8s.io/v1/priorityclasses", body)
     pods = workload(arena, random.Random(SEED), gated=gated)
-    members = sum(gang_of({**each, "metadata": {**each["metadata"], "namespace": ""}}) is not None for each in pods)
+    members = sum(quorum_of({**each, "metadata": {**each["metadata"], "namespace": ""}}) is not None for each in pods)
     assert members * CPU_OF_MEMBER > 2.9 * NODES * CPU_OF_NODE
     film = Film(arena.api, arena.pods_path)
     film.start()

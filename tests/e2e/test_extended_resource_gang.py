@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.controlplane.cluster import LocalCluster
+from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.nodes import NodeShape
-from extender.esl import Approach, GangSpec, Phase, Space, Times, gang
+from extender.esl import Approach, GangSpec, GhostPhase, Space, Times, gang
 from extender.esl.base import News
 from extender.esl.gang_left import GHOST_LABEL
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS
 from tests.e2e.outside import NODES, PODS, Outside, bound_at, ghosts_in, offered_at
@@ -25,11 +25,6 @@ from tests.e2e.outside import NODES, PODS, Outside, bound_at, ghosts_in, offered
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200), pytest.mark.anyio]
 
 Value = TypeVar("Value")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +189,7 @@ async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_do
             await until(lambda: len(places_of_ghosts(cluster)) == 10, what="ten ghosts")
             await until(lambda: run.roll_backs, what="the roll-back")
             assert run.roll_backs == ["10 of 12 ghosts were bound in time"]
-            assert run.phase is Phase.BACKING_OFF
+            assert run.phase is GhostPhase.BACKING_OFF
             assert nothing_left(cluster)
             cluster.admin.post(PODS, plain_pod("task", "10"))
             await until(lambda: node_of(cluster, "task"), what="the task of 10 CPU")
@@ -204,7 +199,7 @@ async def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_a_task_that_do
                 await run.reserved()
         history = outside.history()
     assert bound_at(history, *names(train)) == {}
-    assert not any(each.keys for each in history if each.kind == "Node")
+    assert not any(each.seen.keys for each in history if each.kind == "Node")
 
 
 @pytest.mark.parametrize("space", list(Space), ids=[space.value for space in Space])

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import Credentials, from_kubeconfig
-from extender.app.ports import Unavailable
 from extender.controlplane import credentials
 from extender.controlplane.api import Access
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.errors import Unavailable
 from loadtests.faults.__main__ import arguments, main, table
 from loadtests.faults.draw import KINDS, NONE, REQUEST_KINDS, USUAL, BadRates, Fault, Faults, checked, cut, rates_of_run
 from loadtests.faults.proxy import Proxy
@@ -167,11 +167,6 @@ class Scripted(Faults):
 
     def of_event(self, path: str, type_: str, name: str) -> Fault:
         return self._script.pop(0) if self._script else NONE
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

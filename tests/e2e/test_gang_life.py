@@ -198,7 +198,7 @@ class TestFromAJob:
 
         eventually(complete, what="the Job's completion")
         report = arena.assert_witnessed()
-        assert report.gangs[f"{arena.namespace}/Job:train"].peak == 8
+        assert report.gangs[f"{arena.namespace}/job.train"].peak == 8
 
     def test_two_jobs_are_two_gangs(self, arena: Arena) -> None:
         arena.nodes(7)

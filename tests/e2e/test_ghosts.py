@@ -15,16 +15,16 @@ import msgspec
 import pytest
 import yaml
 
-from extender.adapters.kube.connection import Connection
-from extender.adapters.kube.credentials import Credentials, from_kubeconfig
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.controlplane import places
 from extender.controlplane.api import ApiError
-from extender.controlplane.cluster import LocalCluster
+from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.nodes import NodeShape
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News
 from extender.esl.gang_left import GHOST_LABEL
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 from tests.e2e.ghost_application import ASK, members
@@ -36,11 +36,6 @@ Value = TypeVar("Value")
 COLLECTED_WITHIN = 21.0
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from extender.controlplane import credentials
 from extender.controlplane.api import Access, Api
 from extender.core.attempt import ATTEMPT, attempts_for, to_annotation
-from extender.core.names import PodUid
+from extender.kube.names import PodUid
 from loadtests.harm.control_plane import Follower
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
@@ -154,7 +154,7 @@ class TestMembersThatAreDrained:
         cordon(arena, *closed)
         for name in first[:2]:
             evict(arena, name)
-        eventually(lambda: len(waiting(arena)) == 2, what="the Job's new pods")
+        eventually(lambda: len(waiting(arena)) == 2, what="the Job's new pods", within=60)
         again = waiting(arena)
         arena.nodes(1)
         assert stays(lambda: arena.bound(again), during=2.0, what="those that follow bound") == {}

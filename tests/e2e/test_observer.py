@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from loadtests import observer
-from loadtests.observer import Replay, Report, Sighting, Watching, gang_of, quantity, requests_of
+from extender.controlplane.witness import Sighting
+from loadtests.observer import Replay, Report, collection
+from loadtests.reading import quantity, quorum_of, requests_of
 
 MIB = 2**20
 
@@ -18,12 +16,12 @@ class Story:
     """Sightings one after another, each at its own version, by default one second apart."""
 
     def __init__(self) -> None:
-        self._log: list[Sighting] = []
+        self._log: list[Sighting[dict[str, Any]]] = []
         self._now = 0.0
 
     def node(self, name: str, *, gone: bool = False, after: float = 1, **has: int) -> Story:
         seen = {"uid": name, "allocatable": {key: Fraction(units) for key, units in has.items()}}
-        return self._see("node", seen, gone, after)
+        return self._see("Node", seen, gone, after)
 
     def pod(
         self,
@@ -47,11 +45,12 @@ class Story:
             "woken": woken,
             "disrupted": False,
         }
-        return self._see("pod", seen, gone, after)
+        return self._see("Pod", seen, gone, after)
 
     def _see(self, kind: str, seen: dict[str, Any], gone: bool, after: float) -> Story:
         self._now += after
-        self._log.append(Sighting(len(self._log) + 1, self._now, kind, gone, seen))
+        what = "DELETED" if gone else "MODIFIED"
+        self._log.append(Sighting(len(self._log) + 1, self._now, kind, what, seen))
         return self
 
     def told(self) -> Report:
@@ -144,27 +143,17 @@ def test_every_wake_is_counted_once() -> None:
     assert story.told().wakes == {"ns/a": 2}
 
 
-def test_what_went_while_a_watch_was_down_holds_nothing_when_its_room_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_went_while_a_watch_was_down_holds_nothing_when_its_room_is_taken() -> None:
     def bound(name: str, version: int) -> dict[str, Any]:
         resources = {"requests": {"cpu": "2"}}
         metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}
         return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"resources": resources}]}}
 
-    lists = [(5, [bound("a", 4)]), (9, [bound("b", 8)])]
-
-    class Server:
-        def __init__(self, access: object) -> None: ...
-
-        def get(self, path: str) -> dict[str, Any]:
-            version, items = lists.pop(0)
-            return {"metadata": {"resourceVersion": str(version)}, "items": items}
-
-    monkeypatch.setattr(observer, "Access", lambda kubeconfig: None)
-    monkeypatch.setattr(observer, "Api", Server)
-    log = [Sighting(1, 0.0, "node", False, {"uid": "n1", "allocatable": {"cpu": Fraction(2), "pods": Fraction(9)}})]
-    watching = Watching(Path(), "pod", log)
-    watching.list()
-    watching.list()
+    offers = {"uid": "n1", "allocatable": {"cpu": Fraction(2), "pods": Fraction(9)}}
+    log: list[Sighting[dict[str, Any]]] = [Sighting(1, 0.0, "Node", "ADDED", offers)]
+    pods = collection("Pod", log)
+    for version, items in ((5, [bound("a", 4)]), (9, [bound("b", 8)])):
+        pods.listed({"metadata": {"resourceVersion": str(version)}, "items": items})
     replay = Replay()
     replay.take(log)
     assert [(each.seen["uid"], each.gone) for each in log[1:]] == [("a", False), ("a", True), ("b", False)]
@@ -176,9 +165,9 @@ def test_objects_are_read_as_a_user_would() -> None:
     metadata: dict[str, Any] = {"namespace": "ns", "name": "p", "annotations": {"escher.dev/gang-min-member": "3"}}
     pod = {"metadata": metadata, "spec": {"containers": [{"resources": resources}, {"resources": {}}]}}
     assert requests_of(pod) == {"cpu": Fraction(1, 2), "memory": 1024 * MIB, "escher.dev/ns.a": 2, "pods": 1}
-    assert gang_of(pod) is None
+    assert quorum_of(pod) is None
     metadata["ownerReferences"] = [{"kind": "Job", "name": "train", "controller": True}]
-    assert gang_of(pod) == ("ns/Job:train", 3)
+    assert quorum_of(pod) == ("ns/job.train", 3)
     metadata["labels"] = {"escher.dev/gang": "named"}
-    assert gang_of(pod) == ("ns/named", 3)
+    assert quorum_of(pod) == ("ns/named", 3)
     assert [quantity(text) for text in ("1e3", "5k", "100m", "2Ki", "7")] == [1000, 5000, Fraction(1, 10), 2048, 7]

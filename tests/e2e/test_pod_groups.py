@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.cluster import LocalCluster
+from extender.controlplane.clusters import LocalCluster
 from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field

@@ -187,7 +187,7 @@ def test_while_others_leave_for_a_gang_no_pod_of_no_higher_priority_takes_the_ro
     arena.until_bound(victims)
     members = arena.create(*arena.gang("train", 2, scheduler, cpu=8, priority_class=urgent))
     try:
-        eventually(lambda: all(nomination(arena, name) for name in members), what="the nomination of both")
+        eventually(lambda: all(nomination(arena, name) for name in members), what="the nomination of both", within=60)
         thieves = arena.create(*(arena.pod(f"thief-{by}", by, cpu=2) for by in GANG_APPROACHES))
         stays(lambda: arena.bound(thieves), during=3, what="the others bound")
         assert arena.bound(thieves) == {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from extender.controlplane import nodes
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.clusters import RealCluster
 from loadtests.ledger import Service
 from loadtests.pods import pod
 from tests.controlplane.deadline import eventually

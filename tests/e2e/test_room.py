@@ -10,7 +10,8 @@ import pytest
 
 from extender.controlplane import nodes
 from loadtests.pods import pod
-from loadtests.room import ATTEMPT, Room, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
+from loadtests.reading import ATTEMPT
+from loadtests.room import RoomWatch, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
 
 Json = dict[str, Any]
 GPU = nodes.GPU
@@ -31,7 +32,7 @@ def on(place: str | None, name: str, **asks: Any) -> Json:
 
 def test_a_pod_with_room_is_found() -> None:
     there = [on("a", "one", cpu="2500m"), on(None, "two", cpu="1500m")]
-    assert waiting_though_there_is_room([node("a")], there) == ["two has room 1 times"]
+    assert waiting_though_there_is_room([node("a")], there) == ["pod ns/two has room 1 times"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_finished_pod_holds_nothing_and_a_tainted_node_offers_nothing() -> Non
 
 def test_room_for_alike_pods_is_the_sum_over_nodes_and_not_of_what_is_free() -> None:
     two = [node("a", cpu="5"), node("b", cpu="5"), node("c", model="T4", gpus=2)]
-    room = Room(two, [])
+    room = RoomWatch(two, [])
     assert room.copies(shape_of(on(None, "p", cpu=3))) == 3
     assert room.copies(shape_of(on(None, "p", cpu=1, **{GPU: 1}))) == 2
 
@@ -77,6 +78,23 @@ def test_a_gang_is_found_only_if_its_quorum_has_room_at_once() -> None:
     assert waiting_though_there_is_room(two, members(3, 3)) == []
     assert waiting_though_there_is_room(two, members(1, 2)) == []
     assert waiting_though_there_is_room(two, members(3, 2)) == ["gang ns/train needs 2 more places and has room for 2"]
+
+
+def test_members_that_differ_have_room_if_a_place_is_found_for_each() -> None:
+    members = [on(None, f"m{index}", gang="train", quorum=3, cpu=cpu) for index, cpu in enumerate((1, 3, 4))]
+    two = [node("a"), node("b")]
+    assert waiting_though_there_is_room(two, members) == ["gang ns/train needs 3 more places and has room for 3"]
+    assert waiting_though_there_is_room(two, [*members, on("a", "there", cpu=1)]) == []
+
+
+def test_pods_that_are_not_asked_about_hold_room_and_are_not_found() -> None:
+    there = [on(None, "one", scheduler="other"), on("a", "two", scheduler="other", cpu=3), on(None, "three", cpu=2)]
+
+    def ours(pod: Json) -> bool:
+        return bool(pod["spec"]["schedulerName"] == "escher")
+
+    assert waiting_though_there_is_room([node("a")], there, asked=ours) == []
+    assert waiting_though_there_is_room([node("a")], there) == ["pod ns/one has room 1 times"]
 
 
 def test_a_member_beyond_the_quorum_counts_for_itself() -> None:
@@ -122,9 +140,9 @@ def test_what_is_saved_for_a_gang_is_room_for_that_one_alone() -> None:
     waiting = [on(None, f"m-{index}", gang="large", quorum=2, cpu=3) for index in range(2)]
     there = [on("b", "holder", cpu=2), on(None, "single"), *waiting]
     cluster = [node("a"), node("b")]
-    assert waiting_though_there_is_room(cluster, there) == ["single has room 6 times"]
+    assert waiting_though_there_is_room(cluster, there) == ["pod ns/single has room 6 times"]
     saved = Saved("ns/large", (("a", {"cpu": Fraction(3)}), ("b", {"cpu": Fraction(2)})))
-    assert waiting_though_there_is_room(cluster, there, saved) == ["single has room 1 times"]
+    assert waiting_though_there_is_room(cluster, there, saved) == ["pod ns/single has room 1 times"]
     assert saved_in_vain(there, saved) == []
     gone = there[1:]
     assert "gang ns/large needs 2 more places and has room for 2" in waiting_though_there_is_room(cluster, gone, saved)

@@ -17,7 +17,7 @@ import trustme
 import yaml
 
 from extender.controlplane import nodes
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.clusters import RealCluster
 from loadtests.ledger import Service
 from tests.controlplane.deadline import eventually
 

@@ -15,9 +15,11 @@ import yaml
 
 from extender.controlplane import binaries, places, ports
 from extender.controlplane.api import ApiError
-from extender.controlplane.cluster import Progress, RealCluster
+from extender.controlplane.clusters import RealCluster
+from extender.controlplane.progress import Progress
 from loadtests.pods import EXTENDER, PURE, pod
 from tests.controlplane.deadline import eventually
+from tests.kube.kubeconfigs import kubeconfig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -48,38 +50,26 @@ def by_service_account(cluster: RealCluster, tmp_path: Path) -> Path:
     """As in a pod."""
     path = "/api/v1/namespaces/kube-system/serviceaccounts/escher-scheduler/token"
     token = cluster.admin.post(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
-    return written(tmp_path / "kubeconfig", cluster, {"token": token}, authority_of(cluster))
+    return written(tmp_path, cluster, {"token": token})
 
 
 def by_the_clusters_own(cluster: RealCluster, tmp_path: Path) -> Path:
     """As on a machine of the control plane, with what that user may do and no more."""
     [admin] = yaml.safe_load(cluster.kubeconfig.read_text())["users"]
     user = {**admin["user"], "as": "system:kube-scheduler", "as-groups": ["system:authenticated"]}
-    return written(tmp_path / "kubeconfig", cluster, user, authority_of(cluster))
+    return written(tmp_path, cluster, user)
 
 
-def authority_of(cluster: RealCluster) -> Path:
-    return cluster.kubeconfig_of("kube-scheduler").parent / "ca.crt"
-
-
-def written(file: Path, cluster: RealCluster, user: dict[str, Any], authority: Path) -> Path:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "a",
-        "clusters": [{"name": "a", "cluster": {"server": cluster.api_url, "certificate-authority": str(authority)}}],
-        "users": [{"name": "a", "user": user}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-    }
-    file.write_text(yaml.safe_dump(config))
-    return file
+def written(folder: Path, cluster: RealCluster, user: dict[str, Any]) -> Path:
+    authority = cluster.kubeconfig_of("kube-scheduler").parent / "ca.crt"
+    return kubeconfig(folder, user, **{"server": cluster.api_url, "certificate-authority": str(authority)})
 
 
 @contextlib.contextmanager
-def scheduling(cluster: RealCluster, config: str, kubeconfig: Path, port: int, folder: Path) -> Iterator[None]:
+def scheduling(cluster: RealCluster, config: str, access: Path, port: int, folder: Path) -> Iterator[None]:
     """That kube-scheduler runs. Of the shipped file only the addresses are changed."""
     said = yaml.safe_load((places.shipped("scheduler-config") / config).read_text())
-    said["clientConnection"]["kubeconfig"] = str(kubeconfig)
+    said["clientConnection"]["kubeconfig"] = str(access)
     for extender in said.get("extenders", ()):
         extender["urlPrefix"] = f"{cluster.service_url}/scheduler"
     file = folder / config
@@ -124,11 +114,11 @@ def test_both_run_at_once_each_with_its_lease_and_place_the_pods_of_their_profil
     for lease, _ in CONFIGS.values():
         with contextlib.suppress(ApiError):
             api.delete(f"{LEASES}/{lease}")
-    kubeconfig = let_in(cluster, tmp_path)
+    access = let_in(cluster, tmp_path)
     chosen = ports.choose(list(CONFIGS))
     with contextlib.ExitStack() as stack:
         for config, port in chosen.items():
-            stack.enter_context(scheduling(cluster, config, kubeconfig, port, tmp_path))
+            stack.enter_context(scheduling(cluster, config, access, port, tmp_path))
         for config, (lease, profile) in CONFIGS.items():
             name = f"{profile}-{let_in.__name__.replace('_', '-')}"
             api.post("/api/v1/namespaces/default/pods", pod(name, profile))

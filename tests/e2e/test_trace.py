@@ -32,7 +32,7 @@ from extender.controlplane.nodes import GPU, GPU_MODEL_LABEL
 from extender.controlplane.trace import TracePod, read_nodes, read_pods
 from loadtests.ledger import saved
 from loadtests.observer import GangSeen
-from loadtests.room import Room, partly_bound, saved_in_vain, waiting_though_there_is_room
+from loadtests.room import RoomWatch, partly_bound, saved_in_vain, waiting_though_there_is_room
 from tests.e2e.conftest import shared_field
 from tests.e2e.workload import GANG_APPROACHES, Arena, Field, together
 
@@ -153,7 +153,7 @@ def split(pods: list[Json]) -> tuple[set[str], set[str]]:
 
 def assert_sound(arena: Arena, nodes: list[Json], pods: list[Json]) -> None:
     """What must hold at rest: as the API server tells it, as the witness saw it, as the ledger has it."""
-    assert Room(nodes, pods).nodes == {each["metadata"]["name"] for each in nodes}
+    assert RoomWatch(nodes, pods).nodes == {each["metadata"]["name"] for each in nodes}
     assert partly_bound(pods) == []
     assert saved_in_vain(pods, saved(arena.service)) == []
     assert "" not in said_of_waiting(pods), "kube-scheduler has not tried some pods"

@@ -18,15 +18,15 @@ from typing import Any, TypeVar
 
 from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api, ApiError
-from extender.controlplane.cluster import LocalCluster
+from extender.controlplane.clusters import LocalCluster
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.observer import Observer, Report
-from loadtests.pods import EXTENDER, LEDGER, PURE, Json, pod
+from loadtests.pods import EXTENDER, OURS, PROFILES, Json, pod
 from tests.controlplane.deadline import eventually
 
-GANG_APPROACHES = (EXTENDER, LEDGER)
+GANG_APPROACHES = OURS
 """In the pure approach a gang is an ESL's work and not a pod's annotation: tests/esl and adapters/kube have that."""
-APPROACHES = (EXTENDER, LEDGER, PURE)
+APPROACHES = PROFILES
 
 DOMAIN = "escher.dev"
 POOL = "e2e.test/pool"

@@ -12,11 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from extender.adapters.kube.cluster_port import ghost_manifest
 from extender.core.cluster import Pod
-from extender.core.names import CPU, NodeName, PodUid, ResourceKey
-from extender.core.units import count
-from extender.esl import GangEsl, GangSpec
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -35,6 +31,11 @@ from extender.esl.base import (
     TimePassed,
 )
 from extender.esl.gang_left import left_behind
+from extender.esl.gang_spec import GangSpec
+from extender.esl.gang_turns import GangEsl
+from extender.esl.ghost_manifest import ghost_manifest
+from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
+from extender.kube.quantities import count
 
 MILLI = 1000
 

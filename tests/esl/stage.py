@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.adapters.kube.connection import JSON, TIMEOUT, Requests
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
 from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec
 from extender.esl.gang_left import GHOST_LABEL, KEY_LABEL
-from extender.sim.kinds import JOB, LEASE, NODE, POD, Json
-from extender.sim.virtual_time import VirtualTimeLoop
+from extender.kube.requests import JSON, TIMEOUT, Requests
 from extender.simulation import Simulation
+from kubesim.kinds import JOB, LEASE, NODE, POD, Json
+from kubesim.virtual_time import VirtualTimeLoop
 
 
 class Door:

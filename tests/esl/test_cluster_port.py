@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.cluster_port import EslDriver, PodFacts, ghost_manifest
-from extender.adapters.kube.connection import JSON, TIMEOUT
+from extender.adapters.kube.cluster_port import EslDriver, PodFacts
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.app.ports import Gone, Occupied, PodOwner, Refused, Unavailable
-from extender.core.names import GangKey, NodeName, PodUid, ResourceKey
+from extender.app.ports import PodOwner
+from extender.core.names import GangKey
 from extender.esl import gang
 from extender.esl.base import (
     CapacityConfirmed,
@@ -32,6 +31,10 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
+from extender.esl.ghost_manifest import ghost_manifest
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.requests import JSON, TIMEOUT
 from tests import builders
 
 pytestmark = pytest.mark.anyio
@@ -39,11 +42,6 @@ pytestmark = pytest.mark.anyio
 N1 = NodeName("n1")
 A, B = ResourceKey("app.escher.dev/default.a-0"), ResourceKey("app.escher.dev/default.b-0")
 GHOST = Ghost("default", "train-ghost-1", "train", {"cpu": "4", "nvidia.com/gpu": "1"}, {"nodeSelector": {"zone": "a"}})
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Api:

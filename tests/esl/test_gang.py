@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.esl import GangEsl, GangSpec, Phase, Space, Times, gang
+from extender.esl import GangEsl, GangSpec, GhostPhase, Space, Times, gang
 from extender.esl.base import CreateGhost, DeleteGhost, Effect, News, PodGone, RemoveCapacity, SetCapacity
 from tests.esl.simulated_cluster import SimulatedCluster
 
@@ -233,7 +233,7 @@ def test_a_member_that_is_made_anew_finds_its_reservation() -> None:
     world.delete("train-0")
     world.create("train-0-again", {train.key(0): 1})
     world.play(dice, until=lambda: world.ever["train"] == 3 and world.quiet())
-    assert world.applications[0].esl.phase(train.gang) is Phase.HELD
+    assert world.applications[0].esl.phase(train.gang) is GhostPhase.HELD
     world.finishing = True
     world.play(dice, until=lambda: over(world, train))
     assert news(world, train) == [News.RESERVED, News.ENDED]

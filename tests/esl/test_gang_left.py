@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.names import GangKey, NodeName, ResourceKey
-from extender.esl import GangEsl, Phase, Space, Times, gang
+from extender.core.names import GangKey
+from extender.esl import GangEsl, GhostPhase, Space, Times, gang
 from extender.esl.base import (
     CapacityConfirmed,
     DeleteGhost,
@@ -20,6 +20,7 @@ from extender.esl.base import (
     TimePassed,
 )
 from extender.esl.gang_left import instances, left_behind, run_token
+from extender.kube.names import NodeName, ResourceKey
 from tests.builders import pod
 from tests.esl.test_gang_steps import N1, N2
 
@@ -141,11 +142,11 @@ class TestWhatIsInherited:
         esl, _ = inherited([ghost("one", KEY, N1), member("train-0", KEY, N1)], {})
         again = gang("train", 1, {"cpu": "1"}, run="bbbbbb01")
         esl.start(again, 2.0)
-        assert esl.phase(again.gang) is Phase.RESERVING
+        assert esl.phase(again.gang) is GhostPhase.RESERVING
         esl.handle(PodSeen(pod("train-ghost-bbbbbb01-1-1", node=N2)), 3.0)
-        assert esl.phase(again.gang) is Phase.HELD
+        assert esl.phase(again.gang) is GhostPhase.HELD
         assert deletions(esl.handle(PodGone("default", "train-0"), 4.0)) == ["one"]
-        assert esl.phase(again.gang) is Phase.HELD
+        assert esl.phase(again.gang) is GhostPhase.HELD
 
 
 def _gone(key: ResourceKey) -> CapacityConfirmed:

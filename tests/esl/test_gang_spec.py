@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from extender.core.gang_ask import LARGEST_GANG, GangAsk, read_gang_ask
-from extender.core.names import DOMAIN, GangKey, InvalidName, in_domain
-from extender.core.units import InvalidQuantity
+from extender.core.names import DOMAIN, GangKey, in_domain
 from extender.esl import Approach, gang
+from extender.kube.names import InvalidName
+from extender.kube.quantities import InvalidQuantity
 
 POD: dict[str, Any] = {
     "metadata": {"name": "train-0", "labels": {"app": "train"}},

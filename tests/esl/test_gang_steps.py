@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.names import GangKey, NodeName
-from extender.esl import GangEsl, GangSpec, Phase, Space, Times, gang
+from extender.core.names import GangKey
+from extender.esl import GangEsl, GangSpec, GhostPhase, Space, Times, gang
 from extender.esl.base import (
     CapacityConfirmed,
     CreateGhost,
@@ -25,6 +25,7 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
+from extender.kube.names import NodeName
 from tests.builders import pod
 
 EACH = {"cpu": "1"}
@@ -82,7 +83,7 @@ class Play:
         self.ask(spec)
         for ghost, node in zip(self.ghosts[-spec.size :], on, strict=True):
             self.confirm(*self.bind(ghost, node))
-        assert self.esl.phase(spec.gang) is Phase.HELD
+        assert self.esl.phase(spec.gang) is GhostPhase.HELD
 
     def run(self, spec: GangSpec, bundle: int, on: NodeName | None, **facts: Any) -> list[Effect]:
         """The member of that bundle is seen: bound there, or pending, or ended."""
@@ -130,7 +131,7 @@ class TestHolding:
         play.hold(train, N1)
         play.see(pod("stranger", {train.key(0): 1}, namespace="other"))
         play.pass_time(60)
-        assert play.esl.phase(train.gang) is Phase.ENDING, "nobody of its own has come"
+        assert play.esl.phase(train.gang) is GhostPhase.ENDING, "nobody of its own has come"
 
     def test_a_pod_that_nobody_knows_may_go(self) -> None:
         play = Play()
@@ -181,14 +182,14 @@ class TestAnEnd:
         play.confirm(RemoveCapacity(N1, train.key(0)))
         play.drop(play.ghosts[0].name)
         assert play.reports == [("train", News.RESERVED, ""), ("train", News.ENDED, "all members have ended")]
-        assert play.esl.phase(train.gang) is Phase.ENDED
+        assert play.esl.phase(train.gang) is GhostPhase.ENDED
 
     def test_comes_though_the_members_had_finished_before_they_were_seen(self) -> None:
         play = Play()
         train = gang("train", 1, EACH)
         play.hold(train, N1)
         play.run(train, 0, N1, succeeded=True)
-        assert play.esl.phase(train.gang) is Phase.ENDING
+        assert play.esl.phase(train.gang) is GhostPhase.ENDING
 
     def test_leaves_a_ghost_to_each_member_that_runs_until_that_has_ended(self) -> None:
         play = Play()
@@ -273,4 +274,4 @@ class TestTurns:
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
 def test_a_gang_that_is_not_known_has_ended(namespace: str) -> None:
-    assert Play().esl.phase(GangKey(namespace, "train")) is Phase.ENDED
+    assert Play().esl.phase(GangKey(namespace, "train")) is GhostPhase.ENDED

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Owner
-from extender.core.names import NodeName, PodUid, ResourceKey
-from extender.esl import GangSpec, Phase, Times, gang
+from extender.esl import GangSpec, GhostPhase, Times, gang
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -20,6 +19,7 @@ from extender.esl.base import (
     RemoveCapacity,
     SetCapacity,
 )
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import pod
 from tests.esl.test_gang_steps import EACH, N1, N2, Play, deleted, made
 
@@ -87,9 +87,9 @@ class TestALostGhost:
         for _ in range(3):
             [creation] = creations(effects)
             play.refuse(creation, "exceeded quota")
-            if play.esl.phase(train.gang) is Phase.HELD:
+            if play.esl.phase(train.gang) is GhostPhase.HELD:
                 effects = play.pass_time(60)
-        assert play.esl.phase(train.gang) is Phase.ENDED
+        assert play.esl.phase(train.gang) is GhostPhase.ENDED
         assert play.reports[-1][1] is News.FAILED
         assert "exceeded quota; it was replaced 3 times in vain" in play.reports[-1][2]
 
@@ -99,7 +99,7 @@ class TestALostGhost:
             play.drop(play.ghosts[-1].name)
             play.confirm(*play.bind(play.ghosts[-1], N1))
             play.pass_time(60)
-        assert play.esl.phase(train.gang) is Phase.HELD
+        assert play.esl.phase(train.gang) is GhostPhase.HELD
 
     def test_whose_replacement_is_not_bound_in_time_is_replaced_again(self) -> None:
         play, _ = held(reserve_within=10, first_pause=1)
@@ -148,7 +148,7 @@ class TestTheMemberOfALostGhost:
         assert evicted(effects) == ["train-0"]
         assert evicted(play.pass_time(100)) == [], "once is enough"
         play.drop("train-0")
-        assert play.esl.phase(train.gang) is Phase.HELD, "it was not its own end"
+        assert play.esl.phase(train.gang) is GhostPhase.HELD, "it was not its own end"
         play.run(train, 0, N2, uid=PodUid("again"))
         assert evicted(play.pass_time(100)) == []
 
@@ -158,7 +158,7 @@ class TestTheMemberOfALostGhost:
         play.drop(play.ghosts[0].name)
         play.confirm(*play.bind(play.ghosts[-1], N1))
         assert evicted(play.pass_time(100)) == []
-        assert play.esl.phase(train.gang) is Phase.HELD
+        assert play.esl.phase(train.gang) is GhostPhase.HELD
 
     def test_stays_for_ever_if_that_is_wanted(self) -> None:
         play, train = held(without_room=None)
@@ -182,9 +182,9 @@ class TestTheMemberOfALostGhost:
         play.confirm(RemoveCapacity(N1, train.key(0)))
         play.run(train, 0, N1)
         play.drop(play.ghosts[0].name)
-        assert play.esl.phase(train.gang) is Phase.ENDING
+        assert play.esl.phase(train.gang) is GhostPhase.ENDING
         assert evicted(play.pass_time(10)) == ["train-0"]
-        assert play.esl.phase(train.gang) is Phase.ENDED
+        assert play.esl.phase(train.gang) is GhostPhase.ENDED
 
     def test_that_may_not_be_evicted_is_told_of(self) -> None:
         play, train = held(without_room=10)
@@ -248,7 +248,7 @@ class TestAResourceThatOthersChange:
         play.refuse(gone[0])
         assert deleted(play.confirm(gone[1])) == [second.name]
         play.drop(second.name)
-        assert play.esl.phase(train.gang) is Phase.ENDED
+        assert play.esl.phase(train.gang) is GhostPhase.ENDED
         assert play.reports[-1][1] is News.FAILED
         assert "may be left behind on n1: forbidden" in play.reports[-1][2]
 
@@ -259,12 +259,12 @@ class TestMembersThatFail:
         for number in range(2):
             play.run(train, number, N1, owner=JOB)
             play.run(train, number, N1, owner=JOB, finished=True)
-        assert play.esl.phase(train.gang) is Phase.HELD
+        assert play.esl.phase(train.gang) is GhostPhase.HELD
         play.pass_time(59)
         for number in range(2):
             play.run(train, number, N1, owner=JOB, name=f"again-{number}")
             play.run(train, number, N1, owner=JOB, name=f"again-{number}", succeeded=True)
-        assert play.esl.phase(train.gang) is Phase.ENDING
+        assert play.esl.phase(train.gang) is GhostPhase.ENDING
         assert news(play) == [News.RESERVED]
 
     def test_and_are_not_made_again_are_a_failure_after_a_while(self) -> None:
@@ -282,7 +282,7 @@ class TestMembersThatFail:
         play.run(train, 1, N1)
         play.run(train, 0, N1, succeeded=True)
         play.run(train, 1, N1, finished=True)
-        assert play.esl.phase(train.gang) is Phase.HELD
+        assert play.esl.phase(train.gang) is GhostPhase.HELD
 
     def test_because_they_were_deleted_have_ended_if_nobody_makes_them_again(self) -> None:
         play, train = held(2)
@@ -290,7 +290,7 @@ class TestMembersThatFail:
             play.run(train, number, N1)
         play.run(train, 0, N1, finished=True, deleting=True)
         play.drop("train-0", "train-1")
-        assert play.esl.phase(train.gang) is Phase.ENDING
+        assert play.esl.phase(train.gang) is GhostPhase.ENDING
 
     @pytest.mark.parametrize("finished", [True, False])
     def test_because_they_were_deleted_under_their_controller_keep_their_room(self, finished: bool) -> None:
@@ -298,7 +298,7 @@ class TestMembersThatFail:
         play.run(train, 0, N1, owner=JOB)
         play.run(train, 0, N1, owner=JOB, deleting=True, finished=finished)
         play.drop("train-0")
-        assert play.esl.phase(train.gang) is Phase.HELD
+        assert play.esl.phase(train.gang) is GhostPhase.HELD
 
 
 class TestARefusedAsk:
@@ -323,7 +323,7 @@ class TestARefusedAsk:
         deletions = play.pass_time(10)
         for each in deletions:
             play.refuse(each)
-        assert play.esl.phase(train.gang) is Phase.ENDED
+        assert play.esl.phase(train.gang) is GhostPhase.ENDED
         assert news(play) == [News.FAILED]
         assert len(play.ghosts) == 2
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.app.ports import Refused, Unavailable
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News, Report
-from extender.sim.kinds import POD, Json
+from extender.kube.errors import Refused, Unavailable
+from kubesim.kinds import POD, Json
 from tests.esl.stage import Door, Stage, killed, play
 
 COLLECTED_WITHIN = 21.0

@@ -221,6 +221,11 @@ class Chronicle:
         self.state(name, "PreemptedByGang", f"evicted for {of} of higher priority")
         self.evict(name)
 
+    def nominate(self, name: str, node: str) -> None:
+        """kube-scheduler keeps room for the pod there, since others leave for it."""
+        self.pods[name]["status"]["nominatedNodeName"] = node
+        self.tell("MODIFIED", self.pods[name])
+
     def preempt_by_scheduler(self, name: str, profile: str = "escher") -> None:
         why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
         why["message"] = f"{profile}: preempting to accommodate a higher priority pod"

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from extender.app.ports import Refused, Unavailable
-from extender.sim.apiserver.in_process import InProcess
-from extender.sim.kinds import EVENTS, POD, Json
+from extender.kube.errors import Refused, Unavailable
 from extender.simulation import SERVICE, Simulation
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import EVENTS, POD, Json
 
 PARTLY = "gang {gang}: the rest of {quorum} did not follow in time; this one is evicted"
 

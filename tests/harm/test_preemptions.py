@@ -8,6 +8,7 @@ import pytest
 
 from loadtests.harm import harms
 from loadtests.harm.preemptions import Bounds
+from loadtests.harm.witness import SCHEDULER
 from tests.harm.chronicle import KUBELET, Chronicle
 
 TOP = ("top-0", "top-1")
@@ -233,6 +234,45 @@ def test_a_gang_of_which_kube_scheduler_takes_one_must_go_as_a_whole() -> None:
         for name in names[1:] if rest_follows else ():
             chronicle.preempt(name, of="pod default/urgent")
         assert chronicle.found() == ([] if rest_follows else [harms.HALF])
+
+
+@pytest.mark.parametrize("said_late", [False, True])
+def test_the_rest_of_a_gang_that_is_whole_again_stays_where_nobody_is_left_to_go_for(said_late: bool) -> None:
+    """The pod for which a part was taken is preempted itself, before the rest is evicted; a Job makes a member anew."""
+    chronicle = Chronicle()
+    lost = low(chronicle)[0]
+    chronicle.create("urgent", priority=100)
+    if not said_late:
+        chronicle.nominate("urgent", "n0")
+    chronicle.preempt_by_scheduler(lost)
+    if said_late:
+        chronicle.nominate("urgent", "n0")
+    chronicle.delete("urgent", SCHEDULER)
+    chronicle.running("low-again", gang="low", quorum=4)
+    assert chronicle.found() == []
+    assert [each.rule for each in chronicle.witness.warnings()] == [harms.WHOLE_AGAIN]
+
+
+@pytest.mark.parametrize(
+    "but", ["the pod is there", "another pod is there too", "nobody knows for whom", "no member is made", "it was ours"]
+)
+def test_otherwise_it_must_go_with_those_that_were_taken(but: str) -> None:
+    chronicle = Chronicle()
+    lost, other, *_ = low(chronicle)
+    for name in ("urgent", "second"):
+        chronicle.create(name, priority=100)
+    if but != "nobody knows for whom":
+        chronicle.nominate("urgent", "n0")
+    if but == "another pod is there too":
+        chronicle.nominate("second", "n0")
+    chronicle.preempt_by_scheduler(lost)
+    if but == "it was ours":
+        chronicle.preempt(other, of="pod default/urgent")
+    if but != "the pod is there":
+        chronicle.delete("urgent", SCHEDULER)
+    if but != "no member is made":
+        chronicle.running("low-again", "low-more", gang="low", quorum=4)
+    assert chronicle.found() == [harms.HALF]
 
 
 def test_a_gang_that_loses_one_to_a_profile_that_does_not_call_the_service_need_not_go() -> None:

@@ -12,23 +12,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.app.ports import Refused, Unavailable
-from extender.sim.kinds import CUSTOM_RESOURCE_DEFINITION, DISRUPTION_BUDGET, POD, PRIORITY_CLASS, Json
-from extender.sim.virtual_time import BACKEND, VirtualTimeLoop
+from extender.kube.errors import Refused, Unavailable
 from extender.simulation import Simulation
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, DISRUPTION_BUDGET, POD, PRIORITY_CLASS, Json
+from kubesim.virtual_time import VirtualTimeLoop
 from loadtests.harm import harms
 from loadtests.harm.embedded import attach
 from loadtests.harm.witness import HarmWitness
 from loadtests.pods import pod
 from tests.harm.old_service import OldService
-from tests.sim.until import until
+from tests.kubesim.until import until
 
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return BACKEND
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
 
 
 @asynccontextmanager

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-
-from extender.sim.virtual_time import BACKEND
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return BACKEND
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from extender.sim.apiserver.in_process import InProcess
-from extender.sim.kinds import NODE, POD, Json
 from extender.simulation import Simulation
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import NODE, POD, Json
 from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
 from loadtests.life.foreign import COSCHEDULING, ForeignScheduler
 from loadtests.life.hands import Hands
-from loadtests.life.seeing import is_running, name, node_of, uid
+from loadtests.life.seeing import is_running, name, uid
 from loadtests.pods import pod
-from tests.sim.until import until
+from loadtests.reading import node_of
+from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio
 

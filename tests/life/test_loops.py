@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.sim.kinds import Json
+from kubesim.kinds import Json
 from loadtests.life.loops import MOST_A_MINUTE, MOST_ROUNDS, Loops, Spinning, WatchedLoop
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from extender.adapters.http.problems import Kind, Problem, quoted
+from extender.adapters.http.problems import Problem, ProblemKind, quoted
 from extender.adapters.http.quantities import shown, shown_units
 from extender.app.management import (
     BrakeState,
@@ -194,7 +194,7 @@ def _name_in(token: str | None) -> str | None:
         return None if token is None else base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise Problem(
-            Kind.INVALID, f"{quoted(token)} is no token of ours; leave it out to start again", field="continue"
+            ProblemKind.INVALID, f"{quoted(token)} is no token of ours; leave it out to start again", field="continue"
         ) from None
 
 

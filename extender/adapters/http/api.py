@@ -11,29 +11,40 @@ from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
 from extender import __version__
-from extender.adapters.http import health, management
+from extender.adapters.http import health
 from extender.adapters.http.models import InOperation
-from extender.adapters.http.problems import ANYWHERE, CONTENT_TYPE, Kind, Problem, details, dotted, quoted
+from extender.adapters.http.problems import (
+    ANYWHERE,
+    CONTENT_TYPE,
+    Problem,
+    ProblemKind,
+    details,
+    documented,
+    dotted,
+    quoted,
+)
+from extender.adapters.http.readiness import require_ready
+from extender.adapters.http.routes import brake, cluster_state, explain, gangs, resources, transactions
 from extender.adapters.http.strict_json import Unreadable
 from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
-from extender.app.ports import Unavailable
-from extender.core.names import InvalidName
+from extender.kube.errors import Unavailable
+from extender.kube.names import InvalidName
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 _KINDS = {
-    NotFound: Kind.NOT_FOUND,
-    Invalid: Kind.INVALID,
-    BeingDeleted: Kind.BEING_DELETED,
-    VersionConflict: Kind.VERSION_CONFLICT,
+    NotFound: ProblemKind.NOT_FOUND,
+    Invalid: ProblemKind.INVALID,
+    BeingDeleted: ProblemKind.BEING_DELETED,
+    VersionConflict: ProblemKind.VERSION_CONFLICT,
 }
-_OF_STATUS = {kind.status: kind for kind in (Kind.NOT_FOUND, Kind.WRONG_METHOD, Kind.TOO_LARGE)}
+_OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
 _DESCRIPTION = """\
 Ephemeral resources, cluster state, transactions and gangs. kube-scheduler's own verbs (`POST /scheduler/...`) are not
 part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `status`, `detail` and `field`.
@@ -60,10 +71,24 @@ def create_api(
     app.state.ages = ages
     app.state.registry = registry
     app.include_router(health.router)
-    app.include_router(management.router)
+    # The prefix is said here: with none, FastAPI would look at every route of the nouns for an empty path, which takes
+    # most of what it takes to make the app.
+    app.include_router(_v1(), prefix="/v1")
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
     return app
+
+
+def _v1() -> APIRouter:
+    """The management API: a router for each noun.
+
+    Endpoints are `async def` only: a `def` endpoint runs in a thread, beside the ledger's only owner.
+    """
+    errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
+    v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
+    for noun in (resources, cluster_state, transactions, gangs, explain, brake):
+        v1.include_router(noun.router)
+    return v1
 
 
 def _answer(problem: Problem) -> Response:
@@ -76,17 +101,17 @@ async def _problem(_: Request, error: Any) -> Response:
 
 async def _refused(_: Request, error: Any) -> Response:
     refused: ManagementError = error
-    return _answer(Problem(_KINDS.get(type(refused), Kind.INVALID), refused.detail, field=refused.field))
+    return _answer(Problem(_KINDS.get(type(refused), ProblemKind.INVALID), refused.detail, field=refused.field))
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    return _answer(Problem(Kind.INVALID, str(error), field=error.field))
+    return _answer(Problem(ProblemKind.INVALID, str(error), field=error.field))
 
 
 async def _unavailable(_: Request, error: Any) -> Response:
     refused: Unavailable = error
     seconds = max(1, math.ceil(refused.retry_after or 1))
-    return _answer(Problem(Kind.UNAVAILABLE, str(refused), headers={"Retry-After": str(seconds)}))
+    return _answer(Problem(ProblemKind.UNAVAILABLE, str(refused), headers={"Retry-After": str(seconds)}))
 
 
 async def _unread(_: Request, error: Any) -> Response:
@@ -94,7 +119,7 @@ async def _unread(_: Request, error: Any) -> Response:
     refused: RequestValidationError = error
     complaints: Sequence[Any] = refused.errors()
     said = [_complaint(each) for each in complaints[:20]]
-    return _answer(Problem(Kind.INVALID, said[0]["detail"], field=said[0]["field"], extra={"errors": said}))
+    return _answer(Problem(ProblemKind.INVALID, said[0]["detail"], field=said[0]["field"], extra={"errors": said}))
 
 
 def _complaint(error: Any) -> dict[str, str]:
@@ -119,9 +144,9 @@ async def _http(request: Request, error: Any) -> Response:
     refused: HTTPException = error
     headers = dict(refused.headers or {})
     kind = _OF_STATUS.get(refused.status_code)
-    if kind is Kind.NOT_FOUND:
+    if kind is ProblemKind.NOT_FOUND:
         return _answer(Problem(kind, f"there is nothing at {quoted(request.url.path)}", headers=headers))
-    if kind is Kind.WRONG_METHOD:
+    if kind is ProblemKind.WRONG_METHOD:
         allowed = headers.get("allow") or headers.get("Allow") or "another method"
         return _answer(Problem(kind, f"{request.method} is not possible here; {allowed} is", headers=headers))
     if kind is not None:
@@ -133,7 +158,7 @@ async def _http(request: Request, error: Any) -> Response:
 
 async def _defect(_: Request, __: Exception) -> Response:
     # The traceback is logged by Service, to which Starlette raises the error again.
-    return _answer(Problem(Kind.INTERNAL, "internal error in Escher; its log has the traceback"))
+    return _answer(Problem(ProblemKind.INTERNAL, "internal error in Escher; its log has the traceback"))
 
 
 _HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {

@@ -4,21 +4,22 @@ The verbs are taken before any framework, for a filter call is on the path of ev
 here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open.
 
     POST /scheduler/{filter,prioritize,bind,preempt} ---> VerbCalls ---> app.verbs.Verbs
-    other HTTP, lifespan, websockets ----------> FastAPI (management, health) ---> app.management.Management
+    other HTTP, lifespan, websockets ----------> FastAPI (routes, health) ---> app.management, noun by noun
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import structlog
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
-from extender.adapters.http.bodies import ClientLeft, Room, Share, answer, answer_problem, read_body, replaying
+from extender.adapters.http.bodies import BodyRoom, ClientLeft, Share, answer, answer_problem, read_body, replaying
 from extender.adapters.http.metrics import verb_metrics
-from extender.adapters.http.problems import Kind, Problem
+from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.readiness import not_ready
 from extender.adapters.http.verbs import VerbCalls
 from extender.app.management import Management
@@ -42,7 +43,7 @@ def create_app(
     registry: CollectorRegistry,
     ages: Callable[[], Mapping[str, float]] = dict,
     body_limit: int = BODY_LIMIT,
-    room: Room | None = None,
+    room: BodyRoom | None = None,
     longest_wait: float = LONGEST_WAIT,
     lifespan: Lifespan | None = None,
 ) -> Service:
@@ -54,21 +55,34 @@ def create_app(
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
-        calls, create_api(management, ready, registry, lifespan, ages), ready, body_limit, room or Room(2 * body_limit)
+        calls,
+        lambda: create_api(management, ready, registry, lifespan, ages),
+        ready,
+        body_limit,
+        room or BodyRoom(2 * body_limit),
     )
 
 
 class Service:
-    """Routes a connection to the verbs or to `behind`."""
+    """Routes a connection to the verbs or to what `make_behind` makes, which a server asks for when it starts."""
 
     def __init__(
-        self, calls: VerbCalls, behind: ASGIApp, ready: Callable[[], bool], body_limit: int, room: Room
+        self,
+        calls: VerbCalls,
+        make_behind: Callable[[], ASGIApp],
+        ready: Callable[[], bool],
+        body_limit: int,
+        room: BodyRoom,
     ) -> None:
         self.calls = calls
-        self._behind = behind
+        self._make_behind = make_behind
         self._ready = ready
         self._body_limit = body_limit
         self._room = room
+
+    @cached_property
+    def _behind(self) -> ASGIApp:
+        return self._make_behind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -89,10 +103,12 @@ class Service:
         call = self.calls.by_name.get(verb)
         if call is None:
             known = ", ".join(self.calls.by_name)
-            raise Problem(Kind.NOT_FOUND, f"there is no verb {verb[:80]!r}; there are: {known}", field="verb")
+            raise Problem(ProblemKind.NOT_FOUND, f"there is no verb {verb[:80]!r}; there are: {known}", field="verb")
         if scope["method"] != "POST":
             raise Problem(
-                Kind.WRONG_METHOD, f"{verb} is called with POST, not {scope['method']}", headers={"Allow": "POST"}
+                ProblemKind.WRONG_METHOD,
+                f"{verb} is called with POST, not {scope['method']}",
+                headers={"Allow": "POST"},
             )
         if not self._ready():
             raise not_ready()
@@ -123,4 +139,4 @@ class Service:
             # Starlette raises again what its handler has answered, for the server to log: it is logged here, once.
             _log.exception("request failed", method=scope["method"], path=scope["path"])
             if not begun:
-                raise Problem(Kind.INTERNAL, "internal error in Escher; its log has the traceback") from None
+                raise Problem(ProblemKind.INTERNAL, "internal error in Escher; its log has the traceback") from None

@@ -1,7 +1,7 @@
 """Bodies: a request's body taken in whole, within a limit, and an answer given whole, with its length.
 
-All bodies that are being read or worked on share one `Room`, in bytes. Knows ASGI's messages. Must not know what a body
-means.
+All bodies that are being read or worked on share one `BodyRoom`, in bytes. Knows ASGI's messages. Must not know what a
+body means.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Self
 
 from starlette.types import Message, Receive, Scope, Send
 
-from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem
+from extender.adapters.http.problems import CONTENT_TYPE, Problem, ProblemKind
 
 JSON = b"application/json"
 
@@ -33,7 +33,7 @@ def declared_length(scope: Scope) -> int | None:
     return None
 
 
-class Room:
+class BodyRoom:
     """Bytes for bodies, of which `size` may be taken at the same time. Who comes first is served first."""
 
     def __init__(self, size: int, longest_wait: float = LONGEST_WAIT) -> None:
@@ -79,7 +79,7 @@ class Room:
 
     def _busy(self, count: int) -> Problem:
         return Problem(
-            Kind.BUSY,
+            ProblemKind.BUSY,
             f"{count} bytes of body found no room beside the {self.taken} of other calls; all together may have "
             f"{self.size} (setting bodies_limit_bytes)",
             headers={"Retry-After": "1"},
@@ -89,12 +89,12 @@ class Room:
 class Share:
     """What one request has taken of the room. It is given back when the block ends."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: BodyRoom) -> None:
         self._room = room
         self._bytes = 0
 
     async def at_least(self, count: int, limit: int | None = None) -> None:
-        """So much is held: exactly that, or in steps that double up to `limit`. Raises Problem as `Room.take`."""
+        """So much is held: exactly that, or in steps that double up to `limit`. Raises Problem as `BodyRoom.take`."""
         if count <= self._bytes:
             return
         wanted = count if limit is None else min(max(count, 2 * self._bytes), limit)
@@ -130,7 +130,9 @@ async def read_body(scope: Scope, receive: Receive, limit: int, share: Share) ->
     elif len(body) > limit:
         raise too_large("more", limit)
     if declared is not None and len(body) != declared:
-        raise Problem(Kind.NOT_JSON, f"the body ends after {len(body)} of the {declared} bytes that were announced")
+        raise Problem(
+            ProblemKind.NOT_JSON, f"the body ends after {len(body)} of the {declared} bytes that were announced"
+        )
     return body
 
 
@@ -153,7 +155,9 @@ async def _read_on(receive: Receive, first: bytes, limit: int, share: Share) -> 
 
 
 def too_large(found: str, limit: int) -> Problem:
-    return Problem(Kind.TOO_LARGE, f"the body has {found}; the limit is {limit} bytes (setting body_limit_bytes)")
+    return Problem(
+        ProblemKind.TOO_LARGE, f"the body has {found}; the limit is {limit} bytes (setting body_limit_bytes)"
+    )
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from extender.adapters.http.problems import CONTENT_TYPE, Kind, Problem
+from extender.adapters.http.problems import CONTENT_TYPE, Problem, ProblemKind
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
             transport.abort()
         else:
             told = f"{most} connections are open (setting connections_limit)"
-            self._refuse(Problem(Kind.BUSY, told, headers={"Retry-After": "1"}))
+            self._refuse(Problem(ProblemKind.BUSY, told, headers={"Retry-After": "1"}))
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -133,15 +133,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._late = self.loop.call_later(
                 self.bounds.head_seconds,
                 self._refuse,
-                Problem(Kind.TOO_SLOW, f"the head was not complete after {self.bounds.head_seconds:g} s"),
+                Problem(ProblemKind.TOO_SLOW, f"the head was not complete after {self.bounds.head_seconds:g} s"),
             )
 
     def _look_at_body(self, until: float, had: int) -> None:
         now = self.loop.time()
         if now >= until:
-            self._refuse(Problem(Kind.TOO_SLOW, f"the body was not complete after {self.bounds.body_seconds:g} s"))
+            self._refuse(
+                Problem(ProblemKind.TOO_SLOW, f"the body was not complete after {self.bounds.body_seconds:g} s")
+            )
         elif self._body == had and not self.flow.read_paused:
-            self._refuse(Problem(Kind.TOO_SLOW, f"no more of the body came for {self.bounds.stall_seconds:g} s"))
+            self._refuse(Problem(ProblemKind.TOO_SLOW, f"no more of the body came for {self.bounds.stall_seconds:g} s"))
         else:
             # While reading is paused it is we who take nothing.
             at = min(now + self.bounds.stall_seconds, until)
@@ -188,11 +190,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         if not self._refused:
-            self._refuse(Problem(Kind.NOT_HTTP, msg))
+            self._refuse(Problem(ProblemKind.NOT_HTTP, msg))
 
     def _refuse_head(self) -> None:
         most = self.bounds.head_bytes
-        self._refuse(Problem(Kind.HEAD_TOO_LARGE, f"request line and headers are longer than {most} bytes"))
+        self._refuse(Problem(ProblemKind.HEAD_TOO_LARGE, f"request line and headers are longer than {most} bytes"))
 
     def _refuse(self, problem: Problem) -> None:
         """Answered with the problem, unless callers would take it for another answer; read no more, and soon closed."""

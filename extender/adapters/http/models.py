@@ -27,8 +27,9 @@ from extender.adapters.http.quantities import read_vector
 from extender.app.management import Claim, Operation, Release, SetResource, Transact
 from extender.app.ports import NodeChoice, PodOwner
 from extender.core.ledger import Detection, Mode
-from extender.core.names import LABEL_LIMIT, EphemeralName, NodeName, PodUid, ResourceKey, ephemeral_name, require_label
-from extender.core.units import LARGEST_AMOUNT
+from extender.core.names import EphemeralName, ephemeral_name
+from extender.kube.names import LABEL_LIMIT, NodeName, PodUid, ResourceKey, require_label
+from extender.kube.quantities import LARGEST_AMOUNT
 
 _MOST_OPERATIONS = 1000
 _LONGEST_TTL = 10 * 365 * 86400

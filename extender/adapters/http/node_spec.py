@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, JsonValue, WithJsonSchema
 from extender.adapters.http.problems import quoted
 from extender.adapters.http.quantities import read_vector
 from extender.app.ports import NodeChoice
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 
 _NODE_NAME_LIMIT = 253
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

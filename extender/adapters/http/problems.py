@@ -15,7 +15,7 @@ import msgspec
 CONTENT_TYPE = "application/problem+json"
 
 
-class Kind(Enum):
+class ProblemKind(Enum):
     """The kinds of problem: slug of the type URI, status, title."""
 
     NOT_HTTP = ("not-http", 400, "The request is not HTTP")
@@ -53,7 +53,7 @@ class Problem(Exception):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ProblemKind,
         detail: str,
         *,
         field: str | None = None,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from extender.core.names import CPU, ResourceKey
-from extender.core.units import InvalidQuantity, Vector, count, parse_quantity
+from extender.kube.names import CPU, ResourceKey
+from extender.kube.quantities import InvalidQuantity, Vector, count, parse_quantity
 
 MOST_RESOURCES = 1024
 """In one vector. No node has as many; a longer one is a mistake or an attack."""

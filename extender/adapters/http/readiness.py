@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from extender.adapters.http.problems import Kind, Problem
+from extender.adapters.http.problems import Problem, ProblemKind
 
 
 async def require_ready(request: Request) -> None:
@@ -16,7 +16,7 @@ async def require_ready(request: Request) -> None:
 def not_ready() -> Problem:
     """Before the first full sync nothing can be decided: the ledger does not know the cluster yet."""
     return Problem(
-        Kind.NOT_READY,
+        ProblemKind.NOT_READY,
         "the cluster has not been read completely yet; /readyz says when it has",
         headers={"Retry-After": "1"},
     )

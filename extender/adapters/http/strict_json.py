@@ -16,7 +16,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from extender.adapters.http.problems import Kind, Problem, dotted
+from extender.adapters.http.problems import Problem, ProblemKind, dotted
 
 _HALF = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
@@ -74,13 +74,15 @@ def read_json(body: bytes) -> Any:
         text = body.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=made)
     except UnicodeDecodeError as error:
-        raise Problem(Kind.NOT_JSON, f"the body is not UTF-8: byte {body[error.start]:#x} at {error.start}") from None
+        raise Problem(
+            ProblemKind.NOT_JSON, f"the body is not UTF-8: byte {body[error.start]:#x} at {error.start}"
+        ) from None
     except json.JSONDecodeError as error:
-        raise Problem(Kind.NOT_JSON, f"{error.msg} at character {error.pos}") from None
+        raise Problem(ProblemKind.NOT_JSON, f"{error.msg} at character {error.pos}") from None
     except RecursionError:
-        raise Problem(Kind.NOT_JSON, "the body is nested too deeply") from None
+        raise Problem(ProblemKind.NOT_JSON, "the body is nested too deeply") from None
     except ValueError:
-        raise Problem(Kind.NOT_JSON, "a number in the body has too many digits") from None
+        raise Problem(ProblemKind.NOT_JSON, "a number in the body has too many digits") from None
     if twice:
         keys = {id(each): key for each, key in twice}
         raise _refused(value, "is there more than once", lambda each, _: keys.get(id(each)))
@@ -88,7 +90,7 @@ def read_json(body: bytes) -> Any:
     try:
         has_half = _HALF.search(text) is not None and not _can_be_written(value)
     except RecursionError:
-        raise Problem(Kind.NOT_JSON, "the body is nested too deeply") from None
+        raise Problem(ProblemKind.NOT_JSON, "the body is nested too deeply") from None
     if has_half:
         raise _refused(value, "has half a surrogate pair, which is no character", _half_in)
     return value
@@ -130,4 +132,4 @@ def _refused(value: Any, what: str, wrong: Callable[[object, _Items], str | int 
         inner = [((*path, key), within) for key, within in items if isinstance(within, dict | list)]
         waiting += inner[: _SEARCHED - len(waiting)]
     shown = field if len(field) <= 200 else f"{field[:200]}..."
-    return Problem(Kind.WRONG_SHAPE, f"{shown or 'the body'} {what}", field=shown or None)
+    return Problem(ProblemKind.WRONG_SHAPE, f"{shown or 'the body'} {what}", field=shown or None)

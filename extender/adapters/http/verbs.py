@@ -21,12 +21,12 @@ from msgspec import Raw
 
 from extender.adapters.http import wire
 from extender.adapters.http.metrics import VerbMetrics
-from extender.adapters.http.problems import Kind, Problem
-from extender.adapters.objects import UnreadableObject, to_node, to_pod
+from extender.adapters.http.problems import Problem, ProblemKind
+from extender.adapters.objects import to_pod
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict
-from extender.core.cluster import Node
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
+from extender.kube.pod_requests import UnreadableObject
 
 _log = structlog.get_logger(__name__)
 _INTERNAL = "internal error in Escher's {}; its log has the traceback"
@@ -52,18 +52,14 @@ class VerbCalls:
         began = perf_counter()
         call = wire.read_filter_call(body)
         sent: dict[NodeName, Raw] | None = None
-        described: list[Node] | None = None
         if call.node_names is not None:
             names = call.node_names
         else:
             items = _items(call)
-            described = [to_node(node) for node in wire.read_nodes(items)]
-            names = [node.name for node in described]
+            names = [NodeName(node.metadata.name) for node in wire.read_nodes(items)]
             sent = dict(zip(names, items, strict=True))
         try:
-            answer = wire.filter_answer(
-                self._verbs.filter(to_pod(call.pod, self._longest_wait), names, described), sent
-            )
+            answer = wire.filter_answer(self._verbs.filter(to_pod(call.pod, self._longest_wait), names), sent)
         except UnreadableObject as error:
             reason = f"the pod cannot be understood: {error}"
             answer = wire.filter_answer(Verdict(unresolvable=dict.fromkeys(names, reason)), sent)
@@ -144,4 +140,4 @@ def _items(call: wire.FilterCall) -> list[Raw]:
 
 def _defect(verb: str, pod: str) -> Problem:
     _log.exception("verb failed", verb=verb, pod=pod)
-    return Problem(Kind.INTERNAL, _INTERNAL.format(verb))
+    return Problem(ProblemKind.INTERNAL, _INTERNAL.format(verb))

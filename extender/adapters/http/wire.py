@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-from extender.adapters.http.problems import Kind, Problem, dotted
-from extender.adapters.objects import Node, Pod
+from extender.adapters.http.problems import Problem, ProblemKind, dotted
 from extender.app.verbs import Verdict, Victims
-from extender.core.names import NodeName, PodUid
+from extender.kube.names import NodeName, PodUid
+from extender.kube.objects import Node, Pod
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "
     except msgspec.ValidationError as error:
         raise _wrong_shape(str(error), within) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(Kind.NOT_JSON, f"{error} ({len(memoryview(body))} bytes were read)") from None
+        raise Problem(ProblemKind.NOT_JSON, f"{error} ({len(memoryview(body))} bytes were read)") from None
 
 
 def _wrong_shape(complaint: str, within: str) -> Problem:
@@ -134,7 +134,7 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
     if what.startswith("Object missing required field `"):
         at.append(what.split("`")[1])
         what += ". Keys are read exactly as kube-scheduler writes them, upper and lower case included"
-    return Problem(Kind.WRONG_SHAPE, what, field=dotted(at) or None)
+    return Problem(ProblemKind.WRONG_SHAPE, what, field=dotted(at) or None)
 
 
 def read_filter_call(body: bytes) -> FilterCall:
@@ -142,7 +142,9 @@ def read_filter_call(body: bytes) -> FilterCall:
     call = _decode(_filter_calls, body)
     _require("Pod.metadata.uid", call.pod.metadata.uid)
     if call.node_names is None and call.nodes is None:
-        raise Problem(Kind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames")
+        raise Problem(
+            ProblemKind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames"
+        )
     return call
 
 
@@ -162,7 +164,7 @@ def read_preempt_call(body: bytes) -> PreemptCall:
     _require("Pod.metadata.uid", call.pod.metadata.uid)
     if call.node_name_to_meta_victims is None and call.node_name_to_victims is None:
         raise Problem(
-            Kind.WRONG_SHAPE,
+            ProblemKind.WRONG_SHAPE,
             "both NodeNameToMetaVictims and NodeNameToVictims are null; one of them is needed",
             field="NodeNameToMetaVictims",
         )
@@ -181,7 +183,7 @@ def read_nodes(items: Sequence[Raw]) -> list[Node]:
 
 def _require(where: str, value: str) -> None:
     if not value:
-        raise Problem(Kind.WRONG_SHAPE, f"{where} is empty", field=where)
+        raise Problem(ProblemKind.WRONG_SHAPE, f"{where} is empty", field=where)
 
 
 def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> bytes:

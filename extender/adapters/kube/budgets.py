@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from extender.adapters.kube.connection import Requests, address
-from extender.adapters.kube.kinds import Kind
-from extender.app.ports import Unavailable
+from extender.adapters.kube.kinds import WatchedKind
 from extender.core.budgets import Budget
-from extender.core.cluster import Requirement
+from extender.kube.errors import Unavailable
+from extender.kube.node_match import Requirement
+from extender.kube.requests import Requests, address
 
 
 class _Metadata(Struct, rename="camel"):
@@ -72,8 +72,8 @@ def to_budget(budget: BudgetJson) -> Budget:
     )
 
 
-def budgets() -> Kind[Budget]:
-    return Kind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", BudgetJson, to_budget)
+def budgets() -> WatchedKind[Budget]:
+    return WatchedKind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", BudgetJson, to_budget)
 
 
 class ApiDisruptions:

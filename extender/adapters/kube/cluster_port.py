@@ -18,16 +18,15 @@ from typing import Any, Self
 import msgspec
 import structlog
 
-from extender.adapters import objects
-from extender.adapters.kube.connection import METADATA_ONLY, Requests, address
-from extender.adapters.kube.kinds import Kind, nodes
+from extender.adapters.kube.kinds import WatchedKind, nodes
 from extender.adapters.kube.node_facts import NodeFacts
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.writers import ApiEvictor, ApiNodeStatusWriter
-from extender.app.ports import Gone, Occupied, PodOwner, PodRef, Refused, Unavailable
-from extender.core.back_off import doubled
+from extender.adapters.objects import to_pod
+from extender.app.insisting import insist
+from extender.app.ports import PodOwner, PodRef
+from extender.core.back_off import BackOff
 from extender.core.cluster import Pod
-from extender.core.names import NodeName, PodUid, ResourceKey
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -46,11 +45,13 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
-from extender.esl.gang_left import GHOST_LABEL, INSTANCE_LABEL, KEY_LABEL, RUN_LABEL, Keys
+from extender.esl.gang_left import GHOST_LABEL, Keys
+from extender.esl.ghost_manifest import ghost_manifest
+from extender.kube import objects
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.requests import METADATA_ONLY, Requests, address
 
-PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
-
-_NOBODY = 65535
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _NO_LIMIT = float("inf")
@@ -112,7 +113,7 @@ class EslDriver:
         self._loop = asyncio.get_running_loop()
         path = address("api", "v1", "namespaces", self._namespace, "pods")
         # How long members may wait for each other is kube-scheduler's affair with the extender only.
-        kind = Kind("pods", path, objects.Pod, lambda pod: objects.to_pod(pod, _NO_LIMIT))
+        kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT))
         facts = self._node_facts
         pods = Reflector(self._requests, kind, self._pods)
         followed = Reflector(self._requests, nodes(), facts, on_rewind=facts.rewound)
@@ -202,16 +203,9 @@ class EslDriver:
     async def _drain(self, lane: str) -> None:
         waiting = self._lanes[lane]
         carry_out = self._patch_node if lane.startswith("node ") else self._write_pod
-        failures = 0
         while waiting:
-            try:
-                await carry_out(waiting)
-                failures = 0
-            except Unavailable as error:
-                _log.warning("an effect is tried again", lane=lane, why=str(error))
-                pause = doubled(_FIRST_PAUSE, failures, _LONGEST_PAUSE)
-                failures += 1
-                await self._sleep(max(pause, error.retry_after or 0.0))
+            back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
+            await insist(lambda: carry_out(waiting), back_off=back_off, sleep=self._sleep, what="effect", lane=lane)
         del self._lanes[lane]
 
     async def _patch_node(self, waiting: deque[Effect]) -> None:
@@ -307,47 +301,3 @@ class PodFacts:
             return
         del self._by_name[item.name]
         self._tell(PodGone(item.namespace, item.name))
-
-
-def ghost_manifest(ghost: Ghost, owner: PodOwner | None = None, instance: str = "") -> dict[str, Any]:
-    """The pod: it does nothing, may do nothing, and is gone at once when it is deleted.
-
-    It is let in where the namespace enforces the Pod Security Standard `restricted`. Limits are as the requests, so
-    that neither a limit range's default is below what it holds nor a quota of limits misses any.
-    """
-    labels = {GHOST_LABEL: ghost.group}
-    labels |= {INSTANCE_LABEL: instance} if instance else {}
-    labels |= {RUN_LABEL: ghost.run, KEY_LABEL: ghost.key.partition("/")[2]} if ghost.run else {}
-    metadata: dict[str, Any] = {"name": ghost.name, "namespace": ghost.namespace, "labels": labels}
-    if owner is not None:
-        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {
-            **ghost.placement,
-            "schedulerName": ghost.scheduler,
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": _NOBODY,
-                "runAsGroup": _NOBODY,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "ghost",
-                    "image": PAUSE_IMAGE,
-                    "resources": {"requests": dict(ghost.requests), "limits": dict(ghost.requests)},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-        },
-    }

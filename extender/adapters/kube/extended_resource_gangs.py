@@ -23,66 +23,23 @@ from typing import Any, Self
 import structlog
 
 from extender.adapters.kube.cluster_port import EslDriver
-from extender.adapters.kube.connection import Requests
 from extender.adapters.kube.ended_by_signal import EndedBySignal
 from extender.adapters.kube.gang_leases import DURATION, RENEW_EVERY, GangLeases, Lost
-from extender.app.ports import PodOwner, Refused, Unavailable
+from extender.app.ports import PodOwner
 from extender.core.names import GangKey
 from extender.esl.base import News, PodSeen, Report
 from extender.esl.gang_left import GHOST_LABEL, INSTANCE_LENGTH, RUN_LABEL, Leftover, instances, left_behind, run_token
-from extender.esl.gang_life import USUAL_TIMES, Phase, Times
+from extender.esl.gang_life import USUAL_TIMES, Times
+from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import GangSpec
 from extender.esl.gang_turns import GangEsl, Space
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.requests import Requests
+
+__all__ = ["ExtendedResourceGangs", "GangFailed", "GangRun"]
 
 _log = structlog.get_logger(__name__)
 _TROUBLE = (News.ROLLED_BACK, News.INCOMPLETE, News.FAILED)
-
-
-class GangFailed(Exception):
-    """The gang has ended without having been reserved; `str()` says why."""
-
-
-class GangRun:
-    """One gang that was asked for."""
-
-    def __init__(self, spec: GangSpec, phase: Callable[[], Phase], cancel: Callable[[], None]) -> None:
-        self.spec = spec
-        """The ask of this run: members are made from it."""
-        self.roll_backs: list[str] = []
-        """Why, for each time that its ghosts were given up."""
-        self.troubles: list[str] = []
-        """What was lost of its room since it was reserved, and what became of that."""
-        self.cancel = cancel
-        """It ends as soon as its members have."""
-        self._phase = phase
-        self._reserved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ended: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
-
-    @property
-    def phase(self) -> Phase:
-        return self._phase()
-
-    async def reserved(self) -> None:
-        """All that it needs is held, and its resources are on the nodes. Raises GangFailed."""
-        await asyncio.shield(self._reserved)
-
-    async def ended(self) -> Report:
-        """Nothing of it is left; the report says ENDED or FAILED, and why."""
-        return await asyncio.shield(self._ended)
-
-    def take(self, report: Report) -> None:
-        if report.news is News.ROLLED_BACK:
-            self.roll_backs.append(report.detail)
-        elif report.news is News.INCOMPLETE:
-            self.troubles.append(report.detail)
-        elif report.news is News.RESERVED:
-            self._reserved.set_result(None)
-        else:
-            self._ended.set_result(report)
-            if not self._reserved.done():
-                self._reserved.set_exception(GangFailed(f"gang {report.subject}: {report.detail}"))
-                # It may be that nobody waits.
-                self._reserved.exception()
 
 
 class ExtendedResourceGangs:

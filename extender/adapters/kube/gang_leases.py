@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, Requests, address
-from extender.app.ports import Gone, Occupied, Unavailable
 from extender.core.names import DOMAIN
+from extender.kube.errors import Gone, Occupied, Unavailable
+from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, Requests, address
 
 LEASE_LABEL = f"{DOMAIN}/ghost-lease"
 DURATION = 15

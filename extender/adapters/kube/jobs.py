@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from extender.adapters.kube.connection import Requests, address
-from extender.adapters.kube.kinds import Kind
-from extender.core.promises import Promise
+from extender.adapters.kube.kinds import WatchedKind
+from extender.core.gangs.promises import Promise
+from extender.kube.requests import Requests, address
 
 GROUP, VERSION, PLURAL = "batch", "v1", "jobs"
 
@@ -64,8 +64,8 @@ def to_promise(job: JobJson) -> Promise:
     return Promise(job.metadata.uid, max(0, min(at_a_time, left)))
 
 
-def jobs() -> Kind[Promise]:
-    return Kind("jobs", address("apis", GROUP, VERSION, PLURAL), JobJson, to_promise)
+def jobs() -> WatchedKind[Promise]:
+    return WatchedKind("jobs", address("apis", GROUP, VERSION, PLURAL), JobJson, to_promise)
 
 
 async def readable(requests: Requests) -> None:

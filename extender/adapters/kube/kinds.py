@@ -13,10 +13,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from extender.adapters import objects
-from extender.adapters.kube.resources import ResourceJson, resources_path, to_resource
+from extender.adapters.kube.resources import EphemeralResources
+from extender.adapters.kube.schema import ObjectJson, Schema, path_of
+from extender.adapters.objects import to_node, to_pod
+from extender.app.objects.kind import O
 from extender.app.ports import EphemeralResource
 from extender.core.cluster import Node, Pod
+from extender.kube import objects
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -69,7 +72,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class WatchEvent(Generic[T]):
     """One line of a watch. `item` is None for BOOKMARK and ERROR (`raw` is its Status) and where it is unreadable."""
 
     type: str
@@ -79,7 +82,7 @@ class Event(Generic[T]):
     raw: bytes = b""
 
 
-class Kind(Generic[T]):
+class WatchedKind(Generic[T]):
     """A kind that can be followed. `name` is for metrics and logs, `path` the collection of all namespaces."""
 
     def __init__(self, name: str, path: str, shape: type[Any], translate: Callable[[Any], T]) -> None:
@@ -114,29 +117,29 @@ class Kind(Generic[T]):
                 unreadable.append(_unreadable(raw, error))
         return Page(items, unreadable, page.metadata.resource_version, page.metadata.following)
 
-    def read_event(self, line: bytes) -> Event[T]:
+    def read_event(self, line: bytes) -> WatchEvent[T]:
         """The event. Raises msgspec.DecodeError where the line is none."""
         try:
             event = self._event.decode(line)
         except msgspec.ValidationError:
             return self._read_unusual(line)
         try:
-            return Event(event.type, event.object.metadata.resource_version, self._translate(event.object))
+            return WatchEvent(event.type, event.object.metadata.resource_version, self._translate(event.object))
         except Exception:
             return self._read_unusual(line)
 
-    def _read_unusual(self, line: bytes) -> Event[T]:
+    def _read_unusual(self, line: bytes) -> WatchEvent[T]:
         event = _raw_events.decode(line)
         if event.type == "ERROR":
-            return Event(event.type, "", raw=bytes(event.object))
+            return WatchEvent(event.type, "", raw=bytes(event.object))
         if event.type == "BOOKMARK":
-            return Event(event.type, _anything.decode(event.object).metadata.resource_version)
+            return WatchEvent(event.type, _anything.decode(event.object).metadata.resource_version)
         try:
             shape = self._one.decode(event.object)
-            return Event(event.type, shape.metadata.resource_version, self._translate(shape))
+            return WatchEvent(event.type, shape.metadata.resource_version, self._translate(shape))
         except Exception as error:
             bad = _unreadable(event.object, error)
-            return Event(event.type, bad.version, unreadable=bad)
+            return WatchEvent(event.type, bad.version, unreadable=bad)
 
 
 _raw_page = msgspec.json.Decoder(_Page[Raw])
@@ -153,15 +156,19 @@ def _unreadable(raw: Raw, error: Exception) -> Unreadable:
     return Unreadable(name, str(error) or type(error).__name__, metadata.resource_version)
 
 
-def pods(longest_wait: float) -> Kind[Pod]:
+def pods(longest_wait: float) -> WatchedKind[Pod]:
     """All pods, finished ones too: that a pod has ended is news. `longest_wait`: see `objects.to_pod`."""
-    return Kind("pods", "/api/v1/pods", objects.Pod, lambda pod: objects.to_pod(pod, longest_wait))
+    return WatchedKind("pods", "/api/v1/pods", objects.Pod, lambda pod: to_pod(pod, longest_wait))
 
 
-def nodes() -> Kind[Node]:
-    return Kind("nodes", "/api/v1/nodes", objects.Node, objects.to_node)
+def nodes() -> WatchedKind[Node]:
+    return WatchedKind("nodes", "/api/v1/nodes", objects.Node, to_node)
 
 
-def ephemeral_resources() -> Kind[EphemeralResource]:
-    """What cannot be understood in one of these is its `problem`."""
-    return Kind("ephemeralresources", resources_path(), ResourceJson, to_resource)
+def ours(schema: Schema[O, Any, Any]) -> WatchedKind[O]:
+    """A kind of ours. What cannot be understood in one of its objects is that one's `problem`."""
+    return WatchedKind(schema.plural, path_of(schema.plural), ObjectJson, schema.read)
+
+
+def ephemeral_resources() -> WatchedKind[EphemeralResource]:
+    return ours(EphemeralResources())

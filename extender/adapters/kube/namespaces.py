@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import structlog
 from msgspec import Struct
 
-from extender.adapters.kube.connection import Requests
-from extender.adapters.kube.kinds import Kind
+from extender.adapters.kube.kinds import WatchedKind
 from extender.adapters.kube.reflector import Reflector
-from extender.app.ports import Refused, Unavailable
 from extender.core.cluster import Namespace
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.requests import Requests
 
 _log = structlog.get_logger(__name__)
 
@@ -34,8 +34,8 @@ def _to_namespace(said: NamespaceJson) -> Namespace:
     return Namespace(said.metadata.name, said.metadata.labels or {})
 
 
-def namespaces() -> Kind[Namespace]:
-    return Kind("namespaces", _PATH, NamespaceJson, _to_namespace)
+def namespaces() -> WatchedKind[Namespace]:
+    return WatchedKind("namespaces", _PATH, NamespaceJson, _to_namespace)
 
 
 class Labels:

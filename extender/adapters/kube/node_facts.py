@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from extender.app.versions import older
+from extender.app.objects.versions import older
 from extender.core.cluster import Node
-from extender.core.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, ResourceKey
 
 
 class NodeFacts:

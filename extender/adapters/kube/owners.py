@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from extender.adapters.kube.connection import Requests, address
-from extender.app.ports import Gone, PodRef, Unavailable
+from extender.app.ports import PodRef
+from extender.kube.errors import Gone, Unavailable
+from extender.kube.requests import Requests, address
 
 _ENDED = ("Succeeded", "Failed")
 

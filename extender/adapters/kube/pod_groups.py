@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from extender.adapters.kube.connection import Requests, address
-from extender.adapters.kube.kinds import Kind
-from extender.app.ports import Gone, Unavailable
-from extender.core.pod_groups import PodGroup
+from extender.adapters.kube.kinds import WatchedKind
+from extender.core.gangs.pod_groups import PodGroup
+from extender.kube.errors import Gone, Unavailable
+from extender.kube.requests import Requests, address
 
 GROUP, VERSION, PLURAL = "scheduling.x-k8s.io", "v1alpha1", "podgroups"
 
@@ -51,8 +51,8 @@ def to_pod_group(group: PodGroupJson) -> PodGroup:
     return PodGroup(metadata.namespace, metadata.name, spec.min_member, timeout)
 
 
-def pod_groups() -> Kind[PodGroup]:
-    return Kind("podgroups", address("apis", GROUP, VERSION, PLURAL), PodGroupJson, to_pod_group)
+def pod_groups() -> WatchedKind[PodGroup]:
+    return WatchedKind("podgroups", address("apis", GROUP, VERSION, PLURAL), PodGroupJson, to_pod_group)
 
 
 async def installed(requests: Requests) -> bool:

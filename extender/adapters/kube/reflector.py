@@ -26,11 +26,12 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from extender.adapters.kube.connection import Away, Expired, Requests, Silent, Status, refusal
-from extender.adapters.kube.kinds import Event, Kind, Unreadable
-from extender.app.ports import Refused, Sink, Unavailable
-from extender.app.versions import older
-from extender.core.back_off import doubled
+from extender.adapters.kube.kinds import Unreadable, WatchedKind, WatchEvent
+from extender.app.objects.versions import older
+from extender.app.ports import Sink
+from extender.core.back_off import BackOff
+from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
+from extender.kube.requests import Requests, Status, refusal
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         requests: Requests,
-        kind: Kind[T],
+        kind: WatchedKind[T],
         sink: Sink[T],
         *,
         on_relist: Callable[[str, str], None] = lambda kind, reason: None,
@@ -97,8 +98,7 @@ class Reflector(Generic[T]):
         self._grace = grace_seconds
         self._version = ""
         self._list_because: str | None = STARTED
-        self._failures = 0
-        """In a row."""
+        self._back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, chance)
         self._away = 0
         """How often in a row nobody was there, since the last list."""
         self._fell_silent = False
@@ -127,23 +127,26 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Expired:
                 self._list_because = EXPIRED
-                self._failures += 1
+                wait = self._back_off.failed()
                 # The first is part of life; one after another means that lists are too slow or the server confused.
-                if self._failures > 1:
-                    await self._pause(None)
+                if self._back_off.failures > 1:
+                    await self._sleep(wait)
             except _WentBack:
                 self._list_because = REWOUND
             except Silent as error:
                 self._fell_silent = True
                 _log.info("watch fell silent", kind=self._kind.name, why=str(error))
             except (Unavailable, Refused) as error:
-                self._failures += 1
+                asked = error.retry_after if isinstance(error, Unavailable) else None
+                # Others may have been asked to come back at the same moment.
+                wait = self._back_off.failed(asked and asked * (1 + self._chance() / 10))
+                failures = self._back_off.failures
                 self._away = self._away + 1 if isinstance(error, Away) else 0
-                is_lost = self._away >= _AWAY_AFTER or self._failures % _LOST_AFTER == 0
+                is_lost = self._away >= _AWAY_AFTER or failures % _LOST_AFTER == 0
                 if self._list_because is None and is_lost:
                     self._list_because = BROKEN
-                _log.warning("cannot follow", kind=self._kind.name, failures=self._failures, why=str(error))
-                await self._pause(error.retry_after if isinstance(error, Unavailable) else None)
+                _log.warning("cannot follow", kind=self._kind.name, failures=failures, why=str(error))
+                await self._sleep(wait)
 
     async def _list(self, reason: str) -> None:
         self._on_relist(self._kind.name, reason)
@@ -196,14 +199,18 @@ class Reflector(Generic[T]):
         async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
             async for line in lines:
                 self._take(line)
-                heard, self._failures, self._away = True, 0, 0
-                self._heard = self._clock()
+                heard = True
+                self._is_well()
         if self._clock() - began >= _TOO_SHORT:
-            self._failures = self._away = 0
             # It ended when its time was over, with all that there was to say.
-            self._heard = self._clock()
+            self._is_well()
         elif not heard:
             raise Unavailable("the watch ended at once")
+
+    def _is_well(self) -> None:
+        self._back_off.succeeded()
+        self._away = 0
+        self._heard = self._clock()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -224,7 +231,7 @@ class Reflector(Generic[T]):
         if event.version:
             self._version = event.version
 
-    def _fail(self, event: Event[T]) -> None:
+    def _fail(self, event: WatchEvent[T]) -> None:
         """Raises what an ERROR event stands for; nothing after it can be trusted, so a list follows."""
         try:
             code = _statuses.decode(event.raw).code
@@ -242,11 +249,3 @@ class Reflector(Generic[T]):
             self._reported.clear()
         self._reported.add((bad.what, bad.why))
         _log.warning("an object is passed over", kind=self._kind.name, object=bad.what, why=bad.why)
-
-    async def _pause(self, retry_after: float | None) -> None:
-        longest = doubled(_FIRST_PAUSE, self._failures - 1, _LONGEST_PAUSE)
-        # Many of us may have been turned away at the same moment: not all come back at the same moment.
-        pause = longest * (0.5 + self._chance() / 2)
-        if retry_after is not None:
-            pause = max(pause, retry_after * (1 + self._chance() / 10))
-        await self._sleep(pause)

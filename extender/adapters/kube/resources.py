@@ -1,7 +1,6 @@
-"""Resources: EphemeralResource objects (escher.dev/v1alpha1) as JSON, and as `app.ports` has them.
+"""Resources: the schema of EphemeralResource, between its JSON and what `app.ports` has. See `schema`.
 
-People write these with kubectl, and a cluster may still have an older definition: whatever does not make sense becomes
-the object's `problem`, worded for its author, and never an exception. Must not know requests.
+Must not know requests.
 """
 
 from __future__ import annotations
@@ -12,12 +11,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw, Struct, field
 
-from extender.adapters.pod_requests import Quantity
+from extender.adapters.kube.schema import (
+    MARK,
+    ObjectJson,
+    ObjectMetadata,
+    Shape,
+    StatusJson,
+    facts,
+    manifest,
+    read_status,
+    timestamp,
+    worded,
+)
 from extender.app.ports import (
     FIRST_MOMENT,
     LAST_MOMENT,
@@ -27,18 +35,16 @@ from extender.app.ports import (
     MadeChoice,
     NodeChoice,
     PodOwner,
+    ResourceChange,
+    ResourceStatus,
 )
-from extender.core.names import DOMAIN, EphemeralName, InvalidName, NodeName, PodUid, ResourceKey, ephemeral_name
-from extender.core.units import LARGEST_AMOUNT, InvalidQuantity, count
+from extender.core.names import DOMAIN, EphemeralName, ephemeral_name
+from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey
+from extender.kube.pod_requests import Quantity
+from extender.kube.quantities import LARGEST_AMOUNT, InvalidQuantity, count
 
-GROUP = DOMAIN
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "EphemeralResource"
 PLURAL = "ephemeralresources"
-READY = "Ready"
-MARK = f"{DOMAIN}/mark"
-"""The annotation with the mark of our last write."""
 MADE = f"{DOMAIN}/chosen"
 """The annotation with the last choice by rule of the management API, and the nodes that it took."""
 INTENT = f"{DOMAIN}/transaction"
@@ -51,43 +57,19 @@ _LONGEST = 100_000
 """Characters of a choice. One that is longer is not kept: it is made anew each time, from nodes that have it first."""
 
 
-class _Json(Struct, rename="camel"):
-    pass
-
-
-class ResourceMetadata(_Json):
-    name: str
-    namespace: str
-    uid: str = ""
-    generation: int = 0
-    resource_version: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: str | None = None
-    finalizers: list[str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class ResourceJson(_Json):
-    """The object; spec and status are looked at later, so that a senseless one is still an object with a name."""
-
-    metadata: ResourceMetadata
-    spec: Raw = field(default_factory=lambda: Raw(b"{}"))
-    status: Raw = field(default_factory=lambda: Raw(b"{}"))
-
-
-class _Available(_Json):
+class _Available(Shape):
     node_name: str | None = None
     available: dict[str, Quantity] | None = None
     match_labels: dict[str, str] | None = None
 
 
-class _Owner(_Json):
+class _Owner(Shape):
     name: str
     uid: str
     kind: str = "Pod"
 
 
-class _Spec(_Json):
+class _Spec(Shape):
     nodes: dict[str, int] | None = None
     capacity: int | None = None
     node_spec: _Available | None = None
@@ -98,16 +80,16 @@ class _Spec(_Json):
     ttl_seconds: int | None = None
 
 
-class _Made(_Json):
+class _Made(Shape):
     capacity: int
     node_spec: _Available
     num_nodes: int | None = None
-    nodes: list[str] = []
+    nodes: list[str] = msgspec.field(default_factory=list)
 
 
-class _Former(_Json):
+class _Former(Shape):
     name: str
-    was: ResourceJson | None = None
+    was: ObjectJson | None = None
     deletes: bool = False
 
 
@@ -115,25 +97,16 @@ _MOST = 1000
 """Objects of a transaction: it has no more operations."""
 
 
-class _Intent(_Json):
+class _Intent(Shape):
     transaction: str
     objects: Annotated[list[_Former], msgspec.Meta(max_length=_MOST)]
     deciding: str = ""
-    others: Annotated[list[str], msgspec.Meta(max_length=_MOST)] = []
+    others: Annotated[list[str], msgspec.Meta(max_length=_MOST)] = msgspec.field(default_factory=list)
     given_up: bool = False
 
 
-class Condition(_Json):
-    type: str
-    status: str = ""
-    message: str = ""
-    last_transition_time: str = ""
-
-
-class _Status(_Json):
+class _Status(StatusJson):
     nodes: dict[str, int] | None = None
-    observed_generation: int = 0
-    conditions: list[Condition] | None = None
 
 
 class _NotUnderstood(ValueError):
@@ -151,38 +124,54 @@ _statuses = msgspec.json.Decoder(_Status | None)
 _intents = msgspec.json.Decoder(_Intent)
 
 
-def resources_path(namespace: str | None = None) -> str:
-    """The collection of a namespace, or of all."""
-    root = f"/apis/{GROUP}/{VERSION}"
-    return f"{root}/{PLURAL}" if namespace is None else f"{root}/namespaces/{quote(namespace, safe='')}/{PLURAL}"
+class EphemeralResources:
+    """`schema.Schema`."""
+
+    kind = KIND
+    plural = PLURAL
+
+    def read(self, said: ObjectJson) -> EphemeralResource:
+        return to_resource(said)
+
+    def manifest(self, item: EphemeralResource) -> dict[str, Any]:
+        return to_json(item)
+
+    def patch(self, change: ResourceChange) -> dict[str, Any]:
+        spec = {
+            "nodes": dict(change.nodes),
+            "owner": None if change.owner is None else _owner_json(change.owner),
+            "expiresAt": None if change.expires_at is None else timestamp(change.expires_at),
+            "ttlSeconds": None,
+        }
+        said = {} if change.made is None else {"metadata": {"annotations": {MADE: choice_text(change.made)}}}
+        return {"spec": spec, **said}
+
+    def status(
+        self, item: EphemeralResource, status: ResourceStatus
+    ) -> tuple[dict[str, Any], Mapping[str, tuple[str, str]]]:
+        content = {} if status.chosen is None else {"nodes": dict(status.chosen)}
+        return content, {CHOSEN: ("NodeSpec", _chosen_for_text(item))} if status.chosen and item.choice else {}
 
 
-def to_resource(resource: ResourceJson) -> EphemeralResource:
+def to_resource(resource: ObjectJson) -> EphemeralResource:
     """The object in the application's terms; `problem` says what about it cannot be understood."""
     metadata = resource.metadata
-    status = _status(resource)
-    facts: dict[str, Any] = {
+    status = read_status(_statuses, resource.status, _Status())
+    more: dict[str, Any] = {
+        **facts(metadata, status),
         "chosen": None if status.nodes is None else {NodeName(node): units for node, units in status.nodes.items()},
-        "uid": metadata.uid,
         "created": metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
-        "generation": metadata.generation,
-        "observed_generation": status.observed_generation,
-        "resource_version": metadata.resource_version,
-        "deleting": metadata.deletion_timestamp is not None,
-        "finalizers": tuple(metadata.finalizers or ()),
-        "mark": (metadata.annotations or {}).get(MARK, ""),
         "intent": _read_intent((metadata.annotations or {}).get(INTENT, ""), metadata.namespace),
         "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
         "chosen_for": _chosen_for(status),
-        "said_unready": any(each.type == READY and each.status == "False" for each in status.conditions or ()),
     }
     name = EphemeralName(metadata.namespace, metadata.name)
     try:
         spec = _specs.decode(resource.spec) or _Spec()
     except msgspec.DecodeError as error:
-        return EphemeralResource(name, nodes={}, problem=_worded(error), **facts)
+        return EphemeralResource(name, nodes={}, problem=worded(error), **more)
     name = EphemeralName(metadata.namespace, metadata.name, spec.shared)
-    facts["owner"] = None if spec.owner is None else PodOwner(spec.owner.name, PodUid(spec.owner.uid))
+    more["owner"] = None if spec.owner is None else PodOwner(spec.owner.name, PodUid(spec.owner.uid))
     try:
         return EphemeralResource(
             ephemeral_name(metadata.namespace, metadata.name, shared=spec.shared),
@@ -190,18 +179,10 @@ def to_resource(resource: ResourceJson) -> EphemeralResource:
             capacity=_amount("spec.capacity", spec.capacity),
             choice=_choice(spec),
             expires_at=_expiry(spec, metadata),
-            **facts,
+            **more,
         )
     except (_NotUnderstood, InvalidName) as error:
-        return EphemeralResource(name, nodes={}, problem=str(error), expires_at=_expiry_if_any(spec, metadata), **facts)
-
-
-def ready_since(resource: ResourceJson) -> tuple[str, str] | None:
-    """(status, lastTransitionTime) of the Ready condition; None if there is none yet."""
-    for condition in _status(resource).conditions or ():
-        if condition.type == READY:
-            return condition.status, condition.last_transition_time
-    return None
+        return EphemeralResource(name, nodes={}, problem=str(error), expires_at=_expiry_if_any(spec, metadata), **more)
 
 
 def to_json(resource: EphemeralResource) -> dict[str, Any]:
@@ -216,25 +197,17 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
     if resource.name.shared:
         spec["shared"] = True
     if resource.owner is not None:
-        spec["owner"] = owner_json(resource.owner)
+        spec["owner"] = _owner_json(resource.owner)
     if resource.expires_at is not None:
         spec["expiresAt"] = timestamp(resource.expires_at)
-    metadata: dict[str, Any] = {"name": resource.name.name, "namespace": resource.name.namespace}
     made = None if resource.made is None else choice_text(resource.made)
     intent = "" if resource.intent is None else intent_text(resource.intent)
-    said = {key: text for key, text in ((MARK, resource.mark), (MADE, made), (INTENT, intent)) if text}
-    if said:
-        metadata["annotations"] = said
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    said = {MARK: resource.mark, MADE: made, INTENT: intent}
+    return manifest(KIND, resource.name.namespace, resource.name.name, spec, said)
 
 
-def owner_json(owner: PodOwner) -> dict[str, str]:
+def _owner_json(owner: PodOwner) -> dict[str, str]:
     return {"kind": "Pod", "name": owner.name, "uid": owner.uid}
-
-
-def timestamp(seconds: float) -> str:
-    """RFC 3339, to the microsecond where there is a fraction: an expiry is never cut short."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def choice_text(made: MadeChoice) -> str | None:
@@ -244,7 +217,7 @@ def choice_text(made: MadeChoice) -> str | None:
     return text if made.nodes and len(text) <= _LONGEST else None
 
 
-def chosen_for_text(resource: EphemeralResource) -> str:
+def _chosen_for_text(resource: EphemeralResource) -> str:
     """What the object asks of its nodes, in the words of its spec; empty if it has no nodeSpec."""
     if resource.choice is None:
         return ""
@@ -309,15 +282,7 @@ def _former(said: _Former, namespace: str) -> EphemeralResource | None:
     return replace(was, name=EphemeralName(namespace, said.name, was.name.shared))
 
 
-def _status(resource: ResourceJson) -> _Status:
-    # Only we write it. One that does not make sense is from another version of us: it is written anew.
-    try:
-        return _statuses.decode(resource.status) or _Status()
-    except msgspec.DecodeError:
-        return _Status()
-
-
-def _expiry(spec: _Spec, metadata: ResourceMetadata) -> float | None:
+def _expiry(spec: _Spec, metadata: ObjectMetadata) -> float | None:
     if spec.expires_at is not None:
         # A time without zone cannot come from the API server, which wants RFC 3339; UTC is the safe reading.
         aware = spec.expires_at if spec.expires_at.tzinfo is not None else spec.expires_at.replace(tzinfo=UTC)
@@ -328,7 +293,7 @@ def _expiry(spec: _Spec, metadata: ResourceMetadata) -> float | None:
     return _moment("ttlSeconds", spec.ttl_seconds, metadata.creation_timestamp.timestamp() + lives)
 
 
-def _expiry_if_any(spec: _Spec, metadata: ResourceMetadata) -> float | None:
+def _expiry_if_any(spec: _Spec, metadata: ObjectMetadata) -> float | None:
     try:
         return _expiry(spec, metadata)
     except _NotUnderstood:
@@ -406,9 +371,3 @@ def _choice_json(choice: NodeChoice) -> dict[str, Any]:
     if choice.labels is not None:
         where["matchLabels"] = dict(choice.labels)
     return {"nodeSpec": where} | ({} if choice.limit is None else {"numNodes": choice.limit})
-
-
-def _worded(error: msgspec.DecodeError) -> str:
-    """msgspec's `Expected ..., got ... - at `$.nodes[...]`` as our users know the place: spec.nodes."""
-    what, _, where = str(error).partition(" - at `$")
-    return f"spec{where.rstrip('`')}: {what[:1].lower()}{what[1:]}"

@@ -1,100 +1,70 @@
-"""Store: EphemeralResource objects in the API server, as `app.ports.ResourceStore` asks for them.
+"""Store: the objects of a kind of ours in the API server, as `objects.kind.ObjectStore` asks for them.
 
 A write that names a version or a UID is refused by the API server where these do not hold any more (Occupied, Gone).
-Nothing is retried here.
+Nothing is retried here. What an object says is its `Schema`'s affair.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic
 
 import msgspec
 
-from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
-from extender.adapters.kube.resources import (
-    CHOSEN,
-    INTENT,
-    MADE,
-    MARK,
-    READY,
-    ResourceJson,
-    choice_text,
-    chosen_for_text,
-    intent_text,
-    owner_json,
-    ready_since,
-    resources_path,
-    timestamp,
-    to_json,
-    to_resource,
-)
-from extender.app.ports import EphemeralResource, Gone, Intent, MadeChoice, PodOwner, Refused, Unavailable
-from extender.core.names import EphemeralName, NodeName
+from extender.adapters.kube.resources import INTENT, EphemeralResources, intent_text
+from extender.adapters.kube.schema import MARK, READY, ObjectJson, Schema, path_of, ready_since, timestamp
+from extender.app.objects.kind import C, Named, O, S
+from extender.app.ports import EphemeralResource, Intent, ResourceChange, ResourceStatus
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 
 _REMEMBERED = 16384
 
 _encode = msgspec.json.Encoder().encode
-_resources = msgspec.json.Decoder(ResourceJson)
+_objects = msgspec.json.Decoder(ObjectJson)
 
 
-class ApiResourceStore:
-    """`ports.ResourceStore`."""
+class ApiObjectStore(Generic[O, C, S]):
+    """`objects.kind.ObjectStore`. `now`: the time of day."""
 
-    def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, requests: Requests, schema: Schema[O, C, S], now: Callable[[], float] = time.time) -> None:
         self._requests = requests
+        self._schema = schema
         self._now = now
         # By UID: (status, since) of the Ready condition, None if there is none. Spares a read before each set_status.
         self._ready: dict[str, tuple[str, str] | None] = {}
 
-    async def get(self, name: EphemeralName) -> EphemeralResource:
-        return await self._ask("GET", _path(name))
+    async def get(self, name: Named) -> O:
+        return await self._ask("GET", self._path(name))
 
-    async def create(self, resource: EphemeralResource, *, dry_run: bool = False) -> EphemeralResource:
-        path = resources_path(resource.name.namespace) + _query(dry_run)
-        return await self._ask("POST", path, to_json(resource), JSON)
+    async def create(self, item: O, *, dry_run: bool = False) -> O:
+        path = path_of(self._schema.plural, item.name.namespace) + _query(dry_run)
+        return await self._ask("POST", path, self._schema.manifest(item), JSON)
 
     async def merge(
-        self,
-        name: EphemeralName,
-        nodes: Mapping[NodeName, int | None],
-        *,
-        owner: PodOwner | None = None,
-        expires_at: float | None = None,
-        made: MadeChoice | None = None,
-        mark: str = "",
-        if_version: str | None = None,
-        dry_run: bool = False,
-    ) -> EphemeralResource:
-        patch: dict[str, Any] = {
-            "spec": {
-                "nodes": dict(nodes),
-                "owner": None if owner is None else owner_json(owner),
-                "expiresAt": None if expires_at is None else timestamp(expires_at),
-                "ttlSeconds": None,
-            }
-        }
-        annotations = ({MARK: mark} if mark else {}) | ({} if made is None else {MADE: choice_text(made)})
-        metadata: dict[str, Any] = {"annotations": annotations} if annotations else {}
-        if if_version is not None:
-            metadata["resourceVersion"] = if_version
-        if metadata:
-            patch["metadata"] = metadata
-        return await self._ask("PATCH", _path(name) + _query(dry_run), patch, MERGE_PATCH)
+        self, name: Named, change: C, *, mark: str = "", if_version: str | None = None, dry_run: bool = False
+    ) -> O:
+        return await self._patch(name, self._schema.patch(change), {MARK: mark}, if_version, dry_run)
 
-    async def annotate(
-        self, name: EphemeralName, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
-    ) -> EphemeralResource:
-        said = ({MARK: mark} if mark else {}) | ({} if intent is None else {INTENT: intent_text(intent)})
-        metadata: dict[str, Any] = {"annotations": said}
+    async def annotate(self, name: Named, *, mark: str = "", if_version: str | None = None) -> O:
+        return await self._patch(name, {}, {MARK: mark}, if_version)
+
+    async def _patch(
+        self, name: Named, patch: dict[str, Any], said: dict[str, str], if_version: str | None, dry_run: bool = False
+    ) -> O:
+        """One merge patch; of the annotations, those with a text."""
+        metadata = dict(patch.get("metadata", {}))
+        if annotations := {key: text for key, text in said.items() if text} | metadata.get("annotations", {}):
+            metadata["annotations"] = annotations
         if if_version is not None:
             metadata["resourceVersion"] = if_version
-        return await self._ask("PATCH", _path(name), {"metadata": metadata}, MERGE_PATCH)
+        content = {**patch, "metadata": metadata} if metadata else patch
+        return await self._ask("PATCH", self._path(name) + _query(dry_run), content, MERGE_PATCH)
 
     async def delete(
-        self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
-    ) -> EphemeralResource | None:
+        self, name: Named, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
+    ) -> O | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if dry_run:
             # Where there is a body the API server does not look into the query.
@@ -102,97 +72,81 @@ class ApiResourceStore:
         if if_version is not None:
             options["preconditions"] = {"resourceVersion": if_version}
         try:
-            answer = await self._requests.request("DELETE", _path(name), _encode(options))
+            answer = await self._requests.request("DELETE", self._path(name), _encode(options))
         except Gone:
             if there:
                 raise
             return None
-        return _left(answer)
+        return self._left(answer)
 
-    async def set_status(
-        self,
-        resource: EphemeralResource,
-        *,
-        chosen: Mapping[NodeName, int] | None,
-        ready: bool,
-        reason: str,
-        message: str,
-    ) -> EphemeralResource:
-        if resource.uid not in self._ready:
-            await self.get(resource.name)
+    async def set_status(self, item: O, status: S) -> O:
+        if item.uid not in self._ready:
+            await self.get(item.name)
         now = timestamp(float(int(self._now())))
-        status, since = self._ready.get(resource.uid) or ("", now)
-        wanted = "True" if ready else "False"
-        content: dict[str, Any] = {
-            "observedGeneration": resource.generation,
-            "conditions": [
-                {
-                    "type": READY,
-                    "status": wanted,
-                    "reason": reason,
-                    "message": message,
-                    "observedGeneration": resource.generation,
-                    "lastTransitionTime": since if status == wanted else now,
-                }
-            ],
-        }
-        if chosen is not None:
-            content["nodes"] = dict(chosen)
-        if chosen and resource.choice is not None:
-            content["conditions"].append(
-                {
-                    "type": CHOSEN,
-                    "status": "True",
-                    "reason": "NodeSpec",
-                    "message": chosen_for_text(resource),
-                    "observedGeneration": resource.generation,
-                    "lastTransitionTime": now,
-                }
-            )
+        was, since = self._ready.get(item.uid) or ("", now)
+        wanted = "True" if status.ready else "False"
+        content, more = self._schema.status(item, status)
+
+        def condition(name: str, holds: str, reason: str, message: str, since: str) -> dict[str, Any]:
+            said = {"type": name, "status": holds, "reason": reason, "message": message}
+            return {**said, "observedGeneration": item.generation, "lastTransitionTime": since}
+
+        conditions = [condition(READY, wanted, status.reason, status.message, since if was == wanted else now)]
+        conditions += [condition(name, "True", reason, text, now) for name, (reason, text) in more.items()]
+        whole = {"observedGeneration": item.generation, "conditions": conditions, **content}
         # A JSON patch, since a merge patch would keep the nodes chosen before. The UID guards against a namesake.
         patch = [
-            {"op": "test", "path": "/metadata/uid", "value": resource.uid},
-            {"op": "add", "path": "/status", "value": content},
+            {"op": "test", "path": "/metadata/uid", "value": item.uid},
+            {"op": "add", "path": "/status", "value": whole},
         ]
         try:
-            return await self._ask("PATCH", _path(resource.name, "status"), patch, JSON_PATCH)
+            return await self._ask("PATCH", self._path(item.name, "status"), patch, JSON_PATCH)
         except Refused as error:
             # A test that fails is a 422 of so general a wording that it could be anything.
-            if error.status != 422 or (await self.get(resource.name)).uid == resource.uid:
+            if error.status != 422 or (await self.get(item.name)).uid == item.uid:
                 raise
-            raise Gone(409, f"{resource.name} has another UID now than {resource.uid}") from error
+            raise Gone(409, f"{item.name} has another UID now than {item.uid}") from error
 
-    async def _ask(
-        self, method: str, path: str, body: object | None = None, content_type: str = JSON
-    ) -> EphemeralResource:
+    async def _ask(self, method: str, path: str, body: object | None = None, content_type: str = JSON) -> O:
         answer = await self._requests.request(
             method, path, None if body is None else _encode(body), content_type=content_type
         )
         try:
-            stored = _resources.decode(answer)
+            stored = _objects.decode(answer)
         except msgspec.DecodeError as error:
-            raise Unavailable(f"{method} {path}: the answer is no EphemeralResource: {error}") from error
+            raise Unavailable(f"{method} {path}: the answer is no {self._schema.kind}: {error}") from error
         if "dryRun" not in path:
             self._remember(stored)
-        return to_resource(stored)
+        return self._schema.read(stored)
 
-    def _remember(self, stored: ResourceJson) -> None:
+    def _remember(self, stored: ObjectJson) -> None:
         if len(self._ready) >= _REMEMBERED:
             self._ready.clear()
         self._ready[stored.metadata.uid] = ready_since(stored)
 
+    def _left(self, answer: bytes) -> O | None:
+        """What a deletion leaves: a Status says that it is gone, the object itself that finalizers may hold it."""
+        try:
+            said = self._schema.read(_objects.decode(answer))
+        except msgspec.DecodeError:
+            return None
+        return said if said.deleting and said.finalizers else None
 
-def _left(answer: bytes) -> EphemeralResource | None:
-    """What a deletion leaves: a Status says that it is gone, the object itself that finalizers may hold it."""
-    try:
-        said = to_resource(_resources.decode(answer))
-    except msgspec.DecodeError:
-        return None
-    return said if said.deleting and said.finalizers else None
+    def _path(self, name: Named, *more: str) -> str:
+        return path_of(self._schema.plural, name.namespace) + address(name.name, *more)
 
 
-def _path(name: EphemeralName, *more: str) -> str:
-    return resources_path(name.namespace) + address(name.name, *more)
+class ApiResourceStore(ApiObjectStore[EphemeralResource, ResourceChange, ResourceStatus]):
+    """`ports.ResourceStore`."""
+
+    def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
+        super().__init__(requests, EphemeralResources(), now)
+
+    async def annotate(
+        self, name: Named, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
+    ) -> EphemeralResource:
+        said = {MARK: mark, INTENT: "" if intent is None else intent_text(intent)}
+        return await self._patch(name, {}, said, if_version)
 
 
 def _query(dry_run: bool) -> str:

@@ -16,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from extender.adapters.kube.connection import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 from extender.adapters.objects import WAKE
-from extender.app.ports import Gone, Notice, Occupied, PodRef, Unavailable
+from extender.app.ports import Notice, PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
-from extender.core.names import NodeName, ResourceKey
+from extender.kube.errors import Gone, Occupied, Unavailable
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 
 COMPONENT = "escher"
 

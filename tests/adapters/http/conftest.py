@@ -11,11 +11,6 @@ from tests.adapters.http.fakes import NotedManagement, NotedVerbs, Ready, in_pro
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def verbs() -> NotedVerbs:
     return NotedVerbs()
 

@@ -29,8 +29,9 @@ from extender.app.management import (
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
-from extender.core.cluster import Node, Pod
-from extender.core.names import EphemeralName, GangKey, NodeName, ResourceKey
+from extender.core.cluster import Pod
+from extender.core.names import EphemeralName, GangKey
+from extender.kube.names import NodeName, ResourceKey
 
 
 class NotedVerbs:
@@ -44,8 +45,8 @@ class NotedVerbs:
         """Binds wait for it, as at a gang's barrier."""
         self.bound: list[PodRef] = []
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
-        self._note("filter", pod, nodes, described)
+    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+        self._note("filter", pod, nodes)
         return self.verdict or Verdict(tuple(nodes))
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
@@ -129,17 +130,16 @@ class NotedManagement:
                 return state
         raise NotFound("name", str(key), f"there is no gang {key}")
 
-    def brake(self) -> BrakeState:
+    def state(self) -> BrakeState:
         self._note("brake")
         return self.held
 
-    def explain_pod(self, namespace: str, name: str) -> Explanation:
-        return self._explain((namespace, name))
+    def by_noun(self) -> Management:
+        return Management(
+            resources=self, transactions=self, state=self, gangs=self, explain=NotedExplain(self), brake=self
+        )
 
-    def explain_gang(self, key: GangKey) -> Explanation:
-        return self._explain(key)
-
-    def _explain(self, whom: Any) -> Explanation:
+    def explained(self, whom: Any) -> Explanation:
         self._note(whom)
         if self.explanation is None:
             raise NotFound("name", str(whom), "nothing is known of it")
@@ -149,6 +149,17 @@ class NotedManagement:
         self.asked.append(request)
         if self.fail is not None:
             raise self.fail
+
+
+class NotedExplain:
+    def __init__(self, noted: NotedManagement) -> None:
+        self._noted = noted
+
+    def pod(self, namespace: str, name: str) -> Explanation:
+        return self._noted.explained((namespace, name))
+
+    def gang(self, key: GangKey) -> Explanation:
+        return self._noted.explained(key)
 
 
 class Ready:
@@ -163,7 +174,7 @@ class Ready:
 
 def service(
     verbs: Verbs | None = None,
-    management: Management | None = None,
+    management: NotedManagement | Management | None = None,
     *,
     ready: Ready | None = None,
     registry: CollectorRegistry | None = None,
@@ -171,7 +182,7 @@ def service(
 ) -> Service:
     return create_app(
         verbs or NotedVerbs(),
-        management or NotedManagement(),
+        management if isinstance(management, Management) else (management or NotedManagement()).by_noun(),
         ready=ready or Ready(),
         registry=registry or CollectorRegistry(),
         **settings,

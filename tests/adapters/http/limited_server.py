@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.http.asgi import create_app
 from extender.adapters.http.listening import http_server
 from extender.app.ports import PodRef
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 from extender.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, listening
 
@@ -36,7 +36,7 @@ class Barrier(NotedVerbs):
 
 
 async def _serve(size: int) -> None:
-    app = create_app(Barrier(size), NotedManagement(), ready=lambda: True, registry=CollectorRegistry())
+    app = create_app(Barrier(size), NotedManagement().by_noun(), ready=lambda: True, registry=CollectorRegistry())
     server = http_server(app, Settings.model_validate({"port": 0}))
     listener = listening()
     print(listener.getsockname()[1], flush=True)  # noqa: T201

@@ -29,9 +29,10 @@ from extender.app.management import Management
 from extender.app.ports import PodRef
 from extender.controlplane import binaries, places
 from extender.controlplane.api import Api, ApiError
-from extender.controlplane.cluster import Progress, RealCluster
+from extender.controlplane.clusters import RealCluster
 from extender.controlplane.nodes import NodeShape
-from extender.core.names import NodeName
+from extender.controlplane.progress import Progress
+from extender.kube.names import NodeName
 from tests.adapters.http.fakes import listening
 from tests.adapters.http.pass_through import PassThrough
 

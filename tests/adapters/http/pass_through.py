@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from extender.app.ports import PodRef
 from extender.app.verbs import Verdict, Victims
-from extender.core.cluster import Node, Pod
-from extender.core.names import NodeName
+from extender.core.cluster import Pod
+from extender.kube.names import NodeName
 
 WriteBinding = Callable[[PodRef, NodeName], Awaitable[str]]
 
@@ -26,7 +26,7 @@ class PassThrough:
     def __init__(self, write: WriteBinding = written) -> None:
         self._write = write
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
+    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
         if pod.name.startswith("rejected"):
             return Verdict(rejected=dict.fromkeys(nodes, "turned away by the pass-through"))
         return Verdict(nodes)

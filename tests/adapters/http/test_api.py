@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def api() -> FastAPI:
-    return create_api(NotedManagement(), Ready(), CollectorRegistry())
+    return create_api(NotedManagement().by_noun(), Ready(), CollectorRegistry())
 
 
 async def test_the_process_is_alive_before_it_is_ready(client: httpx.AsyncClient, ready: Ready) -> None:
@@ -38,7 +38,7 @@ async def test_the_process_is_alive_before_it_is_ready(client: httpx.AsyncClient
 async def test_how_old_what_is_known_is_stands_in_readyz() -> None:
     app = create_app(
         NotedVerbs(),
-        NotedManagement(),
+        NotedManagement().by_noun(),
         ready=lambda: True,
         registry=CollectorRegistry(),
         ages=lambda: {"pods": 312.46, "nodes": 0.5},

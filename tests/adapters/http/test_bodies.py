@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from extender.adapters.http.asgi import Service
-from extender.adapters.http.bodies import Room
+from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.problems import Problem
 from extender.settings import BadSettings, Settings, load_settings
-from extender.sim.virtual_time import BACKEND
 from tests.adapters.http.fakes import NotedVerbs, bind_body, filter_body, service
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +21,8 @@ FILTER = json.dumps(filter_body()).encode()
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return BACKEND
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
 
 
 class Call:
@@ -54,12 +53,12 @@ async def settled() -> None:
     await asyncio.sleep(0.01)
 
 
-def app_with(room: Room, **settings: Any) -> Service:
+def app_with(room: BodyRoom, **settings: Any) -> Service:
     return service(body_limit=100 * KIB, room=room, **settings)
 
 
 async def test_large_bodies_wait_for_each_other_in_their_order() -> None:
-    room = Room(100 * KIB)
+    room = BodyRoom(100 * KIB)
     app = app_with(room)
     calls = [Call(app, 60 * KIB) for _ in range(3)]
     for call in calls:
@@ -74,7 +73,7 @@ async def test_large_bodies_wait_for_each_other_in_their_order() -> None:
 
 
 async def test_who_finds_no_room_in_time_is_told_to_come_again() -> None:
-    room = Room(100 * KIB, longest_wait=5)
+    room = BodyRoom(100 * KIB, longest_wait=5)
     app = app_with(room)
     stalled, late = Call(app, 60 * KIB), Call(app, 50 * KIB)
     stalled.piece(FILTER)
@@ -95,7 +94,7 @@ async def test_who_finds_no_room_in_time_is_told_to_come_again() -> None:
 
 
 async def test_what_comes_at_once_needs_no_room() -> None:
-    room = Room(1)
+    room = BodyRoom(1)
     call = Call(app_with(room), len(FILTER))
     call.piece(FILTER, last=True)
     await settled()
@@ -103,7 +102,7 @@ async def test_what_comes_at_once_needs_no_room() -> None:
 
 
 async def test_who_gives_up_waiting_stands_in_nobodys_way() -> None:
-    room = Room(100)
+    room = BodyRoom(100)
     await room.take(80)
     first, second = asyncio.ensure_future(room.take(50)), asyncio.ensure_future(room.take(20))
     await settled()
@@ -115,7 +114,7 @@ async def test_who_gives_up_waiting_stands_in_nobodys_way() -> None:
 
 
 async def test_who_gives_up_in_the_moment_of_its_turn_gives_it_back() -> None:
-    room = Room(100)
+    room = BodyRoom(100)
     await room.take(100)
     first = asyncio.ensure_future(room.take(100))
     await settled()
@@ -128,7 +127,7 @@ async def test_who_gives_up_in_the_moment_of_its_turn_gives_it_back() -> None:
 
 
 async def test_one_who_gave_up_in_the_same_moment_is_passed_over() -> None:
-    room = Room(100)
+    room = BodyRoom(100)
     await room.take(100)
     first, second = asyncio.ensure_future(room.take(60)), asyncio.ensure_future(room.take(70))
     await settled()
@@ -140,7 +139,7 @@ async def test_one_who_gave_up_in_the_same_moment_is_passed_over() -> None:
 
 
 async def test_a_body_of_unknown_length_takes_room_as_it_grows_and_gives_it_back() -> None:
-    room = Room(100 * KIB)
+    room = BodyRoom(100 * KIB)
     app = app_with(room)
     small, growing = Call(app, None), Call(app, None)
     for call in (small, growing):
@@ -157,7 +156,7 @@ async def test_a_body_of_unknown_length_takes_room_as_it_grows_and_gives_it_back
 
 
 async def test_bodies_that_are_in_each_others_way_end_in_time_and_leave_room() -> None:
-    room = Room(100 * KIB, longest_wait=5)
+    room = BodyRoom(100 * KIB, longest_wait=5)
     app = app_with(room)
     calls = [Call(app, None) for _ in range(4)]
     for _ in range(60):
@@ -174,7 +173,7 @@ async def test_bodies_that_are_in_each_others_way_end_in_time_and_leave_room() -
 
 @pytest.mark.parametrize("end", ["refused", "left", "defect"])
 async def test_room_is_given_back_however_a_call_ends(end: str) -> None:
-    room, verbs = Room(200 * KIB), NotedVerbs()
+    room, verbs = BodyRoom(200 * KIB), NotedVerbs()
     call = Call(app_with(room, verbs=verbs), 50 * KIB)
     call.piece(b"not JSON" if end == "refused" else FILTER)
     await settled()
@@ -202,7 +201,7 @@ async def test_a_bind_cannot_wait_with_a_large_body() -> None:
 
 
 async def test_the_room_that_a_caller_lacks_is_named() -> None:
-    room = Room(10, longest_wait=1)
+    room = BodyRoom(10, longest_wait=1)
     with pytest.raises(Problem, match="setting bodies_limit_bytes"):
         await room.take(11)
 

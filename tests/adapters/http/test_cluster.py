@@ -24,10 +24,11 @@ from extender.app.management import (
 )
 from extender.app.ports import NodeChoice, PodRef
 from extender.core.brake import Switches
-from extender.core.gang_phases import Phase
-from extender.core.ledger import Detection, Kind, Mode, Stale
-from extender.core.names import EphemeralName, GangKey, NodeName, PodUid, ResourceKey
+from extender.core.gangs.machine import Phase
+from extender.core.ledger import Detection, HoldingKind, Mode, Stale
+from extender.core.names import EphemeralName, GangKey
 from extender.core.units import Short
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.http.fakes import NotedManagement
 from tests.adapters.http.told import problem
 from tests.builders import units
@@ -44,7 +45,7 @@ P0 = PodRef("team-a", "train-0", PodUid("u0"))
 async def test_cluster_state_shows_capacity_available_and_holders_with_cpu_in_cores(
     client: httpx.AsyncClient, management: NotedManagement
 ) -> None:
-    holder = HolderState(holder="u0", kind=Kind.BOUND, units=units(cpu=500), pod=P0, gang=TRAIN, until=0)
+    holder = HolderState(holder="u0", kind=HoldingKind.BOUND, units=units(cpu=500), pod=P0, gang=TRAIN, until=0)
     management.nodes = [
         NodeState(node=NodeName("n2"), capacity=units(cpu=8000), available=units(cpu=8000)),
         NodeState(

@@ -15,11 +15,10 @@ from starlette.types import ASGIApp
 from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
-from extender.adapters.http.bodies import Room
+from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.connections import BoundedProtocol, Bounds, bounded
 from extender.adapters.http.listening import http_server
 from extender.settings import Settings
-from extender.sim.virtual_time import BACKEND
 from tests.adapters.http.fakes import NotedVerbs, bind_body, filter_body, listening, service
 
 pytestmark = pytest.mark.anyio
@@ -31,8 +30,8 @@ BODY = json.dumps(filter_body()).encode()
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return BACKEND
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
 
 
 class Line(asyncio.Transport):
@@ -289,7 +288,7 @@ async def test_while_we_take_nothing_nobody_else_is_slow() -> None:
 
 
 async def test_a_stalled_body_holds_its_room_no_longer_than_its_time() -> None:
-    room = Room(100 * KIB, longest_wait=5)
+    room = BodyRoom(100 * KIB, longest_wait=5)
     site = Site(Bounds(stall_seconds=10), service(room=room))
     stalled, early, late = (site.line() for _ in range(3))
     stalled.send(HEAD + b"Content-Length: 80000\r\n\r\n" + BODY)

@@ -11,11 +11,15 @@ import pytest
 from extender.app.keeper import Keeper
 from extender.app.ports import PodRef
 from extender.app.verbs import Verdict, Victims
+from extender.core import audit
 from extender.core.cluster import Node, Pod
-from extender.core.ledger import Holding, Snapshot
-from extender.core.names import NodeName, ResourceKey
+from extender.core.ledger import Holding
+from extender.core.policy import Refuse
+from extender.kube.names import NodeName, ResourceKey
 from tests.adapters.http.fakes import asking, bind_body, filter_body, in_process, pod_json, service
 from tests.builders import NOW, node, pod
+from tests.core.snapshots import Snapshot, snapshot
+from tests.performing import Performing
 
 pytestmark = pytest.mark.anyio
 DATA1 = ResourceKey("escher.dev/team-a.data1")
@@ -30,30 +34,31 @@ class StillClock:
         return NOW
 
 
-class KeepersVerbs:
+class KeepersVerbs(Performing):
     """The keeper's decisions, without anything that writes to a cluster."""
 
     def __init__(self) -> None:
-        self.keeper = Keeper(StillClock(), lambda effects: None)
-        self.keeper.replace_nodes([node("n1"), node("n2")])
-        self.keeper.set_capacity(NodeName("n1"), DATA1, 4)
-        self.keeper.see_pod(pod("bound", node=NodeName("n2")))
+        self.keeper = Keeper(StillClock())
+        self.do(self.keeper.replace(Node, [node("n1"), node("n2")]))
+        self.do(self.keeper.set_capacity(NodeName("n1"), DATA1, 4))
+        self.do(self.keeper.observe(pod("bound", node=NodeName("n2"))))
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName], described: Sequence[Node] | None = None) -> Verdict:
-        return self.keeper.filter(pod, nodes)
+    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+        return self.do(self.keeper.filter(pod, nodes))
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
         return self.keeper.prioritize(pod, nodes)
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
-        return self.keeper.claim_for_bind(pod.uid, node) or ""
+        permit = self.do(self.keeper.permit(pod.uid, node))
+        return permit.reason if isinstance(permit, Refuse) else ""
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
-        return self.keeper.preempt(pod, victims)
+        return self.do(self.keeper.preempt(pod, victims))
 
     def ledger(self) -> tuple[Snapshot, list[Holding]]:
-        assert self.keeper.ledger.violations() == []
-        return self.keeper.ledger.snapshot(), list(self.keeper.ledger.holdings())
+        assert audit.violations(self.keeper.tables.ledger) == []
+        return snapshot(self.keeper.tables.ledger), list(self.keeper.tables.ledger.rows.holdings())
 
 
 def gang_pod(**annotations: str) -> dict[str, Any]:
@@ -119,4 +124,4 @@ async def test_a_good_call_does_change_it() -> None:
     async with in_process(service(verbs)) as client:
         answer = await client.post("/scheduler/filter", json=filter_body(asking({str(DATA1): "1"})))
     assert answer.json()["NodeNames"] == ["n1"]
-    assert verbs.keeper.ledger.free(NodeName("n1"), DATA1) == 3
+    assert verbs.keeper.tables.ledger.rows.free(NodeName("n1"), DATA1) == 3

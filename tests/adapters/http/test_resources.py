@@ -9,8 +9,10 @@ import pytest
 
 from extender.adapters.http.answers import timestamp
 from extender.app.management import BeingDeleted, Invalid, ResourceState, SetResource, VersionConflict
-from extender.app.ports import NodeChoice, PodOwner, Unavailable
-from extender.core.names import EphemeralName, NodeName, PodUid
+from extender.app.ports import NodeChoice, PodOwner
+from extender.core.names import EphemeralName
+from extender.kube.errors import Unavailable
+from extender.kube.names import NodeName, PodUid
 from tests.adapters.http.fakes import NotedManagement, Ready
 from tests.adapters.http.told import problem
 

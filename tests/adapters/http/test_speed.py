@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from extender.app.verbs import Verdict
-from extender.core.names import NodeName
+from extender.kube.names import NodeName
 from tests.adapters.http.fakes import NotedVerbs, filter_body, on_loopback, pod_json, service
 
 pytestmark = [pytest.mark.anyio, pytest.mark.bench]

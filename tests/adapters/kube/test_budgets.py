@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from extender.adapters.kube.budgets import ApiDisruptions, BudgetJson, to_budget
-from extender.app.ports import Unavailable
 from extender.core.budgets import Budget
-from extender.core.cluster import Requirement
+from extender.kube.errors import Unavailable
+from extender.kube.node_match import Requirement
 from tests.adapters.kube.scripted_api import ScriptedApi
 
 pytestmark = pytest.mark.anyio

@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.connection import JSON, TIMEOUT
 from extender.adapters.kube.gang_leases import DURATION, GangLeases, Lost
-from extender.app.ports import Refused
-from extender.simulation import Simulation
+from extender.kube.errors import Refused
+from kubesim.virtual import VirtualCluster
+from tests.adapters.kube.scripted_api import ScriptedApi
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Clock:
@@ -32,24 +27,23 @@ class Clock:
 class TwoLives:
     """Two instances and the API server between them."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, cluster: VirtualCluster) -> None:
         self.clock = Clock()
         self.one, self.other = (
-            GangLeases(simulation.requests, "default", name, self.clock) for name in ("aaaaaa", "bbbbbb")
+            GangLeases(cluster.requests, "default", name, self.clock) for name in ("aaaaaa", "bbbbbb")
         )
-        self.simulation = simulation
+        self.cluster = cluster
 
     async def names(self) -> list[str]:
-        found = await self.simulation.ask("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases")
+        found = await self.cluster.ask("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases")
         return sorted(each["metadata"]["name"] for each in found["items"])
 
 
 @pytest.fixture
-async def lives() -> Any:
-    async with Simulation() as simulation:
-        lives = TwoLives(simulation)
-        await lives.one.acquire()
-        yield lives
+async def lives(kubesim_virtual: VirtualCluster) -> TwoLives:
+    lives = TwoLives(kubesim_virtual)
+    await lives.one.acquire()
+    return lives
 
 
 async def test_who_renews_lives(lives: TwoLives) -> None:
@@ -108,7 +102,7 @@ async def test_a_renewal_whose_answer_was_lost_is_no_end(lives: TwoLives) -> Non
 
 
 async def test_of_two_who_come_after_it_both_find_out(lives: TwoLives) -> None:
-    third = GangLeases(lives.simulation.requests, "default", "cccccc", lives.clock)
+    third = GangLeases(lives.cluster.requests, "default", "cccccc", lives.clock)
     for each in (lives.other, third):
         assert await each.dead({"aaaaaa"}) == set()
         assert each.undecided
@@ -126,21 +120,7 @@ async def test_it_is_gone_after_its_end(lives: TwoLives) -> None:
 
 
 async def test_what_is_refused_is_said() -> None:
-    class Closed:
-        async def request(
-            self,
-            method: str,
-            path: str,
-            body: bytes | None = None,
-            *,
-            content_type: str = JSON,
-            accept: str = JSON,
-            within: float = TIMEOUT,
-        ) -> bytes:
-            raise Refused(403, "leases is forbidden")
-
-        def lines(self, path: str, *, silence: float) -> Any:
-            raise NotImplementedError
-
+    api = ScriptedApi()
+    api.answers.append(Refused(403, "leases is forbidden"))
     with pytest.raises(Refused, match="forbidden"):
-        await GangLeases(Closed(), "default", "aaaaaa", asyncio.get_running_loop().time).acquire()
+        await GangLeases(api, "default", "aaaaaa", asyncio.get_running_loop().time).acquire()

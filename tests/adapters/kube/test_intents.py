@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kube.resources import INTENT, ResourceJson, to_json, to_resource
-from extender.app.marks import digest, is_same_state
+from extender.adapters.kube.resources import INTENT, to_json, to_resource
+from extender.adapters.kube.schema import ObjectJson
+from extender.app.ephemeral_resources import digest, is_same_state
 from extender.app.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName, PodUid, ResourceKey
 
 NAME = EphemeralName("team", "transaction-1")
 FORMER = EphemeralResource(
@@ -33,13 +35,13 @@ BY_KUBECTL = EphemeralResource(
 
 
 def through(resource: EphemeralResource) -> EphemeralResource:
-    return to_resource(msgspec.json.decode(msgspec.json.encode(to_json(resource)), type=ResourceJson))
+    return to_resource(msgspec.json.decode(msgspec.json.encode(to_json(resource)), type=ObjectJson))
 
 
 def annotated(text: Any) -> EphemeralResource:
     made = to_json(EphemeralResource(NAME, {}))
     made["metadata"]["annotations"] = {INTENT: text}
-    return to_resource(msgspec.json.decode(msgspec.json.encode(made), type=ResourceJson))
+    return to_resource(msgspec.json.decode(msgspec.json.encode(made), type=ObjectJson))
 
 
 def test_an_intent_is_read_as_it_was_written() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from extender.adapters.kube.jobs import jobs, readable
-from extender.app.ports import Refused
-from extender.core.promises import Promise
+from extender.core.gangs.promises import Promise
+from extender.kube.errors import Refused
 from tests.adapters.kube.scripted_api import ScriptedApi
 
 

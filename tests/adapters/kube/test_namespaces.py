@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from extender.adapters.kube.namespaces import Labels, namespaces
 from extender.adapters.kube.reflector import Reflector
-from extender.app.ports import Refused, Unavailable
 from extender.core.cluster import Namespace
+from extender.kube.errors import Refused, Unavailable
 from tests.adapters.kube.manifests import Json, event, page
 from tests.adapters.kube.scripted_api import RecordingSink, ScriptedApi
 

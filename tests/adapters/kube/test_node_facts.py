@@ -6,7 +6,7 @@ from typing import Any
 
 from extender.adapters.kube.node_facts import NodeFacts
 from extender.core.cluster import Node
-from extender.core.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, ResourceKey
 from tests import builders
 
 N1 = NodeName("n1")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from extender.adapters.kube.owners import ApiOwners
-from extender.app.ports import Gone, PodRef, Refused, Unavailable
-from extender.core.names import PodUid
+from extender.app.ports import PodRef
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import PodUid
 from tests.adapters.kube.manifests import encode, pod
 from tests.adapters.kube.scripted_api import ScriptedApi
 

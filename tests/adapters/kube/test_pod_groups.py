@@ -7,8 +7,8 @@ import json
 import pytest
 
 from extender.adapters.kube.pod_groups import installed, pod_groups
-from extender.app.ports import Gone, Unavailable
-from extender.core.pod_groups import PodGroup
+from extender.core.gangs.pod_groups import PodGroup
+from extender.kube.errors import Gone, Unavailable
 from tests.adapters.kube.scripted_api import ScriptedApi
 
 pytestmark = pytest.mark.anyio

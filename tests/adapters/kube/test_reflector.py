@@ -11,10 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.adapters.kube import kinds
-from extender.adapters.kube.connection import Away, Expired, Silent
 from extender.adapters.kube.reflector import Reflector
-from extender.app.ports import Refused, Unavailable
 from extender.core.cluster import Node, Pod
+from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
 from tests.adapters.kube.manifests import bookmark, event, node, page, pod, status
 from tests.adapters.kube.scripted_api import RecordingSink, ScriptedApi
 

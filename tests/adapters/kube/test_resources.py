@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.adapters.kube import kinds
-from extender.adapters.kube.resources import ResourceJson, timestamp, to_json, to_resource
+from extender.adapters.kube.resources import to_json, to_resource
+from extender.adapters.kube.schema import ObjectJson, timestamp
 from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.kube import manifests
 
 CREATED = 1795240800.0
@@ -162,12 +164,12 @@ def test_the_first_and_the_last_moment_can_be_read_and_written(moment: str) -> N
 
 
 def test_one_object_of_which_we_cannot_make_sense_is_passed_over_in_lists_and_watches() -> None:
-    def translate(resource: ResourceJson) -> EphemeralResource:
+    def translate(resource: ObjectJson) -> EphemeralResource:
         if resource.metadata.name == "odd":
             raise OverflowError("date value out of range")
         return to_resource(resource)
 
-    kind = kinds.Kind("ephemeralresources", "/", ResourceJson, translate)
+    kind = kinds.WatchedKind("ephemeralresources", "/", ObjectJson, translate)
     page = kind.read_page(manifests.page([manifests.resource(), manifests.resource("odd"), manifests.resource("b")]))
     assert [str(item.name) for item in page.items] == ["team-a/data1", "team-a/b"]
     assert [(bad.what, bad.why) for bad in page.unreadable] == [("team-a/odd", "date value out of range")]
@@ -230,7 +232,7 @@ def test_the_choice_that_was_made_is_an_annotation_and_read_back(choice: NodeCho
     made = MadeChoice(4, choice, (NodeName("n1"), NodeName("n2")))
     written = to_json(EphemeralResource(EphemeralName("team-a", "data1"), {}, made=made))
     assert list(written["metadata"]["annotations"]) == ["escher.dev/chosen"]
-    assert to_resource(msgspec.json.decode(manifests.encode(written), type=ResourceJson)).made == made
+    assert to_resource(msgspec.json.decode(manifests.encode(written), type=ObjectJson)).made == made
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_the_choice_that_was_made_is_an_annotation_and_read_back(choice: NodeCho
 def test_a_choice_that_makes_no_sense_is_as_if_it_was_not_known(said: str) -> None:
     written = to_json(EphemeralResource(EphemeralName("team-a", "data1"), {NodeName("n1"): 1}, mark="k"))
     written["metadata"]["annotations"]["escher.dev/chosen"] = said
-    found = to_resource(msgspec.json.decode(manifests.encode(written), type=ResourceJson))
+    found = to_resource(msgspec.json.decode(manifests.encode(written), type=ObjectJson))
     assert (found.made, found.problem, found.nodes) == (None, "", {"n1": 1})
 
 
@@ -251,4 +253,4 @@ def test_a_choice_of_so_many_nodes_that_an_annotation_cannot_hold_them_is_not_ke
 def test_the_mark_of_a_write_is_an_annotation() -> None:
     made = EphemeralResource(EphemeralName("team-a", "data1"), {}, mark="abc")
     assert to_json(made)["metadata"]["annotations"] == {"escher.dev/mark": "abc"}
-    assert to_resource(msgspec.json.decode(manifests.encode(to_json(made)), type=ResourceJson)).mark == "abc"
+    assert to_resource(msgspec.json.decode(manifests.encode(to_json(made)), type=ObjectJson)).mark == "abc"

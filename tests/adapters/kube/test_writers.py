@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.connection import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import (
     ApiBinder,
@@ -22,18 +21,19 @@ from extender.app.ports import (
     EphemeralResource,
     EventType,
     Former,
-    Gone,
     Intent,
     MadeChoice,
     NodeChoice,
     Notice,
-    Occupied,
     PodOwner,
     PodRef,
-    Refused,
-    Unavailable,
+    ResourceChange,
+    ResourceStatus,
 )
-from extender.core.names import EphemeralName, NodeName, PodUid, ResourceKey
+from extender.core.names import EphemeralName
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tests.adapters.kube.manifests import encode, pod, resource
 from tests.adapters.kube.scripted_api import ScriptedApi
 
@@ -253,7 +253,7 @@ class TestStore:
         api.answers += [encode(resource()), encode(resource()), b"{}"]
         store = ApiResourceStore(api)
         await store.create(EphemeralResource(NAME, {}), dry_run=True)
-        await store.merge(NAME, {}, dry_run=True)
+        await store.merge(NAME, ResourceChange({}), dry_run=True)
         await store.delete(NAME, dry_run=True)
         assert [call.rpartition("?")[2] for call in api.requested[:2]] == ["dryRun=All"] * 2
         assert api.bodies[2][1]["dryRun"] == ["All"], "of a deletion with a body nobody reads the query"
@@ -263,10 +263,12 @@ class TestStore:
         store = ApiResourceStore(api)
         owner = PodOwner("p1", PodUid("u1"))
         await store.merge(
-            NAME, {NodeName("n1"): 3, NodeName("n2"): None}, owner=owner, expires_at=1795240800.0, if_version="9"
+            NAME,
+            ResourceChange({NodeName("n1"): 3, NodeName("n2"): None}, owner=owner, expires_at=1795240800.0),
+            if_version="9",
         )
-        await store.merge(NAME, {})
-        await store.merge(NAME, {}, mark="abc")
+        await store.merge(NAME, ResourceChange({}))
+        await store.merge(NAME, ResourceChange({}), mark="abc")
         assert api.bodies[0] == (
             MERGE_PATCH,
             {
@@ -285,8 +287,8 @@ class TestStore:
     async def test_keeps_the_choice_that_was_made_until_there_is_none(self, api: ScriptedApi) -> None:
         api.answers += [encode(resource())] * 2
         store = ApiResourceStore(api)
-        await store.merge(NAME, {}, made=MadeChoice(4, NodeChoice(limit=1), (NodeName("n1"),)))
-        await store.merge(NAME, {}, made=MadeChoice(0, NodeChoice()))
+        await store.merge(NAME, ResourceChange({}, made=MadeChoice(4, NodeChoice(limit=1), (NodeName("n1"),))))
+        await store.merge(NAME, ResourceChange({}, made=MadeChoice(0, NodeChoice())))
         said = '{"capacity":4,"nodeSpec":{},"nodes":["n1"],"numNodes":1}'
         assert [body["metadata"]["annotations"] for _, body in api.bodies] == [
             {"escher.dev/chosen": said},
@@ -302,7 +304,7 @@ class TestStore:
         api.answers += [encode(resource())] * 2
         store = ApiResourceStore(api, now=lambda: 1795240800.9)
         known = await store.get(NAME)
-        await store.set_status(known, chosen={NodeName("n2"): 1}, ready=True, reason="Written", message="all")
+        await store.set_status(known, ResourceStatus(True, "Written", "all", {NodeName("n2"): 1}))
         assert api.requested[-1] == f"PATCH {PATH}/data1/status"
         content_type, patch = api.bodies[-1]
         assert content_type == JSON_PATCH
@@ -327,7 +329,7 @@ class TestStore:
         from_watch = EphemeralResource(NAME, {}, uid="uid-data1")
         times: list[str] = []
         for ready in (True, False):
-            await store.set_status(from_watch, chosen=None, ready=ready, reason="R", message="")
+            await store.set_status(from_watch, ResourceStatus(ready, "R", ""))
             status = api.bodies[-1][1][1]["value"]
             assert "nodes" not in status
             times.append(status["conditions"][0]["lastTransitionTime"])
@@ -340,7 +342,7 @@ class TestStore:
         store = ApiResourceStore(api)
         stale = EphemeralResource(NAME, {}, uid="another")
         with pytest.raises(Gone, match="another UID"):
-            await store.set_status(stale, chosen=None, ready=True, reason="R", message="")
+            await store.set_status(stale, ResourceStatus(True, "R", ""))
 
     @pytest.mark.parametrize("answers", [[Refused(403, "forbidden")], [Refused(422, "invalid"), encode(resource())]])
     async def test_status_that_is_refused_for_another_reason_says_so(
@@ -350,7 +352,7 @@ class TestStore:
         store = ApiResourceStore(api)
         known = await store.get(NAME)
         with pytest.raises(Refused, match=r"forbidden|invalid"):
-            await store.set_status(known, chosen=None, ready=True, reason="R", message="")
+            await store.set_status(known, ResourceStatus(True, "R", ""))
 
     async def test_does_not_remember_without_end(self, api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("extender.adapters.kube.store._REMEMBERED", 2)

@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 
 from extender.controlplane.api import Access
-from extender.controlplane.cluster import RealCluster
+from extender.controlplane.clusters import RealCluster
 from extender.controlplane.crds import shipped_definitions
 from loadtests.progress import say
 from tests.conformance.recorded.script.whole import SCRIPT

@@ -36,7 +36,6 @@ DIFFERENCES: dict[str, Difference] = {
     "nodes/taint-twice": _TWICE,
     "custom-patches/other-uid": _TWICE,
     "jobs/other-template": _VALUES,
-    "disruption/budget-of-both": _VALUES,
     "placed-pods/strict-merge-patch": _OWNERS,
     "custom-patches/strict": _OWNERS,
     "simple/applied-again": Difference("without owners of fields, what is applied no more stays", ("data",)),

@@ -1,0 +1,76 @@
+"""What applications import: the calls of Escher's management API, and what a pod must say to be placed as asked.
+
+    from escher_k8s import Escher
+
+    with Escher("http://127.0.0.1:8080", namespace="team-a") as escher:
+        escher.set_resource("data1", 4, node_spec="node-3", ttl_seconds=600)
+        ask = escher.gang("train", size=8, each={"cpu": "4"}) & escher.resource_request("data1")
+        pods = [ask.attach(pod) for pod in pods]
+
+`AsyncEscher` has the same calls, to be awaited. `escher_k8s.esl` has the policies that need no service. This package is
+light: it knows HTTP, and of the service's code only names, quantities and the policies for applications. It must not
+load a web framework, numpy, or a client of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from escher_k8s.answers import (
+    Brake,
+    Explanation,
+    Gang,
+    Holder,
+    Member,
+    NodeGroup,
+    NodeState,
+    Owner,
+    Refusal,
+    Resource,
+    Switches,
+    Transaction,
+)
+from escher_k8s.asks import Ask
+from escher_k8s.client import AsyncEscher, Escher
+from escher_k8s.errors import (
+    BeingDeleted,
+    Conflict,
+    Contradiction,
+    EscherError,
+    Invalid,
+    NotFound,
+    Problem,
+    Unavailable,
+    Unreachable,
+    VersionConflict,
+)
+from escher_k8s.operations import Claim, Release, SetResource
+
+__all__ = [
+    "Ask",
+    "AsyncEscher",
+    "BeingDeleted",
+    "Brake",
+    "Claim",
+    "Conflict",
+    "Contradiction",
+    "Escher",
+    "EscherError",
+    "Explanation",
+    "Gang",
+    "Holder",
+    "Invalid",
+    "Member",
+    "NodeGroup",
+    "NodeState",
+    "NotFound",
+    "Owner",
+    "Problem",
+    "Refusal",
+    "Release",
+    "Resource",
+    "SetResource",
+    "Switches",
+    "Transaction",
+    "Unavailable",
+    "Unreachable",
+    "VersionConflict",
+]

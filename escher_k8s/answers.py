@@ -1,0 +1,167 @@
+"""Answers: what the management API says, with types.
+
+Knows the members of the service's JSON, and skips those that a newer service has besides. cpu is in cores, memory in
+bytes, everything else in whole units; times bear their zone. Must not know how an answer came here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Units = dict[str, int | float]
+"""By resource, as nodes and pods spell it."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The pod whose end ends a resource."""
+
+    name: str
+    uid: str
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """An ephemeral resource as it is desired now."""
+
+    namespace: str
+    name: str
+    shared: bool
+    key: str
+    """Its spelling on nodes and in pods: `escher.dev/team-a.data1`."""
+    nodes: dict[str, int]
+    """Units by node."""
+    version: str
+    """For `if_version`; empty once it is gone."""
+    owner: Owner | None = None
+    expires_at: datetime | None = None
+    problem: str = ""
+    """Why it is not in force on its nodes; empty if it is."""
+    finalizers: list[str] = []
+    """Who holds it while it is being deleted."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds units on a node."""
+
+    holder: str
+    kind: str
+    """saving, reservation, assumption or bound."""
+    units: Units
+    pod: str | None = None
+    """`namespace/name`."""
+    gang: str | None = None
+    """`namespace/name`."""
+    until: datetime | None = None
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """One row of the cluster state."""
+
+    node: str
+    capacity: Units
+    available: Units
+    """Below 0 after capacity was lowered under holders."""
+    holders: list[Holder]
+    sequence: int
+    """Grows with every claim on the node; for a transaction's `read`."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An operation of a transaction that was not committed, and why."""
+
+    index: int
+    detail: str
+    field: str | None = None
+    resource: str | None = None
+    asked: int | float | None = None
+    free: int | float | None = None
+    node: str | None = None
+    read: int | None = None
+    now: int | None = None
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """What became of a transaction; numbers are indices of its operations."""
+
+    committed: list[int]
+    conflicts: list[Refusal]
+    resources: dict[int, Resource]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod of a gang."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    """pending, reserved, at-barrier, binding, bound or finished."""
+    node: str | None = None
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """A gang and how far it has come."""
+
+    namespace: str
+    name: str
+    phase: str
+    """gathering, waiting, planned, binding, bound ..."""
+    quorum: int
+    members: list[Member]
+    deadline: datetime | None = None
+    """Until when its room is held."""
+    reason: str = ""
+    """Why it waits; empty if it does not."""
+
+
+class NodeGroup(msgspec.Struct, frozen=True):
+    """Nodes that the same rule excludes."""
+
+    rule: str
+    count: int
+    detail: str
+    examples: list[str]
+    resource: str | None = None
+    asked: int | float | None = None
+    free: int | float | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a gang or a pod waits."""
+
+    subject: str
+    waits: bool
+    summary: str
+    groups: list[NodeGroup]
+    remedies: list[str]
+    """What would help, most likely first."""
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """What the service may do to others; named as in its settings file."""
+
+    observe_only: bool
+    evicts_parts: bool
+    preempts_for_gangs: bool
+    saves_room: bool
+
+
+class Brake(msgspec.Struct, frozen=True):
+    """What the service may do to others now."""
+
+    everywhere: Switches
+    namespaces: dict[str, Switches]
+    """Where labels switch something: what both allow there."""
+    unclear_labels: dict[str, list[str]]
+    labels_are_read: bool
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, rename={"following": "continue"}):
+    """A part of a list."""
+
+    items: list[T]
+    following: str | None = None
+    """What leads to the next part; None at the end."""

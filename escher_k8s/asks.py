@@ -1,0 +1,159 @@
+"""Asks: what a policy wants of a pod, and how several become one.
+
+Knows labels, annotations, resources, scheduler names and gates; a policy is a function that makes an `Ask` of its own
+words. Two asks are one if they contradict each other nowhere. Must not know how a pod is written down (`pods` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from escher_k8s.errors import Contradiction
+from escher_k8s.pods import Manifest, changed, manifest
+from extender.core.gang_ask import TIMEOUT
+from extender.core.names import ephemeral_name
+from extender.esl.base import PodRequirement
+from extender.esl.gang_spec import Approach
+from extender.esl.gang_spec import gang as gang_spec
+from extender.kube.quantities import count
+
+SchedulerName = Literal["escher", "escher-ledger"]
+P = TypeVar("P")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_KUBERNETES_DEFAULT = "default-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a pod has to say. `&` makes one ask of two; `attach` completes a pod by it."""
+
+    subject: str
+    """What is asked for, in words."""
+    namespace: str
+    resources: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Kubernetes' quantities by resource. The pod's first container carries them."""
+    labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    scheduler_name: str = ""
+    """Empty: any will do."""
+    scheduling_gates: tuple[str, ...] = ()
+
+    def __and__(self, other: Ask) -> Ask:
+        """Both are asked for. Raises Contradiction, which names the field and both values."""
+        if not isinstance(other, Ask):
+            return NotImplemented
+        if self.namespace != other.namespace:
+            raise Contradiction("namespace", f"{self._says(self.namespace)}, {other._says(other.namespace)}")
+        if self.scheduler_name and other.scheduler_name and self.scheduler_name != other.scheduler_name:
+            said = f"{self._says(self.scheduler_name)}, {other._says(other.scheduler_name)}"
+            raise Contradiction("schedulerName", said)
+        return Ask(
+            f"{self.subject} and {other.subject}",
+            self.namespace,
+            self._both("resources", self.resources, other, other.resources),
+            self._both("labels", self.labels, other, other.labels),
+            self._both("annotations", self.annotations, other, other.annotations),
+            self.scheduler_name or other.scheduler_name,
+            tuple(dict.fromkeys([*self.scheduling_gates, *other.scheduling_gates])),
+        )
+
+    def attach(self, pod: P) -> P:
+        """A copy of the pod, or pod template, that asks for this: a dict, or a model of the `kubernetes` package.
+
+        Raises Contradiction where the pod says something else already, TypeError for what is neither.
+        """
+        seen = manifest(pod)
+        self._require_agreement(seen)
+        requirement = PodRequirement(
+            self.resources, self.labels, self.annotations, self.scheduler_name, gates=self.scheduling_gates
+        )
+        return changed(pod, requirement.attach(seen))
+
+    def _require_agreement(self, pod: Manifest) -> None:
+        metadata, spec = pod.get("metadata") or {}, pod["spec"]
+        if metadata.get("namespace") not in (None, "", self.namespace):
+            self._contradicts("metadata.namespace", metadata["namespace"], self.namespace)
+        scheduler = spec.get("schedulerName")
+        if self.scheduler_name and scheduler not in (None, "", _KUBERNETES_DEFAULT, self.scheduler_name):
+            self._contradicts("spec.schedulerName", scheduler, self.scheduler_name)
+        for name, asked in (("labels", self.labels), ("annotations", self.annotations)):
+            has = metadata.get(name) or {}
+            for key, value in asked.items():
+                if has.get(key, value) != value:
+                    self._contradicts(f"metadata.{name}[{key!r}]", has[key], value)
+        resources = spec["containers"][0].get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for key, quantity in self.resources.items():
+            where = f"spec.containers[0].resources.{{}}[{key!r}]"
+            if key in requests and count(key, str(requests[key])) != count(key, quantity):
+                self._contradicts(where.format("requests"), requests[key], quantity)
+            if key in limits and count(key, str(limits[key])) < count(key, quantity):
+                self._contradicts(where.format("limits"), limits[key], quantity)
+
+    def _contradicts(self, where: str, found: object, wanted: str) -> None:
+        raise Contradiction(
+            where,
+            f"the pod says {str(found)!r} already, and {self._says(wanted)}; leave it out of the pod, or ask alike",
+        )
+
+    def _both(self, where: str, mine: Mapping[str, str], other: Ask, others: Mapping[str, str]) -> Mapping[str, str]:
+        for key in mine.keys() & others.keys():
+            same = (
+                count(key, mine[key]) == count(key, others[key]) if where == "resources" else mine[key] == others[key]
+            )
+            if not same:
+                raise Contradiction(f"{where}[{key!r}]", f"{self._says(mine[key])}, {other._says(others[key])}")
+        return {**mine, **{key: value for key, value in others.items() if key not in mine}}
+
+    def _says(self, value: str) -> str:
+        return f"{self.subject} asks for {value!r}"
+
+
+def gang(
+    namespace: str,
+    name: str,
+    size: int,
+    each: Mapping[str, str] | None = None,
+    *,
+    scheduler_name: SchedulerName = "escher",
+    timeout_seconds: int | None = None,
+    gated: bool = False,
+) -> Ask:
+    """One of at least `size` pods that are placed together or not at all. Raises ValueError, with field and value."""
+    approach = _approach(scheduler_name)
+    if timeout_seconds is not None and timeout_seconds < 1:
+        raise ValueError(f"timeout_seconds is {timeout_seconds}; write a whole number of seconds, 1 or more")
+    # Of a gang whose pods say themselves what they need, a bundle of nothing.
+    bundle = {"cpu": "0"} if each is None else dict(each)
+    spec = gang_spec(name, size, bundle, namespace=namespace, gated=gated)
+    said = spec.requirement(0, approach)
+    waits = {} if timeout_seconds is None else {TIMEOUT: str(timeout_seconds)}
+    return Ask(
+        f"gang {name!r} of {size}",
+        namespace,
+        resources=_NOTHING if each is None else said.resources,
+        labels=said.labels,
+        annotations={**said.annotations, **waits},
+        scheduler_name=said.scheduler_name,
+        scheduling_gates=said.gates,
+    )
+
+
+def resource_request(namespace: str, name: str, units: int = 1, *, shared: bool = False) -> Ask:
+    """One that gets `units` of an ephemeral resource. Any scheduler can match it. Raises ValueError."""
+    if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+        raise ValueError(f"units is {units!r}; write a whole number, 1 or more")
+    key = ephemeral_name(namespace, name, shared=shared).key()
+    return Ask(f"resource {name!r}", namespace, resources={key: str(units)})
+
+
+def _approach(scheduler_name: str) -> Approach:
+    if scheduler_name not in (Approach.EXTENDER.value, Approach.LEDGER.value):
+        raise ValueError(
+            f"scheduler_name is {scheduler_name!r}; write 'escher' or 'escher-ledger'. Gangs without an extender are"
+            " run by the application itself: see escher_k8s.esl"
+        )
+    return Approach(scheduler_name)

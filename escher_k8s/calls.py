@@ -1,0 +1,268 @@
+"""Calls: every call of the management API, written once.
+
+A call is a generator: it yields requests, is sent the answers' bodies, and returns what the caller gets. `Call` makes a
+method of it that blocks, or one to be awaited, as the client is one or the other; so the two cannot differ. Must not
+know how a request is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+import msgspec
+
+from escher_k8s import asks
+from escher_k8s.answers import Brake, Explanation, Gang, NodeState, Owner, Page, Resource, Transaction
+from escher_k8s.asks import Ask, SchedulerName
+from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the API. `path`: its parts below `/v1`, not quoted. None among params and headers is left out."""
+
+    method: str
+    path: Sequence[str]
+    params: Mapping[str, str | None] = field(default_factory=dict)
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+
+
+Steps = Generator[Request, bytes, T]
+
+
+class Blocking(Protocol):
+    """A client whose calls return when they are answered."""
+
+    def perform(self, steps: Steps[T]) -> T: ...
+
+
+class Awaited(Protocol):
+    """A client whose calls are awaited."""
+
+    async def perform(self, steps: Steps[T]) -> T: ...
+
+
+class Call(Generic[P, T]):
+    """A method of `Calls`, as the client performs it."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        self._steps = steps
+        update_wrapper(self, steps)
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.perform(self._steps(client, *args, **kwargs))
+
+        return update_wrapper(call, self._steps)
+
+    def __call__(self, client: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return client.perform(self._steps(client, *args, **kwargs))
+
+
+class Calls:
+    """The management API. `namespace` is that of every call which is not given another."""
+
+    namespace: str
+
+    # -- ephemeral resources
+
+    @Call
+    def set_resource(
+        self,
+        name: str,
+        capacity: int,
+        *,
+        node_spec: NodeSpec = None,
+        num_nodes: int | None = None,
+        ttl_seconds: float | None = None,
+        owner: Owner | None = None,
+        shared: bool = False,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Resource]:
+        """The nodes chosen have `capacity` units of the resource, each; a repeated call renews it and moves nothing.
+
+        `capacity`: whole units, absolute; 0 removes it. `node_spec`: a node's name; resources, for the nodes that have
+        as much available (`{}`: all); `{"labels": {...}}`; None: the client's own `node`, or that of `owner`.
+        `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
+        `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
+        `if_version`: only if it is at this version.
+
+        Raises Invalid; VersionConflict; BeingDeleted; Unavailable; Unreachable.
+        """
+        wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared)
+        headers = {"If-Match": if_version}
+        request = Request("PUT", self._resource(name, namespace), _dry(dry_run), headers, wanted.body())
+        return msgspec.json.decode((yield request), type=Resource)
+
+    @Call
+    def get_resource(self, name: str, *, shared: bool = False, namespace: str | None = None) -> Steps[Resource]:
+        """One ephemeral resource, with its nodes and its version. Raises NotFound."""
+        request = Request("GET", self._resource(name, namespace), _shared(shared))
+        return msgspec.json.decode((yield request), type=Resource)
+
+    @Call
+    def list_resources(self, *, namespace: str | None = None) -> Steps[list[Resource]]:
+        """The ephemeral resources of the namespace, shared ones that it created included; all pages."""
+        return (yield from _every(("namespaces", namespace or self.namespace, "resources"), Page[Resource]))
+
+    @Call
+    def delete_resource(
+        self,
+        name: str,
+        *,
+        shared: bool = False,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Resource | None]:
+        """No node has it any more; who holds units keeps them, and deleting what is not there does nothing.
+
+        Answers None, or the resource where `finalizers` hold it still. Raises VersionConflict.
+        """
+        params = {**_dry(dry_run), **_shared(shared)}
+        answer = yield Request("DELETE", self._resource(name, namespace), params, {"If-Match": if_version})
+        return msgspec.json.decode(answer, type=Resource) if answer else None
+
+    # -- cluster state and transactions
+
+    @Call
+    def get_cluster_state(
+        self, *, namespace: str | None = None, node: str | None = None, resource: str | None = None
+    ) -> Steps[list[NodeState]]:
+        """Of every node its capacity, what is available, and who holds it; all pages.
+
+        `namespace`: only its ephemeral resources, and holders in it; left out, those of all. `node`, `resource` (as
+        pods spell it): only that one.
+        """
+        asked = {"namespace": namespace, "node": node, "resource": resource}
+        return (yield from _every(("cluster-state",), Page[NodeState], asked))
+
+    @Call
+    def transact(
+        self,
+        operations: Sequence[Operation],
+        *,
+        mode: Mode = "all-or-nothing",
+        detection: Detection = "resource-fit",
+        read: Mapping[str, int] | None = None,
+        dry_run: bool = False,
+    ) -> Steps[Transaction]:
+        """The operations are committed as one, or (`incremental`) as far as they do not conflict.
+
+        A conflict is too little that is free now; or with `sequence-number` any claim on a node since it was read:
+        `read` has the `sequence` of each, from the cluster state. Raises Conflict where nothing was committed; Invalid,
+        whose `field` is such as `operations[0].units`.
+        """
+        body = {
+            "operations": [each.spelt(self.namespace) for each in operations],
+            "mode": mode,
+            "detection": detection,
+            "read": None if read is None else dict(read),
+        }
+        return msgspec.json.decode(
+            (yield Request("POST", ("transactions",), _dry(dry_run), {}, body)), type=Transaction
+        )
+
+    # -- gangs, and why things wait
+
+    @Call
+    def list_gangs(self, *, namespace: str | None = None) -> Steps[list[Gang]]:
+        """The gangs of the namespace; all pages."""
+        return (yield from _every(("namespaces", namespace or self.namespace, "gangs"), Page[Gang]))
+
+    @Call
+    def get_gang(self, name: str, *, namespace: str | None = None) -> Steps[Gang]:
+        """One gang: its phase, quorum, members and their nodes. A Job's is `job.<its name>`. Raises NotFound."""
+        path = ("namespaces", namespace or self.namespace, "gangs", name)
+        return msgspec.json.decode((yield Request("GET", path)), type=Gang)
+
+    @Call
+    def explain_gang(self, name: str, *, namespace: str | None = None) -> Steps[Explanation]:
+        """Why the gang waits, with numbers, and what would help. Raises NotFound."""
+        path = ("namespaces", namespace or self.namespace, "gangs", name, "explain")
+        return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
+
+    @Call
+    def explain_pod(self, name: str, *, namespace: str | None = None) -> Steps[Explanation]:
+        """Why the pod waits, with numbers, and what would help. Raises NotFound."""
+        path = ("namespaces", namespace or self.namespace, "pods", name, "explain")
+        return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
+
+    @Call
+    def get_brake(self) -> Steps[Brake]:
+        """What the service may do to others now, everywhere and by namespace."""
+        return msgspec.json.decode((yield Request("GET", ("brake",))), type=Brake)
+
+    # -- asks: nothing is sent
+
+    def gang(
+        self,
+        name: str,
+        size: int,
+        each: Mapping[str, str] | None = None,
+        *,
+        scheduler_name: SchedulerName = "escher",
+        timeout_seconds: int | None = None,
+        gated: bool = False,
+        namespace: str | None = None,
+    ) -> Ask:
+        """What each pod of a gang has to say, so that `size` of them are placed together or none.
+
+        `each`: what one member needs, as Kubernetes' quantities; None: what its manifest asks for already. Members that
+        differ get an ask each, of the same name and size. `timeout_seconds`: how long members wait for the others.
+        `gated`: kube-scheduler is not to look at them before there is room. Raises ValueError, with field and value.
+        """
+        return asks.gang(
+            namespace or self.namespace,
+            name,
+            size,
+            each,
+            scheduler_name=scheduler_name,
+            timeout_seconds=timeout_seconds,
+            gated=gated,
+        )
+
+    def resource_request(self, name: str, units: int = 1, *, shared: bool = False, namespace: str | None = None) -> Ask:
+        """What a pod has to say to get `units` of the ephemeral resource. Raises ValueError, with field and value."""
+        return asks.resource_request(namespace or self.namespace, name, units, shared=shared)
+
+    def _resource(self, name: str, namespace: str | None) -> tuple[str, ...]:
+        return ("namespaces", namespace or self.namespace, "resources", name)
+
+
+def _every(path: Sequence[str], page: type[Page[T]], params: Mapping[str, str | None] | None = None) -> Steps[list[T]]:
+    items: list[T] = []
+    following: str | None = None
+    while True:
+        answer = yield Request("GET", path, {**(params or {}), "continue": following})
+        part = msgspec.json.decode(answer, type=page)
+        items += part.items
+        following = part.following
+        if following is None:
+            return items
+
+
+def _dry(dry_run: bool) -> dict[str, str | None]:
+    return {"dryRun": "All" if dry_run else None}
+
+
+def _shared(shared: bool) -> dict[str, str | None]:
+    return {"shared": "true" if shared else None}

@@ -1,0 +1,179 @@
+"""Clients: the calls of the management API over HTTP, for code that blocks and for code that awaits.
+
+Knows addresses, headers, and what of HTTP is an error. Must not know what a call asks for. httpx takes longer to import
+than all else here, and is imported with the first client: asks alone do without.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from escher_k8s.calls import Calls, Request, Steps
+from escher_k8s.errors import Unreachable, problem
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:8080"
+DEFAULT_TIMEOUT = 60.0
+"""Seconds. A call waits for the API server's answers to its writes."""
+
+
+class _Addressed(Calls):
+    """How requests of this client look on the wire."""
+
+    def __init__(self, url: str | None, namespace: str | None, node: str | None) -> None:
+        self.url = (url or os.environ.get("ESCHER_URL") or DEFAULT_URL).rstrip("/")
+        self.namespace = namespace or os.environ.get("ESCHER_NAMESPACE") or "default"
+        self.node = node or os.environ.get("ESCHER_NODE") or None
+
+    def _spelt(self, request: Request) -> dict[str, Any]:
+        """The request as httpx takes it."""
+        headers = {"Escher-Node": self.node, **request.headers}
+        spelt: dict[str, Any] = {
+            "method": request.method,
+            "url": f"{self.url}/v1/" + "/".join(quote(part, safe="") for part in request.path),
+            "params": _given(request.params),
+            "headers": _given(headers),
+        }
+        if request.body is not None:
+            spelt["content"] = msgspec.json.encode(request.body)
+            spelt["headers"]["Content-Type"] = "application/json"
+        return spelt
+
+    def _read(self, answer: httpx.Response) -> bytes:
+        """The answer's body. Raises Problem."""
+        if not answer.is_success:
+            raise problem(answer.status_code, answer.reason_phrase, answer.content, answer.headers.get("Retry-After"))
+        return answer.content
+
+    def _lost(self, error: httpx.HTTPError) -> NoReturn:
+        import httpx
+
+        if isinstance(error, httpx.TimeoutException):
+            raise Unreachable(f"the service at {self.url} did not answer in time") from error
+        raise Unreachable(f"the service at {self.url} cannot be reached: {error}") from error
+
+    def _strange(self, error: msgspec.MsgspecError) -> NoReturn:
+        raise Unreachable(f"what answers at {self.url} is no Escher service that this client knows: {error}") from error
+
+
+class Escher(_Addressed):
+    """The management API of one service, for code that blocks. Use it in a `with` block, or close it.
+
+    One client may be used by several threads.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        node: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`url`: of the service; else $ESCHER_URL, else http://127.0.0.1:8080. `namespace`: of calls that name none;
+        else $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE.
+        `timeout`: seconds for each answer. `verify`: for https: whom to trust, and which certificate to show.
+        """
+        import httpx
+
+        super().__init__(url, namespace, node)
+        self._http = httpx.Client(timeout=timeout, verify=verify, transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Its connections are closed; it answers no more calls."""
+        self._http.close()
+
+    def perform(self, steps: Steps[T]) -> T:
+        """The call's requests are sent, one after the other. Answers what the call returns."""
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self._send(request))
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        except msgspec.MsgspecError as error:
+            self._strange(error)
+
+    def _send(self, request: Request) -> bytes:
+        import httpx
+
+        try:
+            return self._read(self._http.request(**self._spelt(request)))
+        except httpx.HTTPError as error:
+            self._lost(error)
+
+
+class AsyncEscher(_Addressed):
+    """The management API of one service, for code that awaits. Use it in an `async with` block, or close it."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        node: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """As `Escher`."""
+        import httpx
+
+        super().__init__(url, namespace, node)
+        self._http = httpx.AsyncClient(timeout=timeout, verify=verify, transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Its connections are closed; it answers no more calls."""
+        await self._http.aclose()
+
+    async def perform(self, steps: Steps[T]) -> T:
+        """The call's requests are sent, one after the other. Answers what the call returns."""
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(await self._send(request))
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        except msgspec.MsgspecError as error:
+            self._strange(error)
+
+    async def _send(self, request: Request) -> bytes:
+        import httpx
+
+        try:
+            return self._read(await self._http.request(**self._spelt(request)))
+        except httpx.HTTPError as error:
+            self._lost(error)
+
+
+def _given(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value is not None}

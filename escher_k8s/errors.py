@@ -1,0 +1,115 @@
+"""Errors: why a call was refused, or an ask cannot be met.
+
+Knows RFC 9457 problem details, and the types of problem that the service has. A type that it does not know, of a newer
+service, is read by its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from escher_k8s.answers import Refusal
+
+
+class EscherError(Exception):
+    """Anything that goes wrong with Escher."""
+
+
+class Unreachable(EscherError):
+    """No answer came: nothing listens there, it took too long, or what answers is no Escher service.
+
+    Whether the call was carried out is not known. `set_resource` and `delete_resource` say what is to be, and may be
+    repeated.
+    """
+
+
+class Contradiction(EscherError, ValueError):
+    """Two wishes, or a wish and a pod, that cannot both be met. `field` is where they meet."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field = field
+
+
+class Problem(EscherError):
+    """The service refused the call, and nothing was changed. `str()` is for people, with the field and the value."""
+
+    def __init__(self, details: Mapping[str, Any], *, retry_after: float | None = None) -> None:
+        self.type = str(details.get("type") or "about:blank")
+        """Such as `urn:escher:problem:not-found`."""
+        self.title = str(details.get("title") or "")
+        self.status = int(details["status"])
+        self.detail = str(details.get("detail") or self.title)
+        self.field: str | None = details.get("field")
+        """The part of the request at fault, such as `node_spec`; None where none is."""
+        self.details = dict(details)
+        """All of it, as it came."""
+        self.retry_after = retry_after
+        """Seconds after which it may be tried again, where the service says so."""
+        told = self.detail if self.field is None or self.field in self.detail else f"{self.field}: {self.detail}"
+        super().__init__(told)
+
+
+class Invalid(Problem):
+    """A value cannot be accepted; `field` names it."""
+
+
+class NotFound(Problem):
+    """What is asked for is not there."""
+
+
+class BeingDeleted(Problem):
+    """It, or its namespace, is being deleted: it cannot be set before that is over."""
+
+
+class VersionConflict(Problem):
+    """It is not at the version that was named. Read it anew, and decide again."""
+
+
+class Conflict(Problem):
+    """Nothing of a transaction was committed; `conflicts` says what stood against it."""
+
+    @property
+    def conflicts(self) -> list[Refusal]:
+        return msgspec.convert(self.details.get("conflicts") or [], list[Refusal])
+
+
+class Unavailable(Problem):
+    """The service is not ready, has too much to do, or cannot reach the API server. It may be tried again."""
+
+
+BY_TYPE: Mapping[str, type[Problem]] = {
+    "not-http": Invalid,
+    "not-json": Invalid,
+    "wrong-shape": Invalid,
+    "not-found": NotFound,
+    "wrong-method": Problem,
+    "too-slow": Unavailable,
+    "conflict": Conflict,
+    "being-deleted": BeingDeleted,
+    "version-conflict": VersionConflict,
+    "too-large": Invalid,
+    "invalid": Invalid,
+    "head-too-large": Invalid,
+    "internal": Problem,
+    "not-ready": Unavailable,
+    "busy": Unavailable,
+    "unavailable": Unavailable,
+}
+"""By the last part of the type's URI."""
+_BY_STATUS = {400: Invalid, 404: NotFound, 409: Conflict, 412: VersionConflict, 422: Invalid, 503: Unavailable}
+
+
+def problem(status: int, reason: str, body: bytes, retry_after: str | None = None) -> Problem:
+    """The error of an answer that is none. A body without problem details (a proxy's, say) is told by its status."""
+    try:
+        details = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        details = {"detail": f"the service answers {status} {reason}"}
+    named = str(details.get("type") or "").rpartition(":")[2]
+    kind = BY_TYPE.get(named) or _BY_STATUS.get(status, Problem)
+    pause = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
+    return kind({**details, "status": status}, retry_after=pause)

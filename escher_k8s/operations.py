@@ -1,0 +1,84 @@
+"""Operations of a transaction, and how the management API spells them.
+
+Whether a value is acceptable the service says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from escher_k8s.answers import Owner
+
+NodeSpec = str | Mapping[str, Any] | None
+"""Which nodes. None: the caller's own. `"node-3"`: that node. `{"nvidia.com/gpu": 2}`: every node that has as much
+available; `{}`: every node. `{"labels": {"zone": "a"}}`: every node with these labels."""
+Mode = Literal["all-or-nothing", "incremental"]
+Detection = Literal["resource-fit", "sequence-number"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetResource:
+    """As `Escher.set_resource`. `namespace` None: the client's."""
+
+    name: str
+    capacity: int
+    node_spec: NodeSpec = None
+    num_nodes: int | None = None
+    ttl_seconds: float | None = None
+    owner: Owner | None = None
+    shared: bool = False
+    if_version: str | None = None
+    namespace: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """What is to be, as the call of its own has it."""
+        owner = None if self.owner is None else {"name": self.owner.name, "uid": self.owner.uid}
+        return {
+            "capacity": self.capacity,
+            "node_spec": self.node_spec,
+            "num_nodes": self.num_nodes,
+            "ttl_seconds": self.ttl_seconds,
+            "owner": owner,
+            "shared": self.shared,
+        }
+
+    def spelt(self, namespace: str) -> dict[str, Any]:
+        named = {"namespace": self.namespace or namespace, "name": self.name, "if_version": self.if_version}
+        return {"op": "set", **named, **self.body()}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`units` of a node (cpu in cores, or Kubernetes' quantities) are held for `holder`, for `ttl_seconds`."""
+
+    holder: str
+    node: str
+    units: Mapping[str, float | str]
+    ttl_seconds: float
+    namespace: str | None = None
+
+    def spelt(self, namespace: str) -> dict[str, Any]:
+        return {
+            "op": "claim",
+            "namespace": self.namespace or namespace,
+            "holder": self.holder,
+            "node": self.node,
+            "units": dict(self.units),
+            "ttl_seconds": self.ttl_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What `holder` has claimed is free again."""
+
+    holder: str
+    namespace: str | None = None
+
+    def spelt(self, namespace: str) -> dict[str, Any]:
+        return {"op": "release", "namespace": self.namespace or namespace, "holder": self.holder}
+
+
+Operation = SetResource | Claim | Release

@@ -1,0 +1,125 @@
+"""Resources: ephemeral ones are set, read and deleted.
+
+A name is a path, so that `nvidia.com/gpu` is refused in words and not as an unknown address.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request, Response
+
+from extender.adapters.http import answers
+from extender.adapters.http.answers import Page, ResourceView
+from extender.adapters.http.models import LABEL_SCHEMA, ResourceBody
+from extender.adapters.http.problems import Problem, ProblemKind, documented
+from extender.adapters.http.routes.parameters import (
+    NOT_AT_VERSION,
+    CallerNode,
+    IfMatch,
+    IsDryRun,
+    Limit,
+    Namespace,
+    Token,
+    management,
+    noun,
+)
+from extender.app.management import ResourceCalls
+from extender.core.names import DOMAIN, EphemeralName, ephemeral_name
+from extender.kube.names import InvalidName
+
+router = noun("resources")
+
+
+async def _calls(request: Request) -> ResourceCalls:
+    return (await management(request)).resources
+
+
+Calls = Annotated[ResourceCalls, Depends(_calls)]
+Name = Annotated[str, Path(description="Of a resource, without the domain", json_schema_extra=LABEL_SCHEMA)]
+Shared = Annotated[bool, Query(description="The resource that has no namespace in its key")]
+
+
+def _resource_name(namespace: str, name: str, shared: bool) -> EphemeralName:
+    if "/" in name:
+        raise InvalidName(
+            "name",
+            name,
+            f"cannot be set here: only ephemeral resources can, those of the domain {DOMAIN}."
+            f" Give the name alone: 'data1' in namespace 'team-a' is {DOMAIN}/team-a.data1",
+        )
+    return ephemeral_name(namespace, name, shared=shared)
+
+
+def _show(response: Response, view: ResourceView) -> ResourceView:
+    if view.version:
+        response.headers["ETag"] = f'"{view.version}"'
+    return view
+
+
+@router.get("/namespaces/{ns}/resources")
+async def list_resources(
+    calls: Calls, namespace: Namespace, limit: Limit = 500, token: Token = None
+) -> Page[ResourceView]:
+    """The ephemeral resources of a namespace, shared ones that it created included."""
+    found = await calls.list_resources(namespace)
+    return answers.page(found, lambda state: state.key, answers.resource_view, limit, token)
+
+
+@router.put(
+    "/namespaces/{ns}/resources/{name:path}",
+    responses=NOT_AT_VERSION | documented({409: "It, or its namespace, is being deleted"}),
+)
+async def set_resource(
+    calls: Calls,
+    namespace: Namespace,
+    name: Name,
+    body: ResourceBody,
+    response: Response,
+    caller_node: CallerNode,
+    if_match: IfMatch,
+    dry_run: IsDryRun,
+) -> ResourceView:
+    """set_resource: absolute and idempotent. Answers the nodes chosen, and the key to ask for in pods."""
+    resource = _resource_name(namespace, name, body.shared)
+    try:
+        request = body.request(resource, caller_node=caller_node, if_version=if_match, dry_run=dry_run)
+    except ValueError as error:
+        raise Problem(ProblemKind.INVALID, f"node_spec {error}", field="node_spec") from None
+    return _show(response, answers.resource_view(await calls.set_resource(request)))
+
+
+@router.get("/namespaces/{ns}/resources/{name:path}")
+async def get_resource(
+    calls: Calls, namespace: Namespace, name: Name, response: Response, shared: Shared = False
+) -> ResourceView:
+    """One ephemeral resource."""
+    state = await calls.get_resource(_resource_name(namespace, name, shared))
+    return _show(response, answers.resource_view(state))
+
+
+@router.delete(
+    "/namespaces/{ns}/resources/{name:path}",
+    status_code=204,
+    responses={
+        202: {"model": ResourceView, "description": "It is on no node, and `finalizers` hold the object"},
+        **NOT_AT_VERSION,
+    },
+)
+async def delete_resource(
+    calls: Calls,
+    namespace: Namespace,
+    name: Name,
+    if_match: IfMatch,
+    dry_run: IsDryRun,
+    shared: Shared = False,
+) -> Response:
+    """It is removed from every node. Whoever holds it keeps it; deleting what is not there does nothing.
+
+    202 where finalizers hold the object: it cannot be set again before they have let go of it.
+    """
+    resource = _resource_name(namespace, name, shared)
+    left = await calls.delete_resource(resource, if_version=if_match, dry_run=dry_run)
+    if left is None:
+        return Response(status_code=204)
+    return Response(answers.resource_view(left).model_dump_json(), 202, media_type="application/json")

@@ -1,0 +1,216 @@
+"""Schemas: how the JSON of a kind of ours is read and written. What is common to all of them, and one for kinds whose
+whole meaning is their spec.
+
+People write these objects with kubectl, and a cluster may still have an older definition: whatever does not make sense
+becomes the object's `problem`, worded for its author, and never an exception. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from extender.app.objects.kind import C_contra, Declared, Identity, O, Replacement, S_contra, Spec, Standing
+from extender.core.names import DOMAIN
+
+GROUP = DOMAIN
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+READY = "Ready"
+MARK = f"{DOMAIN}/mark"
+"""The annotation with the mark of our last write."""
+
+StatusShape = TypeVar("StatusShape", bound="StatusJson")
+
+
+class Shape(Struct, rename="camel"):
+    """JSON as Kubernetes spells it; what is not known is passed over."""
+
+
+class ObjectMetadata(Shape):
+    name: str
+    namespace: str
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class ObjectJson(Shape):
+    """The object; spec and status are looked at later, so that a senseless one is still an object with a name."""
+
+    metadata: ObjectMetadata
+    spec: Raw = field(default_factory=lambda: Raw(b"{}"))
+    status: Raw = field(default_factory=lambda: Raw(b"{}"))
+
+
+class Condition(Shape):
+    type: str
+    status: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class StatusJson(Shape):
+    observed_generation: int = 0
+    conditions: list[Condition] | None = None
+
+
+class _DeclaredStatus(StatusJson):
+    in_force: Raw = field(default_factory=lambda: Raw(b"null"))
+
+
+_statuses = msgspec.json.Decoder(StatusJson | None)
+_declared_statuses = msgspec.json.Decoder(_DeclaredStatus | None)
+
+
+class Schema(Protocol[O, C_contra, S_contra]):
+    """One kind of ours."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+
+    def read(self, said: ObjectJson) -> O:
+        """The object in the application's terms. Does not raise for what its author wrote."""
+        ...
+
+    def manifest(self, item: O) -> dict[str, Any]:
+        """The object as it is to be created, with its mark."""
+        ...
+
+    def patch(self, change: C_contra) -> dict[str, Any]:
+        """A merge patch of spec, and of metadata.annotations if need be."""
+        ...
+
+    def status(self, item: O, status: S_contra) -> tuple[dict[str, Any], Mapping[str, tuple[str, str]]]:
+        """What its status has beside the Ready condition: fields, and (reason, message) of conditions that hold."""
+        ...
+
+
+def path_of(plural: str, namespace: str | None = None) -> str:
+    """The collection of a namespace, or of all."""
+    root = f"/apis/{GROUP}/{VERSION}"
+    return f"{root}/{plural}" if namespace is None else f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"
+
+
+def ready_since(said: ObjectJson) -> tuple[str, str] | None:
+    """(status, lastTransitionTime) of the Ready condition; None if there is none yet."""
+    for condition in read_status(_statuses, said.status, StatusJson()).conditions or ():
+        if condition.type == READY:
+            return condition.status, condition.last_transition_time
+    return None
+
+
+def read_status(statuses: msgspec.json.Decoder[StatusShape | None], raw: Raw, empty: StatusShape) -> StatusShape:
+    """The status, or an empty one: only we write it, and one without sense is another version's, to be written anew."""
+    try:
+        return statuses.decode(raw) or empty
+    except msgspec.DecodeError:
+        return empty
+
+
+def facts(metadata: ObjectMetadata, status: StatusJson) -> dict[str, Any]:
+    """What every object of ours says of itself."""
+    return {
+        "uid": metadata.uid,
+        "resource_version": metadata.resource_version,
+        "generation": metadata.generation,
+        "observed_generation": status.observed_generation,
+        "said_unready": any(each.type == READY and each.status == "False" for each in status.conditions or ()),
+        "deleting": metadata.deletion_timestamp is not None,
+        "finalizers": tuple(metadata.finalizers or ()),
+        "mark": (metadata.annotations or {}).get(MARK, ""),
+    }
+
+
+def manifest(
+    kind: str, namespace: str, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """An object that is to be created. Annotations without text are left out."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+    if said := {key: text for key, text in annotations.items() if text}:
+        metadata["annotations"] = said
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339, to the microsecond where there is a fraction: an expiry is never cut short."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def worded(error: msgspec.DecodeError) -> str:
+    """msgspec's `Expected ..., got ... - at `$.nodes[...]`` as our users know the place: spec.nodes."""
+    what, _, where = str(error).partition(" - at `$")
+    return f"spec{where.rstrip('`')}: {what[:1].lower()}{what[1:]}"
+
+
+class Declaration(Generic[Spec]):
+    """The schema of a kind whose objects are `Declared`: its name, and the msgspec type of its spec.
+
+    `expires_at`: when an object with such a spec ends, in seconds since the epoch; None: not by itself.
+    status.inForce has the spec that is in force, which the definition must let through as it is.
+    """
+
+    def __init__(
+        self, kind: str, plural: str, spec: type[Spec], expires_at: Callable[[Spec], float | None] = lambda spec: None
+    ) -> None:
+        self.kind = kind
+        self.plural = plural
+        self._expires_at = expires_at
+        self._specs: msgspec.json.Decoder[Spec] = msgspec.json.Decoder(spec)
+
+    def read(self, said: ObjectJson) -> Declared[Spec]:
+        status = read_status(_declared_statuses, said.status, _DeclaredStatus())
+        common: dict[str, Any] = {**facts(said.metadata, status), "in_force": self._in_force(status)}
+        name = Identity(said.metadata.namespace, said.metadata.name)
+        try:
+            spec = self._specs.decode(said.spec)
+        except msgspec.DecodeError as error:
+            return Declared(name, None, worded(error), **common)
+        return Declared(name, spec, **common, expires_at=self._expires_at(spec))
+
+    def _in_force(self, status: _DeclaredStatus) -> Spec | None:
+        try:
+            return self._specs.decode(status.in_force)
+        except msgspec.DecodeError:
+            return None
+
+    def manifest(self, item: Declared[Spec]) -> dict[str, Any]:
+        return manifest(self.kind, item.name.namespace, item.name.name, _json(item.spec), {MARK: item.mark})
+
+    def patch(self, change: Replacement[Spec]) -> dict[str, Any]:
+        return {"spec": _merge_patch(_json(change.before), _json(change.after))}
+
+    def status(
+        self, item: Declared[Spec], status: Standing[Spec]
+    ) -> tuple[dict[str, Any], Mapping[str, tuple[str, str]]]:
+        return ({} if status.in_force is None else {"inForce": _json(status.in_force)}), {}
+
+
+def _json(value: object) -> Any:
+    """As JSON, without the fields that say nothing: an API server takes no null for a string."""
+    return _without_null({} if value is None else msgspec.to_builtins(value))
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(each) for key, each in value.items() if each is not None}
+    return [_without_null(each) for each in value] if isinstance(value, list) else value
+
+
+def _merge_patch(before: Any, after: Any) -> Any:
+    """What makes the one into the other (RFC 7396)."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    changed = {key: _merge_patch(before.get(key), each) for key, each in after.items() if each != before.get(key)}
+    return {**dict.fromkeys(before.keys() - after.keys()), **changed}

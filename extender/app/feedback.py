@@ -1,0 +1,83 @@
+"""Feedback: what became of the keeper's effects, and what else it is told that is no object of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extender.core.cluster import Pod
+from extender.core.gangs.orders import EvictRest
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The pod's Binding is written."""
+
+    pod: PodUid
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class NotBound:
+    """The pod's Binding could not be written. `for_good`: the pod is gone; `surely`: it never was written, either, by a
+    try whose answer is lost."""
+
+    pod: PodUid
+    for_good: bool
+    surely: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvicted:
+    """A member that was to be evicted stays."""
+
+    pod: PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The API server has taken the pod's eviction, `for_gang` or for a pod: it counts as leaving from now on."""
+
+    pod: Pod
+    for_gang: GangKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStays:
+    """The unit was to leave for that gang: `left` of it have, and the others cannot be made to."""
+
+    gang: GangKey
+    unit: Sequence[Pod]
+    left: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestStays:
+    """`left` members of the gang have gone for the pod, and the others cannot be made to."""
+
+    order: EvictRest
+    left: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionDone:
+    """Nobody else is evicted for that order of the gang."""
+
+    gang: GangKey
+
+
+@dataclass(frozen=True, slots=True)
+class BrakeChanged:
+    """The switches have changed. What they do not allow any more has ended, and nobody is left to wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsRewound:
+    """The API server has gone back in time: who is bound, and where, is as the list says that follows."""
+
+
+Feedback = Bound | NotBound | NotEvicted | Evicted | UnitStays | RestStays | EvictionDone | BrakeChanged | PodsRewound

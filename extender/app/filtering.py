@@ -1,0 +1,158 @@
+"""Filtering: where a pod may go, among the nodes sent; for whoever holds its room from then on, the one node.
+
+Must not know kube-scheduler's wire, nor what is to be settled afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from extender.app.binds import GONE, Binds
+from extender.app.decisions import Effect
+from extender.app.in_flight import InFlight
+from extender.app.knowledge import STALE
+from extender.app.population import Population
+from extender.app.settlement import Settlement
+from extender.app.tables import Tables
+from extender.app.turned_away import TurnedAway
+from extender.app.verbs import Verdict
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.kube.names import NodeName
+
+BOUND = "the pod is bound to another node already"
+GATED = "the pod has scheduling gates"
+
+
+class Filtering:
+    """`effects`: what is to be done is added there."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        population: Population,
+        binds: Binds,
+        turned_away: TurnedAway,
+        in_flight: InFlight,
+        settlement: Settlement,
+        effects: list[Effect],
+    ) -> None:
+        self._tables = tables
+        self._population = population
+        self._binds = binds
+        self._turned_away = turned_away
+        self._in_flight = in_flight
+        self._settlement = settlement
+        self._effects = effects
+
+    def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """A gang's member, and whoever reserves, gets exactly one node."""
+        tables = self._tables
+        if tables.brake.observes(pod.namespace):
+            return self._let_pass(pod, sent)
+        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else tables.policies.malformed(pod)
+        if ask is not None:
+            self._population.believe(pod)
+            self._population.refuse(pod, ask)
+            return _nowhere(sent, ask.reason)
+        self._population.is_understood(pod.uid)
+        known = tables.pods.get(pod.uid, pod)
+        if pod.uid in tables.ended or known.deleting:
+            return _nowhere(sent, GONE)
+        if pod.gated or pod.at_our_gate:
+            # No kube-scheduler asks about such a pod.
+            return _nowhere(sent, GATED)
+        if known.node is not None:
+            # kube-scheduler has not heard of its Binding, or takes it for failed.
+            passed = [known.node] if known.node in sent else []
+            return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
+        self._population.believe(pod)
+        if tables.knowledge.is_stale() and self._needs_a_place(pod):
+            return self._not_now(pod, sent)
+        verdict = self._place_member(pod, sent) if isinstance(pod.gang, GangAsk) else self._place_alone(pod, sent)
+        self._settlement.settle()
+        return verdict
+
+    def _place_member(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        tables = self._tables
+        # All that has changed counts: who is before it in turn may have it.
+        self._settlement.settle()
+        allowed = tables.policies.verdict_beside_plans(pod, sent)
+        if sent and not allowed.passed:
+            tables.gangs.members.observe(pod, tables.clock.steady())
+            self._turned_away.add(pod)
+            return allowed
+        answer = tables.gangs.admission.admit(pod, allowed.passed, tables.clock.steady())
+        if answer not in allowed.passed:
+            return replace(allowed, passed=(), unresolvable=dict.fromkeys(sent, answer) | dict(allowed.unresolvable))
+        return self._judged(pod, [NodeName(answer)])
+
+    def _place_alone(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        verdict = self._judged(pod, sent)
+        if verdict.passed:
+            if self._reserves(pod):
+                verdict = self._reserve_one(pod, verdict)
+            self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
+        return verdict
+
+    def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        verdict = self._tables.policies.verdict(pod, sent)
+        if verdict.passed:
+            self._turned_away.drop(pod.uid)
+        else:
+            self._turned_away.add(pod)
+            self._in_flight.ended(pod.uid)
+        return verdict
+
+    def _reserves(self, pod: Pod) -> bool:
+        return self._tables.rules.reserve_at_filter and self._tables.asks_ephemeral(pod)
+
+    def _reserve_one(self, pod: Pod, verdict: Verdict) -> Verdict:
+        """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""
+        tables = self._tables
+        before = tables.ledger.holding(pod.uid)
+        kept = before is not None and before.node in verdict.passed
+        wanted = [before.node] if before is not None and kept else tables.policies.best_first(pod, verdict.passed)
+        until = tables.clock.steady() + tables.rules.assume_seconds
+        for node in wanted:
+            if self._binds.assume(pod, node, until):
+                return replace(verdict, passed=[node])
+        # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
+        return verdict
+
+    def _needs_a_place(self, pod: Pod) -> bool:
+        """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
+        placed_by_us = isinstance(pod.gang, GangAsk) or self._reserves(pod)
+        return placed_by_us and self._tables.ledger.holding(pod.uid) is None
+
+    def _not_now(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """Nothing is planned; the pod is woken when it may be."""
+        if not (isinstance(pod.gang, GangAsk) and self.fall_asleep(pod)):
+            self._turned_away.add(pod)
+        self._in_flight.ended(pod.uid)
+        self._settlement.settle()
+        return _nowhere(sent, STALE)
+
+    def fall_asleep(self, member: Pod) -> bool:
+        """It waits to be woken with its gang. False: it has none."""
+        members = self._tables.gangs.members
+        if members.observe(member, self._tables.clock.steady()) is None:
+            return False
+        members.take_for_asleep(member.uid)
+        return True
+
+    def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """Every node passes, and nothing is held; what would have been refused is told."""
+        tables, now = self._tables, self._tables.clock.steady()
+        if self._population.believe(pod):
+            tables.gangs.members.observe(pod, now)
+        self._turned_away.drop(pod.uid)
+        self._in_flight.passed(pod, sent, now)
+        self._effects += tables.observing.filtered(tables.pods.get(pod.uid, pod), sent, now)
+        self._settlement.settle()
+        return Verdict(sent)
+
+
+def _nowhere(sent: Sequence[NodeName], reason: str) -> Verdict:
+    return Verdict(unresolvable=dict.fromkeys(sent, reason))

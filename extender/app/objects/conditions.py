@@ -1,0 +1,164 @@
+"""Conditions: what the status of each object of a kind says about it.
+
+What is wrong with an object is written in its Ready condition and goes no further. What is to be said is decided by the
+kind (`Reports`), apart from writing it. A status that can wait is written a little later than others: most such objects
+live shortly, and a second write for each would be wasted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol
+
+import structlog
+
+from extender.app.insisting import insist
+from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
+from extender.app.objects.known import Known
+from extender.core.back_off import BackOff
+from extender.kube.errors import Gone, Refused
+
+_log = structlog.get_logger(__name__)
+
+_WELL_AFTER = 5.0
+"""Seconds after which an object that is well is reported to be, where that can wait."""
+_AT_MOST = 8
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+
+
+class Reports(Protocol[O_contra, S]):
+    """What a kind's status says. All of it is decided from what is known, and pure."""
+
+    def judge(self, item: O_contra) -> S | None:
+        """What the object's status should say now; None if it should say nothing."""
+        ...
+
+    def is_as_said(self, item: O_contra, status: S) -> bool:
+        """Whether what the object's status says beside the Ready condition is what `status` would."""
+        ...
+
+    def can_wait(self, item: O_contra) -> bool:
+        """Whether it does no harm if that it is well is said a little later."""
+        ...
+
+    def may_differ(self, item: O_contra, said: Status | None) -> bool:
+        """Whether another may be due since `said`, though the object has not changed."""
+        ...
+
+
+class Conditions(Generic[O, S]):
+    """Hears of every change of what is known. `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        known: Known[O],
+        store: ObjectStore[O, Any, S],
+        reports: Reports[O, S],
+        *,
+        at_most: int = _AT_MOST,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._known = known
+        self._store = store
+        self._reports = reports
+        self._chance = chance
+        self._free = asyncio.Semaphore(at_most)
+        self._group: asyncio.TaskGroup | None = None
+        self._timers: dict[Identity, asyncio.TimerHandle] = {}
+        self._writing: set[Identity] = set()
+        self._said: dict[Identity, tuple[str, int, S]] = {}
+        """What we said last: of which object (uid), of which generation."""
+        known.listeners.append(self.hear)
+        known.rewound.append(self._forget)
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """Reports until it is cancelled, once every event of `after` is set.
+
+        They are the first lists of all that is looked at: a judgement before these would rest on too little.
+        """
+        for event in after:
+            await event.wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for entry in list(self._known.entries()):
+                    self.hear(identity(entry.item.name))
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+                for timer in self._timers.values():
+                    timer.cancel()
+                self._timers.clear()
+                self._writing.clear()
+
+    def look_again(self) -> None:
+        """What may be due to something else than a change of the object is judged anew."""
+        for entry in list(self._known.entries()):
+            name = identity(entry.item.name)
+            if self._reports.may_differ(entry.item, self._said[name][2] if name in self._said else None):
+                self.hear(name)
+
+    def _forget(self, name: Identity) -> None:
+        # In an object of a former time stands what was said then.
+        self._said.pop(name, None)
+
+    def hear(self, name: Identity) -> None:
+        """The object is new, changed or gone: its status will be written if it should say something else."""
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        if self._known.get(name) is None:
+            self._said.pop(name, None)
+        elif self._group is not None and name not in self._writing and (news := self._news(name)) is not None:
+            item, status = news
+            can_wait = status.ready and name not in self._said and self._reports.can_wait(item)
+            loop = asyncio.get_running_loop()
+            self._timers[name] = loop.call_later(_WELL_AFTER if can_wait else 0.0, self._start, name)
+
+    def _news(self, name: Identity) -> tuple[O, S] | None:
+        """The object, and what its status should say; None if it does."""
+        entry = self._known.get(name)
+        status = None if entry is None or entry.item.deleting else self._reports.judge(entry.item)
+        if entry is None or status is None:
+            return None
+        item, said = entry.item, self._said.get(name)
+        if said is not None:
+            return None if said == (item.uid, item.generation, status) else (item, status)
+        # What is well was said to be before our time, or was not. What is not is said again: why may be another.
+        is_said = item.observed_generation == item.generation and status.ready and not item.said_unready
+        return None if is_said and self._reports.is_as_said(item, status) else (item, status)
+
+    def _start(self, name: Identity) -> None:
+        del self._timers[name]
+        if self._group is not None:
+            self._writing.add(name)
+            self._group.create_task(self._write(name))
+
+    async def _write(self, name: Identity) -> None:
+        back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, self._chance)
+        await insist(lambda: self._say(name), back_off=back_off, what="status", name=str(name))
+        self._writing.discard(name)
+
+    async def _say(self, name: Identity) -> None:
+        while (news := self._news(name)) is not None:
+            item, status = news
+            try:
+                async with self._free:
+                    asked = self._known.asking(name)
+                    stored = await self._store.set_status(item, status)
+            except Gone:
+                now = self._known.get(name)
+                if now is not None and now.item.uid != item.uid:
+                    continue
+                if now is not None:
+                    # The watch will tell of it. Should it not, somebody asks.
+                    self._known.doubtful[name] = None
+                return
+            except Refused as error:
+                _log.error("the API server refuses a status", name=str(name), why=str(error))
+                self._said[name] = (item.uid, item.generation, status)
+                return
+            self._said[name] = (item.uid, item.generation, status)
+            self._known.learn(stored, asked)

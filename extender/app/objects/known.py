@@ -1,0 +1,224 @@
+"""Known: every object of a kind as last known, by version.
+
+It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and does not go
+back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Unless the
+store itself has gone back, being restored from a backup: a list that is older than the one before tells (`rewind`),
+and so does an answer that is older than what was known when it was asked for. Synchronous; must not know who writes
+objects, or why, nor what is in force of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic
+
+import structlog
+
+from extender.app.objects.kind import Identity, Named, O, identity
+from extender.app.objects.versions import older
+from extender.app.ports import Clock
+from extender.core.bounded import Bounded
+
+_log = structlog.get_logger(__name__)
+
+_ENDED_REMEMBERED = 65_536
+
+
+@dataclass(slots=True)
+class Entry(Generic[O]):
+    """One object. `since`: when its uid was first seen here, by the steady clock."""
+
+    item: O
+    since: float
+    version: str
+    """The version callers are told: the first at which this spec was seen. Our own writes of status leave it be."""
+    told: bool = False
+    """Whether the watch has told of it: if it then lacks in a list, it is gone."""
+    at: float = 0.0
+    """When this version was first seen here, by the steady clock."""
+    echoed: bool = False
+    """Whether the watch has told of this very version."""
+    rewound: bool = False
+    """Its version is of a time that is no more: whatever is told next is newer."""
+
+    def meant_by(self, expected: str | None) -> str:
+        """The object's own version where a caller expects the one that was told, or any; else what they expect."""
+        return self.item.resource_version if not expected or expected == self.version else expected
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[O]):
+    """What was known of an object when the store was asked about it: the answer cannot be older."""
+
+    name: Identity
+    entry: Entry[O] | None
+    ended: int
+    """How many ends were known then."""
+
+
+class Known(Generic[O]):
+    """`ports.Sink` of the kind. `listeners` hear the identity of each object that is new, changed or gone.
+
+    `enter` is told first what is known of an object now (None: nothing), and answers of whom else something other is
+    true for that. `settle` is called when whatever arrived together has been taken.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        enter: Callable[[Identity, O | None], Iterable[Identity]] = lambda name, item: (),
+        settle: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.listeners: list[Callable[[Identity], None]] = []
+        self.doubtful: dict[Identity, None] = {}
+        """Objects of which a list says less than we know: it may be older than a write of ours, or the store has gone
+        back. To be asked about."""
+        self.rewound: list[Callable[[Identity], None]] = []
+        """Hear the identity of each object whose versions count for nothing any more."""
+        self._clock = clock
+        self._tell_first = enter
+        self._settle = settle
+        self._entries: dict[Identity, Entry[O]] = {}
+        self._ended: Bounded[str, int] = Bounded(_ENDED_REMEMBERED)
+        """UIDs, and how many had ended before. Writes are in flight for seconds, not for so many deletions."""
+        self._ends = 0
+
+    def get(self, name: Named) -> Entry[O] | None:
+        return self._entries.get(identity(name))
+
+    def entries(self) -> Iterator[Entry[O]]:
+        return iter(self._entries.values())
+
+    def tell(self, name: Identity) -> None:
+        """Something other is true of the object."""
+        for hear in self.listeners:
+            hear(name)
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def upsert(self, item: O) -> None:
+        """The watch says that it exists and looks like this."""
+        self._take(item, told=True)
+        self._settle()
+
+    def remove(self, item: O) -> None:
+        """The watch says that it is gone."""
+        self.end(item.name, item.uid)
+
+    def replace(self, objects: Iterable[O]) -> None:
+        """A list: these exist. Others are gone, unless they are of our own writing and the watch never knew them."""
+        listed = set()
+        for item in objects:
+            listed.add(identity(item.name))
+            if not self._take(item, told=True):
+                self._doubt(identity(item.name))
+        for name in [name for name in self._entries if name not in listed]:
+            if self._entries[name].told:
+                self._end(name, self._entries[name].item.uid)
+            else:
+                self._doubt(name)
+        self._settle()
+
+    def rewind(self) -> None:
+        """The store has gone back in time; a list follows. No version that is known here counts against it."""
+        self._ended = Bounded(_ENDED_REMEMBERED)
+        for name in list(self._entries):
+            self._rewind(name)
+
+    def asking(self, name: Named) -> Asked[O]:
+        """What `learn` is to be told with the answer to a request that is sent now."""
+        return Asked(identity(name), self.get(name), self._ends)
+
+    def learn(self, item: O, asked: Asked[O] | None = None) -> None:
+        """The store answered this to a write or a read of ours: it is there."""
+        name = identity(item.name)
+        if asked is not None and self._went_back(item, asked):
+            _log.warning("the API server has gone back in time", name=str(name), version=item.resource_version)
+            self._ended.pop(item.uid, None)
+            self._rewind(name)
+        self.doubtful.pop(name, None)
+        self._take(item, told=False)
+        self._settle()
+
+    def _went_back(self, item: O, asked: Asked[O]) -> bool:
+        known = self._entries.get(identity(item.name))
+        if known is not None and known is asked.entry and not known.rewound:
+            return older(item.resource_version, known.item.resource_version)
+        return self._ended.get(item.uid, asked.ended) < asked.ended
+
+    def _rewind(self, name: Identity) -> None:
+        entry = self._entries.get(name)
+        if entry is not None:
+            entry.rewound = True
+        for hear in self.rewound:
+            hear(name)
+
+    def doubt_unechoed(self, since: float) -> None:
+        """Objects or versions known since then, by the steady clock, that the watch has not told of are asked about."""
+        for name, entry in self._entries.items():
+            if (not entry.told and entry.since <= since) or (not entry.echoed and entry.at <= since):
+                self.doubtful[name] = None
+
+    def _doubt(self, name: Identity) -> None:
+        self.doubtful[name] = None
+        self.tell(name)
+
+    def end(self, name: Named, uid: str) -> None:
+        """The object with this uid is there no more."""
+        self._end(identity(name), uid)
+        self._settle()
+
+    def deleted(self, item: O, left: O | None) -> None:
+        """The store has deleted the object: it is gone, or what is `left` waits for finalizers."""
+        if left is None:
+            self.end(item.name, item.uid)
+        else:
+            self.learn(left)
+
+    def _take(self, item: O, *, told: bool) -> bool:
+        """Whether it could be: False where it is older than what is known."""
+        name = identity(item.name)
+        known = self._entries.get(name)
+        if item.uid in self._ended:
+            return False
+        same = known is not None and known.item.uid == item.uid
+        if known is not None and not known.rewound:
+            if same:
+                known.told = known.told or told
+            if older(item.resource_version, known.item.resource_version):
+                return False
+            if same and known.told:
+                self.doubtful.pop(name, None)
+            if same and known.item.resource_version == item.resource_version:
+                known.echoed = known.echoed or told
+                return True
+        now = self._clock.steady()
+        entry = Entry(item, now, item.resource_version, told, at=now, echoed=told)
+        if known is not None and same:
+            entry.since, entry.told = known.since, known.told or told
+            if known.item.generation == item.generation and not known.rewound:
+                entry.version = known.version
+        elif known is not None:
+            self._remember_ended(known.item.uid)
+        self._enter(name, entry)
+        return True
+
+    def _end(self, name: Identity, uid: str) -> None:
+        self._remember_ended(uid)
+        known = self._entries.get(name)
+        if known is not None and known.item.uid == uid:
+            self._enter(name, None)
+
+    def _remember_ended(self, uid: str) -> None:
+        self._ended[uid] = self._ends
+        self._ends += 1
+
+    def _enter(self, name: Identity, entry: Entry[O] | None) -> None:
+        self._entries.pop(name, None)
+        if entry is None:
+            self.doubtful.pop(name, None)
+        else:
+            self._entries[name] = entry
+        for each in (name, *self._tell_first(name, None if entry is None else entry.item)):
+            self.tell(each)

@@ -1,0 +1,95 @@
+"""Tending: all that is done for the objects of one `Declared` kind, put together.
+
+Its `known` is the sink of the kind's watch, `in_force` what the rest of the service goes by, `writing` how calls change
+objects. Must not know what the kind is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Generic
+
+from extender.app.management import BeingDeleted, Invalid
+from extender.app.objects.conditions import Conditions
+from extender.app.objects.ends import Ends
+from extender.app.objects.in_force import InForce, Standings
+from extender.app.objects.kind import Declared, F, KindOfOurs, Named, ObjectStore, Replacement, Spec, Standing, identity
+from extender.app.objects.known import Entry, Known
+from extender.app.objects.marks import Marks
+from extender.app.objects.steps import Change, Create, Nothing, Step, Written
+from extender.app.objects.writing import Writing, version_conflict
+from extender.app.ports import Clock
+
+
+class Tending(Generic[Spec, F]):
+    """`chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        kind: KindOfOurs[Declared[Spec], F],
+        store: ObjectStore[Declared[Spec], Replacement[Spec], Standing[Spec]],
+        clock: Clock,
+        *,
+        marks: Marks | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.in_force: InForce[Declared[Spec], F] = InForce(kind)
+        self.known: Known[Declared[Spec]] = Known(clock, self.in_force.take)
+        self.marks = marks or Marks()
+        self.writing: Writing[Declared[Spec], Replacement[Spec]] = Writing(kind.name, self.known, store, self.marks)
+        self.conditions: Conditions[Declared[Spec], Standing[Spec]] = Conditions(
+            self.known, store, Standings(self.in_force), chance=chance
+        )
+        self.ends: Ends[Declared[Spec]] = Ends(
+            self.known, self.writing, clock, each_round=[self.conditions.look_again], chance=chance
+        )
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """Reports, collects and asks until it is cancelled, once every event of `after`, the first list, is set."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.conditions.run(after))
+            group.create_task(self.ends.run(after))
+
+    async def put(
+        self, name: Named, spec: Spec, *, if_version: str | None = None, dry_run: bool = False
+    ) -> Written[Declared[Spec], Replacement[Spec]]:
+        """The object says this, and it is in force.
+
+        Raises Invalid, BeingDeleted, VersionConflict, NotFound, and then nothing has changed; Unavailable.
+        """
+        mark = self.marks.new()
+
+        def plan(entry: Entry[Declared[Spec]] | None) -> tuple[Step[Declared[Spec], Replacement[Spec]], str]:
+            wanted = Declared(identity(name), spec)
+            if (refusal := self.in_force.refusal(wanted)) is not None:
+                raise Invalid("spec", spec, refusal.message)
+            if entry is None:
+                if if_version is not None:
+                    raise version_conflict(name, if_version, None)
+                return Create(wanted), mark
+            item = entry.item
+            if item.deleting:
+                raise BeingDeleted("name", str(name), f"{name} is being deleted; set it once it is gone")
+            version = entry.meant_by(if_version)
+            if item.spec == spec and version == item.resource_version:
+                return Nothing(item), mark
+            return Change(Replacement(item.spec, spec), version), mark
+
+        async with self.writing.locks.hold([identity(name)]):
+            written = await self.writing.write(name, plan, if_version=if_version, dry_run=dry_run)
+            if not dry_run:
+                self.writing.settled(name)
+        return written
+
+    async def delete(
+        self, name: Named, *, if_version: str | None = None, dry_run: bool = False
+    ) -> Declared[Spec] | None:
+        """It is in force no more, and gone: None; or finalizers hold what is answered. Nothing if it was not there.
+
+        Raises VersionConflict, Invalid, Unavailable.
+        """
+        async with self.writing.locks.hold([identity(name)]):
+            _, left = await self.writing.delete(name, if_version=if_version, dry_run=dry_run)
+        return left

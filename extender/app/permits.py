@@ -1,0 +1,122 @@
+"""Binds that wait: for room on their node that is on its way, or for what a policy waits for.
+
+Where a node is full as far as we know, kube-scheduler and we know different things. Mostly its watch is ahead of ours:
+somebody has left, and we hear of it in a moment. But one that has just been started may be behind, and not know whom
+its predecessor has bound there: then two pods would have one place. Time tells: such a bind waits until the room is
+there, and is refused if it does not come.
+
+What a policy waits for only it knows: it is asked again whenever something has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from math import inf
+
+from extender.core.policy import Permit, Refuse, Wait
+from extender.kube.names import NodeName, PodUid
+
+OVERFULL = "the node has no room for the pod, as far as Escher knows: it is tried again"
+WAITS = 2.0
+"""For how many seconds: news of the watch are late by milliseconds, or, on a busy machine, by a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForRoom(Wait):
+    """Until its node has room for the pod."""
+
+
+AT_BARRIER = Wait(inf, "the gang's quorum is not there yet")
+"""How a gang's member waits: until its gang opens the barrier, or turns it back. Nobody else answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindAnswered:
+    """Effect: a bind that waits to be allowed on that node is answered. Empty: it may be written."""
+
+    pod: PodUid
+    node: NodeName
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    node: NodeName
+    wait: Wait
+
+
+class Permits:
+    """`ask`: whether the pod may be bound to the node now; if so its units are held there."""
+
+    def __init__(self, ask: Callable[[PodUid, NodeName], Permit]) -> None:
+        self._ask = ask
+        self._for_room: dict[PodUid, _Waiting] = {}
+        """All wait equally long: who was first is overdue first."""
+        self._at: dict[NodeName, dict[PodUid, None]] = {}
+        """Those that wait for room, by node."""
+        self._for_policies: dict[PodUid, _Waiting] = {}
+
+    def wait(self, uid: PodUid, node: NodeName, wait: Wait) -> None:
+        self._forget(uid)
+        if isinstance(wait, WaitForRoom):
+            self._for_room[uid] = _Waiting(node, wait)
+            self._at.setdefault(node, {})[uid] = None
+        else:
+            self._for_policies[uid] = _Waiting(node, wait)
+
+    def _forget(self, uid: PodUid) -> _Waiting | None:
+        if (waiting := self._for_room.pop(uid, None)) is None:
+            return self._for_policies.pop(uid, None)
+        there = self._at[waiting.node]
+        del there[uid]
+        if not there:
+            del self._at[waiting.node]
+        return waiting
+
+    def waiting(self) -> list[PodUid]:
+        """Whose binds wait."""
+        return [*self._for_room, *self._for_policies]
+
+    def heed_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
+        """These nodes have gained room."""
+        for uid in [uid for node in gains for uid in self._at.get(node, ())] if self._at else ():
+            yield from self.heed_pod(uid)
+
+    def heed_change(self) -> Iterator[BindAnswered]:
+        """Something has changed, of which policies may make something."""
+        for uid in list(self._for_policies):
+            yield from self.heed_pod(uid)
+
+    def heed_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
+        """The pod may have changed."""
+        waiting = self._for_room.get(uid) or self._for_policies.get(uid)
+        if waiting is None:
+            return
+        match self._ask(uid, waiting.node):
+            case Wait() as wait if wait is AT_BARRIER:
+                self._forget(uid)
+            case Wait(reason=reason) as wait:
+                if reason != waiting.wait.reason:
+                    self.wait(uid, waiting.node, wait)
+            case Refuse(reason):
+                yield from self.end(uid, reason)
+            case _:
+                yield from self.end(uid, "")
+
+    def end(self, uid: PodUid, refusal: str) -> Iterator[BindAnswered]:
+        """The pod's bind waits no more."""
+        if (waiting := self._forget(uid)) is not None:
+            yield BindAnswered(uid, waiting.node, refusal)
+
+    def overdue(self, now: float) -> Iterator[BindAnswered]:
+        """Those that have waited long enough."""
+        for_room = takewhile(lambda each: each[1].wait.until <= now, self._for_room.items())
+        for_policies = (each for each in self._for_policies.items() if each[1].wait.until <= now)
+        for uid, waiting in [*for_room, *for_policies]:
+            yield from self.end(uid, waiting.wait.reason)
+
+    def next_deadline(self) -> float | None:
+        first = islice(self._for_room.values(), 1)
+        return min((each.wait.until for each in (*first, *self._for_policies.values())), default=None)

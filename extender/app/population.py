@@ -1,0 +1,245 @@
+"""Population: the pods as they come, change, end and go, and what each is to the tables.
+
+A pod is understood as it asks: by its PodGroup, and not at all where its scheduler does not ask us. A call may tell of
+a pod before any watch does. Must not know where a pod may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from extender.app.binds import Binds
+from extender.app.decisions import AskRefused, Effect, PodEnded
+from extender.app.tables import Tables
+from extender.app.turned_away import TurnedAway
+from extender.core.bounded import Bounded
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.gangs.evictions import Evictions
+from extender.core.gangs.gang import WakePod
+from extender.core.gangs.orders import LetRoomGo
+from extender.core.gangs.pod_groups import PodGroups
+from extender.core.ledger import HoldingKind
+from extender.kube.names import PodUid
+
+_MISREAD_REMEMBERED = 16_384
+_UNSEEN_SECONDS = 120.0
+"""So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
+
+
+class Population:
+    """`effects`: what is to be done is added there."""
+
+    def __init__(
+        self, tables: Tables, binds: Binds, turned_away: TurnedAway, evictions: Evictions, effects: list[Effect]
+    ) -> None:
+        self._tables = tables
+        self._binds = binds
+        self._turned_away = turned_away
+        self._evictions = evictions
+        self._effects = effects
+        self.groups = PodGroups(tables.rules.most_together)
+        self.rewound = False
+        """Whether what was heard of pods is of a time that is no more."""
+        self._listed = False
+        self._misread: Bounded[PodUid, None] = Bounded(_MISREAD_REMEMBERED)
+        """Pods that were turned away for what they ask, which cannot be understood."""
+        self._unseen: dict[PodUid, float] = {}
+        """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
+
+    # -- the watch -----------------------------------------------------------------------------------------------
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """These pods and no others exist."""
+        tables, present = self._tables, {pod.uid: pod for pod in pods}
+        if self.rewound:
+            self.rewound = False
+            for pod in present.values():
+                before = tables.pods.get(pod.uid)
+                if before is not None and before.node is not None and before.node != pod.node:
+                    self.forget(pod.uid)
+        known = tables.pods.keys() | {
+            held.holder for held in tables.ledger.rows.holdings() if held.kind is HoldingKind.BOUND
+        }
+        known |= set(tables.gangs.members.ended_well.known)
+        for uid in sorted(PodUid(uid) for uid in known if uid not in present):
+            self.forget(uid)
+        # Finished members count for their gang only while it lives: the living come first.
+        for pod in sorted(present.values(), key=lambda pod: pod.finished):
+            self.observe(pod)
+        if not self._listed:
+            self._listed = True
+            self._take_for_asleep(tables.pods.values())
+
+    def observe(self, pod: Pod) -> None:
+        """The pod is there and looks like this."""
+        self._unseen.pop(pod.uid, None)
+        pod = self._as_it_asks(pod)
+        if pod.finished:
+            self._finish(pod)
+            return
+        tables, now = self._tables, self._tables.clock.steady()
+        if pod.uid in tables.ended:
+            # A list older than the pod had left it out, and a call about it may have been rejected for that.
+            del tables.ended[pod.uid]
+            if pod.node is None and tables.ours(pod) and not pod.at_our_gate:
+                self._effects.append(WakePod(pod))
+        known = tables.pods.get(pod.uid)
+        if known is not None:
+            if known.requests == pod.requests:
+                # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
+                pod = replace(pod, requests=known.requests)
+            if pod.node is None and known.node is not None:
+                # Told before its Binding was written, and heard after.
+                pod = replace(pod, node=known.node)
+        if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
+            # No filter will come to say so.
+            self._effects.append(AskRefused(pod, pod.gang))
+        tables.pods[pod.uid] = pod
+        tables.policies.observe(pod)
+        tables.gangs.staying.observe(pod, known)
+        tables.gangs.waiting.preempting.heed(known, pod, now)
+        self._effects += self._evictions.heed(pod)
+        tables.gangs.bystanders.put(pod)
+        if pod.node is not None:
+            if known is None or known.node is None:
+                tables.gangs.planning.heed_bystander(pod)
+            tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
+            self._turned_away.drop(pod.uid)
+            self._binds.is_bound(pod.uid)
+        elif pod.uid in self._turned_away:
+            self._turned_away.add(pod)
+        if pod.gang is not None or tables.gangs.of(pod.uid) is not None:
+            tables.gangs.members.observe(pod, now)
+
+    def _as_it_asks(self, pod: Pod) -> Pod:
+        """The pod with its ask as it is to be understood: a stranger's says nothing to us."""
+        self.groups.remember(pod)
+        self._tables.strangers.remember(pod)
+        return replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
+
+    def _finish(self, pod: Pod) -> None:
+        if self._tables.pods.pop(pod.uid, None) is not None:
+            self._effects.append(PodEnded(pod))
+            self._tables.policies.forget(pod)
+            self._tables.ended[pod.uid] = None
+        self._leave(pod.uid)
+        self._tables.ledger.forget(pod.uid)
+        self._tables.gangs.members.observe(pod, self._tables.clock.steady())
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is deleted."""
+        tables = self._tables
+        tables.ended[uid] = None
+        self._unseen.pop(uid, None)
+        self.groups.forget(uid)
+        tables.strangers.forget(uid)
+        pod = tables.pods.pop(uid, None)
+        if pod is not None:
+            self._effects.append(PodEnded(pod))
+            tables.policies.forget(pod)
+        self._leave(uid)
+        tables.gangs.members.remove(uid, tables.clock.steady())
+        tables.ledger.forget(uid)
+
+    def _leave(self, uid: PodUid) -> None:
+        """Nothing is to be done about it any more, and it is in nobody's way."""
+        self._binds.end(uid)
+        self._misread.pop(uid, None)
+        self._turned_away.drop(uid)
+        self._tables.gangs.staying.forget(uid)
+        self._tables.gangs.waiting.preempting.victims.forget(uid)
+        self._tables.gangs.bystanders.remove(uid)
+
+    def is_leaving(self, uid: PodUid) -> None:
+        """The API server has taken its eviction."""
+        known = self._tables.pods.get(uid)
+        if known is not None and not known.deleting:
+            self.observe(replace(known, deleting=True))
+
+    def _take_for_asleep(self, pods: Iterable[Pod]) -> None:
+        """An earlier life of the service may have turned these away: nobody else would wake them."""
+        for pod in pods:
+            if pod.node is None and isinstance(pod.gang, GangAsk):
+                self._tables.gangs.members.take_for_asleep(pod.uid)
+                if pod.nominated is not None:
+                    # By an earlier life: nobody is made to leave for it now.
+                    self._effects.append(LetRoomGo(pod.gang.key, (pod,)))
+            elif pod.node is None and self._tables.ours(pod) and not (pod.gated or pod.at_our_gate):
+                if isinstance(pod.gang, MalformedAsk) or self._tables.policies.malformed(pod) is not None:
+                    self._misunderstand(pod)
+                elif self._tables.asks_ephemeral(pod):
+                    self._turned_away.add(pod)
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def regrouped(self, members: Iterable[Pod]) -> None:
+        """Their PodGroup has changed: they are understood anew."""
+        for pod in members:
+            self.observe(pod)
+            if self.groups.to_wake(pod):
+                self._effects.append(WakePod(pod))
+
+    # -- what cannot be understood -------------------------------------------------------------------------------
+
+    def refuse(self, pod: Pod, ask: MalformedAsk) -> None:
+        """It is turned away for what it asks: nothing wakes it but its group, or the brake."""
+        self._misunderstand(pod)
+        self._effects.append(AskRefused(pod, ask))
+
+    def _misunderstand(self, pod: Pod) -> None:
+        self.groups.turned_away(pod)
+        self._misread[pod.uid] = None
+
+    def is_understood(self, uid: PodUid) -> None:
+        """What the pod asks makes sense by now."""
+        self._misread.pop(uid, None)
+
+    def heed_brake(self) -> None:
+        """Nobody is turned away for what it asks where nobody is refused."""
+        for uid in list(self._misread):
+            pod = self._tables.pods.get(uid)
+            if pod is not None and self._tables.brake.observes(pod.namespace):
+                del self._misread[uid]
+                if pod.node is None:
+                    self._effects.append(WakePod(pod))
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def learn(self, scheduler: str) -> None:
+        """This profile of kube-scheduler has called: its pods are ours to look after."""
+        tables = self._tables
+        if tables.strangers.are_ours(scheduler):
+            return
+        theirs = tables.strangers.learn(scheduler)
+        for pod in theirs:
+            self.observe(pod)
+        self._take_for_asleep(tables.pods[pod.uid] for pod in theirs if pod.uid in tables.pods)
+        for pod in tables.pods.values():
+            if pod.scheduler == scheduler:
+                tables.gangs.staying.observe(pod, None)
+
+    def believe(self, pod: Pod) -> bool:
+        """A call has told of the pod, which is there for as long as our watch can be late. Whether it is new."""
+        tables = self._tables
+        if pod.uid in tables.pods or pod.uid in tables.ended or pod.node is not None:
+            return False
+        # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
+        tables.pods[pod.uid] = pod
+        tables.policies.observe(pod)
+        tables.gangs.bystanders.put(pod)
+        self._unseen[pod.uid] = tables.clock.steady() + _UNSEEN_SECONDS
+        return True
+
+    def is_there(self, uid: PodUid) -> None:
+        """The API server has it, though no watch may have told of it yet."""
+        self._unseen.pop(uid, None)
+
+    def next_deadline(self) -> float | None:
+        return next(iter(self._unseen.values()), None)
+
+    def heed_time(self, now: float) -> None:
+        """Whom no watch has told of in time was gone before."""
+        for uid in [uid for uid, until in self._unseen.items() if until <= now]:
+            self.forget(uid)

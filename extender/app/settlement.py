@@ -1,0 +1,72 @@
+"""Settlement: whoever waits and could go now is planned for and woken, once for each change.
+
+Nothing is planned while what is known is too old. Must not know what has changed, nor who told of it.
+"""
+
+from __future__ import annotations
+
+from extender.app.binds import Binds
+from extender.app.decisions import Effect
+from extender.app.tables import Tables
+from extender.app.turned_away import TurnedAway
+from extender.core.gangs.gang import WakePod
+from extender.kube.names import NodeName
+
+
+class Settlement:
+    """`effects`: what is to be done is added there."""
+
+    def __init__(self, tables: Tables, binds: Binds, turned_away: TurnedAway, effects: list[Effect]) -> None:
+        self._tables = tables
+        self._binds = binds
+        self._turned_away = turned_away
+        self._effects = effects
+        self.more_to_do = False
+        """Whether a slice of work was over before all was settled."""
+        self._ordered_by = tables.policies.order_version
+        self._was_stale = False
+        self._gained: dict[NodeName, None] = {}
+        """Nodes that gained room, which those who were turned away were not asked about yet."""
+
+    def settle(self) -> None:
+        tables = self._tables
+        self._binds.heed_change()
+        tables.policies.heed_released()
+        tables.gangs.staying.heed_time(tables.clock.now())
+        if tables.knowledge.is_stale():
+            self._was_stale, self.more_to_do = True, False
+        else:
+            self._settle(tables.clock.steady())
+        tables.gangs.quorums.announce()
+
+    def _settle(self, now: float) -> None:
+        tables, settling = self._tables, self._tables.gangs.settling
+        queue, changes = tables.gangs.waiting.queue, tables.ledger.changes
+        if self._was_stale:
+            self._was_stale = False
+            for node in tables.nodes:
+                tables.ledger.capacity.reconsider(node)
+        if self._ordered_by != (version := tables.policies.order_version):
+            self._ordered_by = version
+            queue.reorder()
+        settling.begin_slice()
+        while (gains := changes.drain_gains()) or settling.has_work or settling.heed_time(now):
+            # First: kube-scheduler counts those pods there already.
+            self._binds.heed_nodes(gains)
+            settling.settle(gains, now)
+            self._gained |= dict.fromkeys(gains)
+            if not changes.has_gains:
+                # What was given up on the way is saved again by now.
+                gained, self._gained = queue.saved.with_news_for_others(self._gained), {}
+                self._effects += map(WakePod, self._turned_away.woken_by(gained))
+            if queue.fits.work.is_over:
+                break
+        self.more_to_do = queue.fits.work.is_over
+
+    def next_deadline(self, due: float | None) -> float | None:
+        """When to settle next, where others have something to do at `due`."""
+        now = self._tables.clock.steady()
+        if self.more_to_do:
+            return now
+        # What is not planned now stays due.
+        return max(due, now + 1.0) if due is not None and self._was_stale else due

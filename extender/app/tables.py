@@ -1,0 +1,137 @@
+"""Tables: what is known of the cluster and what is decided, of this moment. Everybody may read them.
+
+The keeper and its parts alone change them. Must not know who asks, nor what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.app.claims import is_claim
+from extender.app.departures import Departures
+from extender.app.knowledge import Knowledge
+from extender.app.observing import Observing
+from extender.app.policies import Policies
+from extender.app.ports import Clock
+from extender.app.strangers import Strangers
+from extender.core import audit as ledger_audit
+from extender.core.audit import Violation
+from extender.core.bounded import Bounded
+from extender.core.brake import FREE, Brake, Switches
+from extender.core.cluster import Node, Pod
+from extender.core.gangs import audit as gang_audit
+from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
+from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.promises import GATHER_LIMIT
+from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
+from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
+from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
+from extender.core.ledger import Ledger
+from extender.core.names import in_domain
+from extender.core.policy import Facts, Policy
+from extender.filters import made
+from extender.kube.names import NodeName, PodUid, ResourceKey
+
+KEYS_PER_NODE = 1500
+"""With the longest names half a MiB of a Node: each stands in capacity, in allocatable, and twice in managedFields."""
+_ENDED_REMEMBERED = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What can be chosen about deciding.
+
+    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
+    its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
+    be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
+    gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
+    nobody waits for a pod to leave that has run for so long, see `core.gangs.staying`. `gather_limit`: how many places
+    in a namespace are held for pods that do not exist yet, see `core.gangs.promises`. `switches`: what is allowed at
+    first, see `core.brake`. `preemption`: how often others leave for a gang, and how many at most. `most_together`: how
+    many binds can wait at a barrier; None: any number. `keys_per_node`: how many ephemeral resources a node may have.
+    """
+
+    reserve_at_filter: bool = True
+    assume_seconds: float = 30.0
+    patience: Patience = DEFAULT_PATIENCE
+    thrift: Thrift = DEFAULT_THRIFT
+    long_running_seconds: float = LONG_RUNNING_SECONDS
+    gather_limit: int = GATHER_LIMIT
+    schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
+    """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
+    switches: Switches = FREE
+    most_together: int | None = None
+    keys_per_node: int = KEYS_PER_NODE
+    preemption: Bounds = DEFAULT_BOUNDS
+
+
+DEFAULT_RULES = Rules()
+
+
+class Tables:
+    """`pods`: those that are not finished, pending and bound. `ended`: those that ended lately: a call about one was
+    under way when it went. `strangers`: pods of schedulers that do not ask us."""
+
+    def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
+        self.clock = clock
+        self.rules = rules
+        self.ledger = Ledger()
+        self.nodes: dict[NodeName, Node] = {}
+        self.departures = Departures()
+        self.pods: dict[PodUid, Pod] = {}
+        self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
+        self.strangers = Strangers(rules.schedulers)
+        self.brake = Brake(rules.switches)
+        self.gangs = Gangs(
+            self.ledger,
+            self.nodes,
+            rules.patience,
+            reserve_at_filter=rules.reserve_at_filter,
+            life=life,
+            brake=self.brake,
+            staying=Staying(self.pods, self._may_leave, rules.long_running_seconds),
+            thrift=rules.thrift,
+            gather_limit=rules.gather_limit,
+        )
+        self.gangs.waiting.preempting.victims.ours = self.ours
+        self.gangs.waiting.preempting.victims.bounds = rules.preemption
+        queue = self.gangs.waiting.queue
+        facts = Facts(self.ledger, self.nodes, self.pods, queue.saved.gives_way_to)
+        self.policies = Policies(made() if policies is None else policies, facts)
+        queue.order.of = self.policies.order
+        self.observing = Observing(self.gangs, self.policies.verdict)
+        self.knowledge = Knowledge()
+
+    def ours(self, pod: Pod) -> bool:
+        """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
+        return self.strangers.are_ours(pod.scheduler)
+
+    def _may_leave(self, pod: Pod) -> bool:
+        return self.ours(pod) or self.gangs.waiting.preempting.victims.bounds.others
+
+    def asks_ephemeral(self, pod: Pod) -> bool:
+        return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
+
+    def has_left(self, node: NodeName) -> bool:
+        """For good, that is: see `departures`."""
+        return node not in self.nodes and self.departures.for_good(node, self.clock.steady())
+
+    def drift(self, node: Node) -> dict[ResourceKey, tuple[int, int]]:
+        """Where the node's status differs from what is desired of our domain: (desired, the most deviant of what it
+        says)."""
+        row = self.ledger.rows.get(node.name)
+        desired: Mapping[ResourceKey, int] = row.ephemeral if row is not None else {}
+        found: dict[ResourceKey, tuple[int, int]] = {}
+        for said in (node.capacity, node.allocatable):
+            for resource in desired.keys() | {r for r in said if in_domain(r, self.ledger.capacity.domain)}:
+                want, has = desired.get(resource), said.get(resource)
+                if want != has:
+                    found[resource] = (want or 0, has or 0)
+        return found
+
+    def violations(self) -> list[Violation]:
+        """Every invariant of ledger and gangs that does not hold now. O(everything)."""
+        bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
+        beside = self.gangs.bystanders.violations(bound)
+        return [*ledger_audit.violations(self.ledger), *gang_audit.violations(self.gangs, is_claim), *beside]

@@ -1,0 +1,47 @@
+"""Telling: pods have events that say what became of them, each once for the same pod and note.
+
+Must not decide what is told: see `effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from extender.app.insisting import insist
+from extender.app.ports import EventType, Notice, PodRef, Recorder
+from extender.core.bounded import Bounded
+from extender.core.cluster import Pod
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import PodUid
+
+_log = structlog.get_logger(__name__)
+
+_EVENTS_REMEMBERED = 4096
+_TELL_WITHIN = 120.0
+
+
+class Telling:
+    """`start` has work done in the background."""
+
+    def __init__(self, recorder: Recorder, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._recorder = recorder
+        self._start = start
+        self._told: Bounded[tuple[PodUid, str], None] = Bounded(_EVENTS_REMEMBERED)
+
+    def tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
+        """The pod has an event that says so; once for the same pod and note."""
+        seen = (pod.uid, note)
+        if seen in self._told:
+            return
+        self._told[seen] = None
+        self._start(self._record(Notice(PodRef.of(pod), kind, reason, note)))
+
+    async def _record(self, notice: Notice) -> None:
+        """Tried for a while: that the API server was away may be what there is to tell."""
+        try:
+            await insist(lambda: self._recorder.record(notice), _TELL_WITHIN, what="tell", pod=str(notice.pod))
+        except (Unavailable, Refused) as error:
+            _log.info("an event is lost", pod=str(notice.pod), reason=notice.reason, why=str(error))

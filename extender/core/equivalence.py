@@ -1,0 +1,37 @@
+"""Equivalence classes of pods: those of one fit on the same nodes, as often, as far as room, selectors and taints say.
+
+Must not know nodes nor gangs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from extender.core.cluster import Pod
+from extender.core.fit import Need, need_of
+from extender.kube.node_match import SelectorTerm, Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class EquivalenceClass:
+    """Equal for pods that are alike; `like` is one of them."""
+
+    need: Need
+    selector: frozenset[tuple[str, str]]
+    affinity: tuple[SelectorTerm, ...]
+    tolerations: tuple[Toleration, ...]
+    like: Pod = field(compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+    """It is looked up far more often than made."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.need, self.selector, self.affinity, self.tolerations)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def equivalence_of(pod: Pod) -> EquivalenceClass:
+    return EquivalenceClass(
+        need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations, pod
+    )

@@ -1,0 +1,192 @@
+"""Constrained gangs: those whose members require something of the pods around, or that pods around are to be away from.
+
+Finds out which gangs are such, and plans their slots by `together` on the ledger's room and on who stands where: bound
+pods, other gangs' reservations, and the gang's own members that stay where they are. Reads and changes nothing but what
+it remembers of gangs that could be placed nowhere. Must not know why a place is wanted, nor whose turn it is: see
+`places`, which asks it about these gangs, and `packing` about all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.core.bounded import Bounded
+from extender.core.bystanders import Around, Bystanders
+from extender.core.cluster import Node, Pod
+from extender.core.constraints import NO_CONSTRAINTS, Constraints
+from extender.core.fit import asked_of
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.staying import Staying
+from extender.core.gangs.together import Seat, plan
+from extender.core.ledger import Holder, HoldingKind, Ledger
+from extender.core.names import GangKey
+from extender.core.neighbours import allows
+from extender.kube.names import NodeName, PodUid
+from extender.kube.quantities import Vector
+
+_REMEMBERED = 1024
+
+_Stamp = tuple[int, int, int, int]
+_Answer = tuple[Gang, _Stamp, Shortfall | None]
+"""What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
+
+
+@dataclass(eq=False)
+class Constrained:
+    _ledger: Ledger
+    _nodes: Mapping[NodeName, Node]
+    _bystanders: Bystanders
+    _staying: Staying
+    _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_REMEMBERED), init=False)
+    _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
+        default_factory=lambda: Bounded(_REMEMBERED), init=False
+    )
+    # A gang that is made anew under its name is another.
+
+    def concerns(self, gang: Gang) -> bool:
+        """Whether the gang's places are to be planned here. O(members) after a change."""
+        state = (gang.roster.changes, self._bystanders.repellers_changed)
+        known = self._concerned.get(gang.key)
+        if known is None or known[0] is not gang or known[1] != state:
+            known = (gang, state, self._is_concerned(gang))
+            self._concerned[gang.key] = known
+        return known[2]
+
+    def changes(self, *, alone: bool) -> int:
+        """Grows whenever who stands where has changed; or, if not `alone`, only who requires others to be away."""
+        return self._bystanders.repellers_changed + (self._bystanders.version if alone else 0)
+
+    def _is_concerned(self, gang: Gang) -> bool:
+        members = gang.roster.members.values()
+        if any(pod.constraints is not None for pod in members):
+            return True
+        return self._bystanders.repels_in(gang.key.namespace) and any(map(self._bystanders.repels, members))
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        candidates: Sequence[NodeName],
+        releasing: Sequence[Holder] = (),
+        leaving: Collection[Holder] = (),
+    ) -> dict[Holder, NodeName] | Shortfall:
+        """As `packing.plan`, with all that the members require."""
+        own = [slot.holder for slot in slots]
+        room = Room(self._ledger, [*releasing, *own], leaving)
+        around = Around(self._bystanders, self._besides(gang, {*releasing, *own}), map(PodUid, leaving))
+        return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
+
+    def allowed(
+        self, gang: Gang, pod: Pod, names: Iterable[NodeName], giving_up: Sequence[Holder]
+    ) -> Iterator[NodeName]:
+        """Those of the nodes where the pod is allowed beside everybody who stands or is planned there."""
+        around = Around(self._bystanders, self._besides(gang, {Holder(pod.uid), *giving_up}))
+        return allows(pod, names, self._nodes, around)
+
+    def _seats(self, gang: Gang, slots: Sequence[Slot]) -> list[Seat]:
+        members, like = gang.roster.members, _template(gang)
+        return [Seat(slot, members.get(PodUid(slot.holder), like)) for slot in slots]
+
+    def _besides(self, gang: Gang, without: Collection[Holder]) -> list[tuple[Pod, NodeName]]:
+        """Who holds room on a node and is not bound to it. O(reservations and assumptions)."""
+        found: list[tuple[Pod, NodeName]] = []
+        for node in self._ledger.totals.unbound_on:
+            for held in self._ledger.rows[node].holdings.values():
+                if held.kind in (HoldingKind.BOUND, HoldingKind.SAVING) or held.holder in without:
+                    continue
+                pod = self._bystanders.get(PodUid(held.holder))
+                if pod is None and held.owner == gang.key:
+                    pod = _template(gang)
+                if pod is not None:
+                    found.append((pod, node))
+        return found
+
+    def in_the_way(self, gang: Gang, found: Mapping[Holder, NodeName], pods: Iterable[Pod]) -> set[PodUid]:
+        """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
+        like = _template(gang)
+        planned = [(gang.roster.members.get(PodUid(holder), like), node) for holder, node in found.items()]
+        around = Around(Bystanders(), planned)
+        terms = around.repelling()
+        ways: set[PodUid] = set()
+        for pod in pods:
+            own = pod.constraints or NO_CONSTRAINTS
+            ports, apart = own.host_ports, own.anti_affinity
+            meant = any(term.peers.include(pod.namespace, pod.labels) for term in terms)
+            if pod.node is None or not (ports or apart or meant):
+                continue
+            bare = replace(pod, constraints=Constraints(host_ports=ports, anti_affinity=apart))
+            if not list(allows(bare, [pod.node], self._nodes, around)):
+                ways.add(pod.uid)
+        return ways
+
+    # -- what could be -------------------------------------------------------------------------------------------
+
+    def lacks_when_empty(self, gang: Gang, slots: Sequence[Slot], lasting: Room) -> Shortfall | None:
+        """Why the slots would have no place though nobody were there but who stays; None if they would have one.
+        `lasting`: the room that there would be."""
+        found = plan(lasting, self._seats(gang, slots), list(self._nodes), self._nodes, self._emptied(gang))
+        return found if isinstance(found, Shortfall) else None
+
+    def _emptied(self, gang: Gang) -> Around:
+        staying = [
+            (pod, pod.node)
+            for pod in self._bystanders.bound()
+            if pod.node is not None and (pod.uid in gang.roster.members or pod.uid in self._staying)
+        ]
+        return Around(self._bystanders, staying, emptied=True)
+
+    def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
+        """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
+        wants to be near, have changed."""
+        known = self._answered(gang)
+        if known is None:
+            known = (gang, self._stamp(gang), ask())
+        self._hopeless[gang.key] = known
+        return known[2]
+
+    def known_hopeless(self, gang: Gang) -> Shortfall | None:
+        """As `hopeless`, where that was asked before and nothing has changed; else None."""
+        known = self._answered(gang)
+        return None if known is None else known[2]
+
+    def _answered(self, gang: Gang) -> _Answer | None:
+        known = self._hopeless.get(gang.key)
+        return known if known is not None and known[0] is gang and known[1] == self._stamp(gang) else None
+
+    def _stamp(self, gang: Gang) -> _Stamp:
+        wants = any(pod.constraints is not None and pod.constraints.affinity for pod in gang.roster.members.values())
+        stays = self._staying.grown + self._staying.shrunk
+        return (
+            self._ledger.changes.capacity_count,
+            gang.roster.changes,
+            stays,
+            self._bystanders.version if wants else 0,
+        )
+
+    def aims(
+        self, gang: Gang, slots: Sequence[Slot], names: Sequence[NodeName], releasing: Sequence[Holder], lasting: Room
+    ) -> dict[Holder, tuple[NodeName, Vector]] | None:
+        """For every slot the node that it should wait for, and what of its units is free there: as `prospects.aim`."""
+        now = Room(self._ledger, [*releasing, *(slot.holder for slot in slots)])
+        need = asked_of(slots[0].units) if slots else ()
+        emptiest = sorted(dict.fromkeys(names), key=lambda name: -now.part(name, need)[1])
+        found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang))
+        if isinstance(found, Shortfall):
+            return None
+        aims: dict[Holder, tuple[NodeName, Vector]] = {}
+        for slot in slots:
+            node = found[slot.holder]
+            part, _ = now.part(node, asked_of(slot.units))
+            now.take(node, part.items())
+            aims[slot.holder] = (node, part)
+        return aims
+
+
+def _template(gang: Gang) -> Pod:
+    """The pod that a place without a member is like."""
+    return next(gang.roster.unplaced(), next(iter(gang.roster.members.values())))

@@ -1,0 +1,185 @@
+"""Victims of kube-scheduler's preemption: a bound gang keeps its quorum, or leaves as a whole.
+
+kube-scheduler is offered nodes with victims, takes one of them and evicts there, on its own time; the deletion is
+seen later still. So an offer counts as taken until it is known or too old. Must not know how victims are chosen: that
+is kube-scheduler's.
+
+Nobody is offered whose priority is not lower than the preempting pod's. Members beyond the quorum may go alone. Where
+fewer than the quorum would stay, all of the gang must go: if all its members are of lower priority, none of them is
+protected, and the disruption budgets allow all of them. kube-scheduler evicts on one node only; the rest of the gang is
+evicted by us, once it is seen that kube-scheduler has evicted, for that pod, all whom it was offered: it writes so on
+each. Where some node needs no gang to leave, only such nodes are offered; else those of one gang, the least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.core.brake import Act, Brake
+from extender.core.cluster import Pod
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.orders import EvictRest, Preempted
+from extender.core.gangs.restraint import BudgetsUnknown
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
+
+OFFER_SECONDS = 10.0
+"""For how long a victim that was offered may still be evicted without our having seen it."""
+
+
+@dataclass(slots=True)
+class _Offer:
+    preemptor: Pod
+    victims: frozenset[PodUid]
+    whole: Mapping[GangKey, frozenset[PodUid]]
+    """Gangs that leave as a whole with these, and which of them are their members."""
+    until: float
+    gone: set[PodUid] = field(default_factory=set)
+
+
+class Evictions:
+    """`pods`: all that are not finished. `brake`: whether the rest of a gang may be evicted by us."""
+
+    def __init__(self, gangs: Gangs, pods: Mapping[PodUid, Pod], brake: Brake) -> None:
+        self._gangs = gangs
+        self._pods = pods
+        self._brake = brake
+        self._offered: dict[PodUid, float] = {}
+        """Members of gangs that may be evicted, and until when (seconds that only pass)."""
+        self._offers: list[_Offer] = []
+
+    # -- offers --------------------------------------------------------------------------------------------------
+
+    def offer(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> set[NodeName]:
+        """The nodes whose victims may go, whichever of them is taken, by this pod and by those that asked before."""
+        self._offered = {
+            uid: until for uid, until in self._offered.items() if until > now and self._gangs.of(uid) is not None
+        }
+        self._offers = [each for each in self._offers if each.until > now]
+        lower = {
+            node: chosen
+            for node, chosen in victims.items()
+            if all(uid not in self._pods or self._may_go(self._pods[uid], pod) for uid in chosen)
+        }
+        members = {node: self._members(chosen) for node, chosen in lower.items()}
+        # What is offered already costs nothing more.
+        costs = {node: len(chosen - self._offered.keys()) for node, chosen in members.items()}
+        found: set[NodeName] = set()
+        for node in sorted(lower, key=lambda node: (costs[node], node)):
+            if not self._broken(members[node]):
+                found.add(node)
+                self._offered |= dict.fromkeys(members[node], now + OFFER_SECONDS)
+                self._offers.append(_Offer(pod, frozenset(lower[node]), {}, now + OFFER_SECONDS))
+        return found or self._offer_gangs(pod, lower, members, now)
+
+    def _may_go(self, victim: Pod, preemptor: Pod) -> bool:
+        """As for a gang: never one that would come again in the same place, nor another scheduler's unless allowed."""
+        return victim.priority < preemptor.priority and self._gangs.waiting.preempting.victims.may_leave(victim)
+
+    def _offer_gangs(
+        self,
+        pod: Pod,
+        victims: Mapping[NodeName, Sequence[PodUid]],
+        members: Mapping[NodeName, set[PodUid]],
+        now: float,
+    ) -> set[NodeName]:
+        """The nodes on which the least that is possible is lost, where whole gangs have to leave."""
+        losses: dict[NodeName, frozenset[GangKey]] = {}
+        for node, chosen in members.items():
+            broken = self._broken(chosen)
+            if all(self._may_leave(gang, chosen, pod) for gang in broken):
+                losses[node] = frozenset(gang.key for gang in broken)
+        if not losses:
+            return set()
+
+        def loss(gangs: frozenset[GangKey]) -> tuple[int, int, list[GangKey]]:
+            lost = [self._gangs.by_key[key] for key in gangs]
+            return (max(gang.terms.worth for gang in lost), sum(len(gang.roster.bound) for gang in lost), sorted(gangs))
+
+        least = min(losses.values(), key=loss)
+        if self._objection(least) is not None:
+            return set()
+        leaving = frozenset(uid for key in least for uid in self._gangs.by_key[key].roster.bound)
+        self._offered |= dict.fromkeys(leaving, now + OFFER_SECONDS)
+        found: set[NodeName] = set()
+        for node in sorted(node for node, gangs in losses.items() if gangs == least):
+            # Beside them, members of others that are not broken.
+            if self._broken(members[node] - leaving):
+                continue
+            found.add(node)
+            self._offered |= dict.fromkeys(members[node], now + OFFER_SECONDS)
+            whole = {key: frozenset(members[node] & self._gangs.by_key[key].roster.bound) for key in least}
+            self._offers.append(_Offer(pod, frozenset(victims[node]), whole, now + OFFER_SECONDS))
+        return found
+
+    def _members(self, chosen: Iterable[PodUid]) -> set[PodUid]:
+        """Those of them that count for a gang's quorum."""
+        return {
+            uid
+            for uid in chosen
+            if (gang := self._gangs.of(uid)) is not None and (uid in gang.roster.bound or uid in gang.barrier.writing)
+        }
+
+    def _broken(self, members: set[PodUid]) -> list[Gang]:
+        """The gangs of which fewer than the quorum would stay without these."""
+        gangs = {gang.key: gang for uid in members if (gang := self._gangs.of(uid)) is not None}
+        return [gang for gang in gangs.values() if self._staying(gang, members) < gang.terms.quorum]
+
+    def _staying(self, gang: Gang, without: Collection[PodUid]) -> int:
+        """How many count for the quorum when these, those offered before and those being deleted are gone."""
+        placed = gang.roster.bound | gang.barrier.writing.keys()
+        going = gang.roster.leaving | self._offered.keys() | set(without)
+        leaving = {uid for uid in placed if uid in going or gang.roster.members[uid].deleting}
+        return len(gang.roster.succeeded) + len(placed) - len(leaving)
+
+    def _may_leave(self, gang: Gang, named: set[PodUid], pod: Pod) -> bool:
+        """Whether all of the gang may be evicted for the pod, the budgets left aside."""
+        if gang.barrier.writing or gang.terms.worth >= pod.priority:
+            return False
+        rest = [gang.roster.members[uid] for uid in gang.roster.bound - named if not gang.roster.members[uid].deleting]
+        if not rest:
+            return True
+        if not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace):
+            return False
+        return all(self._gangs.waiting.preempting.victims.may_leave(each) for each in rest)
+
+    def _objection(self, keys: Iterable[GangKey]) -> object | None:
+        """Why the disruption budgets do not let all of these gangs go."""
+        preempting = self._gangs.waiting.preempting
+        if not preempting.victims.budgets.known:
+            return BudgetsUnknown()
+        gangs = [self._gangs.by_key[key] for key in keys]
+        leaving = [self._pods[uid] for gang in gangs for uid in sorted(gang.roster.bound) if uid in self._pods]
+        return preempting.victims.budgets.objection(pod for pod in leaving if not pod.deleting)
+
+    # -- what was taken ------------------------------------------------------------------------------------------
+
+    def heed(self, pod: Pod) -> list[Preempted | EvictRest]:
+        """The pod looks like this: kube-scheduler may have written on it that it is preempted."""
+        if not pod.preempted or not self._offers:
+            return []
+        found: list[Preempted | EvictRest] = []
+        for offer in self._offers:
+            if pod.uid not in offer.victims or pod.uid in offer.gone:
+                continue
+            if not found:
+                found.append(Preempted(pod, offer.preemptor))
+            offer.gone.add(pod.uid)
+            for key, named in offer.whole.items():
+                if pod.uid in named and named <= offer.gone and (rest := self._rest_of(key, named)):
+                    found.append(EvictRest(key, offer.preemptor, rest, len(named)))
+                    # The same members may have been offered to others, or on another node.
+                    self._offered |= {each.uid: offer.until for each in rest}
+        return found
+
+    def _rest_of(self, key: GangKey, gone: frozenset[PodUid]) -> tuple[Pod, ...]:
+        gang = self._gangs.by_key.get(key)
+        if gang is None:
+            return ()
+        return tuple(
+            gang.roster.members[uid]
+            for uid in sorted(gang.roster.bound - gone)
+            if not gang.roster.members[uid].deleting
+        )

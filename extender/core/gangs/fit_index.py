@@ -1,0 +1,371 @@
+"""The index of fits: whether a gang that waits may fit now, and whether it ever could, into the cluster without those
+who may leave it. Kept by shape, so that a change of one node is counted for that node alone.
+
+For each kind of pods that a gang waits with it is kept how often they fit on each node, now and ever (`Copies`). Too
+few of a kind decides at once; else the whole quorum is tried, and whether it could ever fit is tried again only when
+one of those numbers has changed. Knows nodes and what stays on them; must not know whose turn it is: see `queue`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from extender.core.audit import Violation
+from extender.core.equivalence import EquivalenceClass, equivalence_of
+from extender.core.fit import MOST, NOTHING, Need, copies, need_of
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.placing import Places
+from extender.core.gangs.plans import Plans
+from extender.core.gangs.prospects import Prospects
+from extender.core.gangs.slots import Slots
+from extender.core.ledger import Ledger
+from extender.core.names import GangKey
+from extender.core.work import Work
+from extender.kube.names import NodeName
+from extender.kube.quantities import Vector
+
+Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
+"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
+whose members require something of the pods around has a shape of its own."""
+_SPARE = 64
+_K = TypeVar("_K", bound=Hashable)
+Rank = int | None
+"""Gangs that may preempt pods below that priority; None: those that may preempt none."""
+
+
+class _Stays(Protocol):
+    """What does not leave the nodes."""
+
+    def on(self, node: NodeName, priority: Rank) -> Vector:
+        """What stays on the node, whoever of that rank waits."""
+        ...
+
+    def drain_changes(self) -> Collection[NodeName]:
+        """The nodes of which that has changed since the last call."""
+        ...
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of one kind, by the number that each node has."""
+
+    by_node: array[int] = field(default_factory=lambda: array("i"))
+    total: int = 0
+    users: int = 0
+    version: int = 0
+
+
+class Copies(Generic[_K]):
+    """How often pods of a kind fit on each node, and on all together: kept, so that asking costs nothing.
+
+    `nodes`: the keys are those there are; `count`: how often the kind fits on the node as it is now.
+
+    A row of four bytes a node for each kind: a thousand kinds on ten thousand nodes are 40 MB.
+    """
+
+    def __init__(self, nodes: Mapping[NodeName, object], count: Callable[[NodeName, _K], int]) -> None:
+        self._nodes = nodes
+        self._count = count
+        self._counts: dict[_K, _Counts] = {}
+        self._numbers: dict[NodeName, int] = {}
+        """Of the nodes; one that is gone keeps its number for a while, and has no room."""
+        self._most_numbers = _SPARE
+
+    def __contains__(self, kind: _K) -> bool:
+        return kind in self._counts
+
+    def follow(self, kind: _K) -> None:
+        """It will be asked about. O(nodes) for the first who follows it."""
+        counts = self._counts.get(kind)
+        if counts is None:
+            counts = self._counts[kind] = _Counts()
+            for node in self._nodes:
+                self._recount(node, kind, counts)
+        counts.users += 1
+
+    def leave(self, kind: _K) -> None:
+        """One who followed it does no more."""
+        counts = self._counts[kind]
+        counts.users -= 1
+        if not counts.users:
+            del self._counts[kind]
+
+    def refresh(self, nodes: Collection[NodeName]) -> int:
+        """What is answered about these nodes from now on is of this moment. How many counts that took."""
+        for node in nodes:
+            for kind, counts in self._counts.items():
+                self._recount(node, kind, counts)
+        if len(self._numbers) > self._most_numbers:
+            self._number_anew()
+        return len(nodes) * len(self._counts)
+
+    def _number_anew(self) -> None:
+        """Nodes that are gone have no number, once they are more than those that are there."""
+        there = list(self._nodes)
+        self._most_numbers = 2 * len(there) + _SPARE
+        if len(self._numbers) <= self._most_numbers:
+            return
+        before = [self._numbers.get(node, -1) for node in there]
+        self._numbers = {node: number for number, node in enumerate(there)}
+        for counts in self._counts.values():
+            kept = counts.by_node
+            counts.by_node = array("i", [kept[number] if 0 <= number < len(kept) else 0 for number in before])
+
+    def _recount(self, node: NodeName, kind: _K, counts: _Counts) -> None:
+        number = self._numbers.setdefault(node, len(self._numbers))
+        by_node = counts.by_node
+        if number >= len(by_node):
+            by_node.frombytes(bytes(by_node.itemsize * (len(self._numbers) - len(by_node))))
+        count, before = min(self._count(node, kind), MOST), by_node[number]
+        if count != before:
+            by_node[number] = count
+            counts.total += count - before
+            counts.version += 1
+
+    def on(self, node: NodeName, kind: _K) -> int:
+        number, by_node = self._numbers.get(node), self._counts[kind].by_node
+        return 0 if number is None or number >= len(by_node) else by_node[number]
+
+    def total(self, kind: _K) -> int:
+        return self._counts[kind].total
+
+    def version(self, kind: _K) -> int:
+        """Another whenever a count of the kind has changed, as long as somebody follows it."""
+        return self._counts[kind].version
+
+    def with_room(self, kind: _K) -> Iterator[NodeName]:
+        """The nodes that have room for one. O(nodes)."""
+        by_node = self._counts[kind].by_node
+        return (node for node, number in self._numbers.items() if number < len(by_node) and by_node[number])
+
+    def violations(self) -> Iterator[Violation]:
+        """Counts that are not what they would be, counted anew."""
+        for kind, counts in self._counts.items():
+            by_node = counts.by_node
+            known = len(by_node)
+            kept = {
+                node: count for node, number in self._numbers.items() if number < known and (count := by_node[number])
+            }
+            anew: Mapping[NodeName, int] = {node: count for node in self._nodes if (count := self._count(node, kind))}
+            if anew != kept or sum(anew.values()) != counts.total:
+                yield Violation("copies", f"{kind}: {kept}, {counts.total} in all; counted anew: {dict(anew)}")
+
+
+@dataclass(slots=True)
+class _Answer:
+    kinds: list[tuple[tuple[EquivalenceClass, Rank], int]]
+    versions: list[int] | None = None
+    """Of the counts that it was given by."""
+    could_fit: bool = False
+
+
+class CouldFit:
+    """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepts`: whether the node would
+    have pods of a kind."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        tries: Callable[[Gang], bool],
+        accepts: Callable[[NodeName, EquivalenceClass], bool],
+        stays: _Stays,
+        work: Work,
+    ) -> None:
+        self.changes = 0
+        """Grows whenever an answer may be another."""
+        self.unsure = False
+        """Whether an answer was given that is older than what has changed, for the slice of work was over."""
+        self._ledger = ledger
+        self._tries = tries
+        self._accepts = accepts
+        self._stays = stays
+        self._work = work
+        self._copies: Copies[tuple[EquivalenceClass, Rank]] = Copies(ledger.rows, self._count)
+        self._answers: dict[Shape, dict[Rank, _Answer]] = {}
+
+    def _count(self, node: NodeName, kind: tuple[EquivalenceClass, Rank]) -> int:
+        row = self._ledger.rows.get(node)
+        if row is None or not row.present:
+            return 0
+        count = copies(row.capacity, self._stays.on(node, kind[1]), kind[0].need)
+        return count if count and self._accepts(node, kind[0]) else 0
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(nodes whose capacity has changed x kinds)."""
+        nodes = dict.fromkeys((*self._ledger.changes.drain_capacities(), *self._stays.drain_changes()))
+        if nodes:
+            self.changes += 1
+            self._work.take(self._copies.refresh(nodes))
+
+    def resume(self) -> None:
+        """A new slice of work begins: what was answered for want of it may be asked again."""
+        if self.unsure:
+            self.unsure = False
+            self.changes += 1
+
+    def __call__(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
+        answer = self._answer_for(shape, rank)
+        if answer is None:
+            self.unsure = True
+            return False
+        versions = [self._copies.version(kind) for kind, _ in answer.kinds]
+        if versions == answer.versions:
+            return answer.could_fit
+        if sum(min(count, self._copies.total(kind)) for kind, count in answer.kinds) < shape[0]:
+            answer.could_fit = False
+        elif self._work.is_over:
+            self.unsure = True
+            return answer.could_fit
+        else:
+            self._work.take(len(self._ledger.rows) * len(answer.kinds))
+            answer.could_fit = self._tries(gang)
+        answer.versions = versions
+        return answer.could_fit
+
+    def _answer_for(self, shape: Shape, rank: Rank) -> _Answer | None:
+        """None: it is not known yet, for the slice of work is over."""
+        answers = self._answers.setdefault(shape, {})
+        if rank not in answers:
+            kinds = [((kind, rank), count) for kind, count in shape[1]]
+            new = [kind for kind, _ in kinds if kind not in self._copies]
+            if new and self._work.is_over:
+                return None
+            self._work.take(len(self._ledger.rows) * len(new))
+            for kind, _ in kinds:
+                self._copies.follow(kind)
+            answers[rank] = _Answer(kinds)
+        return answers[rank]
+
+    def forget(self, shape: Shape) -> None:
+        """Nobody of that shape waits any more."""
+        for answer in self._answers.pop(shape, {}).values():
+            for kind, _ in answer.kinds:
+                self._copies.leave(kind)
+
+    def violations(self) -> Iterator[Violation]:
+        self.refresh()
+        yield from self._copies.violations()
+
+    @property
+    def shapes(self) -> AbstractSet[Shape]:
+        """What it is kept for."""
+        return self._answers.keys()
+
+
+class Fits:
+    def __init__(
+        self, ledger: Ledger, places: Places, prospects: Prospects, slots: Slots, plans: Plans, stays: _Stays
+    ) -> None:
+        self.work = Work()
+        self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free)
+        """How often pods of a kind fit into what is free."""
+        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, stays, self.work)
+        self._ledger = ledger
+        self._places = places
+        self._prospects = prospects
+        self._slots = slots
+        self._plans = plans
+
+    def _count_free(self, node: NodeName, kind: EquivalenceClass) -> int:
+        row = self._ledger.rows.get(node)
+        if row is None or not row.present:
+            return 0
+        count = copies(row.capacity, row.held, kind.need)
+        return count if count and self._slots.would_have(node, kind) else 0
+
+    # -- what is kept --------------------------------------------------------------------------------------------
+
+    def follow(self, shape: Shape) -> None:
+        """It will be asked about."""
+        self.refresh()
+        for kind, _ in shape[1]:
+            self.copies.follow(kind)
+
+    def forget(self, shape: Shape) -> None:
+        """Nobody of that shape waits any more."""
+        self._ever.forget(shape)
+        for kind, _ in shape[1]:
+            self.copies.leave(kind)
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(nodes that have changed x kinds of pods that wait)."""
+        if changes := self._ledger.changes.drain():
+            self.work.take(self.copies.refresh(changes))
+        self._ever.refresh()
+
+    def resume(self) -> None:
+        """A new slice of work begins."""
+        self.work.renew()
+        self._ever.resume()
+
+    def take_work(self, shape: Shape | None) -> None:
+        """One of that shape is tried: each node is looked at for each kind of its members."""
+        self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
+
+    # -- now, and ever -------------------------------------------------------------------------------------------
+
+    def gained(self, shape: Shape, gains: Collection[NodeName]) -> bool:
+        """Whether one of these nodes has room for a member."""
+        return any(self.copies.on(node, kind) for kind, _ in shape[1] for node in gains)
+
+    def may_fit(self, shape: Shape, last: Gang, saved: int = 0) -> bool:
+        """False: it does not fit. `last`: of those of the shape, the one that comes last in turn. `saved`: so many
+        places are saved for it."""
+        needed, kinds, _ = shape
+        most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
+        if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
+            return True
+        others = [held for gang in self._plans.outranked_by(last.terms.claims) for held in self._places.unbound(gang)]
+        if not others:
+            return False
+        for kind in most:
+            # What is free beside a place that is given up may make room for one more.
+            most[kind] += sum(1 + copies(held.units, NOTHING, kind.need) for held in others)
+        return sum(min(count, most[kind]) for kind, count in kinds) >= needed
+
+    def places_saved(self, gang: Gang, shape: Shape, gains: Collection[NodeName] | None) -> int:
+        """How many of the places that are saved for the gang may be places now. `gains`: nodes that gained room since
+        they were saved; None: any may have."""
+        saved = self._places.unbound(gang)
+        if gains is not None and len(needs := _needs(shape)) == 1:
+            # A part of a place is no place, unless the rest of it has just come free beside it.
+            saved = [held for held in saved if held.node in gains or needs <= {need_of(held.units)}]
+        return len(saved)
+
+    def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
+        """Whether it would have room beside what stays."""
+        if self._places.is_constrained(gang):
+            return self._prospects.could_ever_fit(gang)
+        # Members of its own that are bound stay as well, and are those of no other gang of the shape.
+        beside_its_own = not gang.roster.bound or self._prospects.could_ever_fit(gang)
+        return beside_its_own and self._ever(gang, shape, rank)
+
+    def ever_changed(self, *, alone: bool) -> tuple[int, int]:
+        """Another whenever `could_ever` may answer otherwise. `alone`: also for shapes of one gang's own."""
+        self._ever.refresh()
+        # All that `could_ever` looks at: else room could be saved and given back for ever, as one knew better.
+        return self._ever.changes, self._prospects.company_changed(alone=alone)
+
+    def violations(self, waiting: AbstractSet[Shape]) -> Iterator[Violation]:
+        """`waiting`: the shapes of those who wait."""
+        self.refresh()
+        yield from self.copies.violations()
+        yield from self._ever.violations()
+        if self._ever.shapes - waiting:
+            yield Violation("queue", "it is kept whether shapes could fit of which nobody waits")
+
+
+def shape_of(gang: Gang) -> Shape:
+    """What decides whether it fits."""
+    kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
+    alone = any(pod.constraints is not None for pod in gang.roster.members.values())
+    return gang.needed, frozenset(kinds.items()), gang.key if alone else None
+
+
+def _needs(shape: Shape) -> set[Need]:
+    return {kind.need for kind, _ in shape[1]}

@@ -1,0 +1,253 @@
+"""A gang: pods that are placed all or none, and how far it has come.
+
+Knows who its members are, who is placed, who stands at the barrier (`progress`). Must not know nodes' room: that is the
+ledger's, and deciding between the two is `gangs`'.
+
+Its phases, and what leads from one to another, are the tables of `gang_phases`. A gang ends when its last member does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.core.attempt import Attempt
+from extender.core.brake import Withheld
+from extender.core.cluster import Pod
+from extender.core.gangs.machine import STANDINGS, Past, Phase, Standing, Step, after
+from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, OfGang, Preempted
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.parts import Proof
+from extender.core.gangs.progress import AtBarrier, Plan, Roster, Terms, Wait
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
+
+Turn = tuple[int, tuple[float, ...], float, int, float, GangKey]
+"""Sorts waiting gangs: the priority that they claim with, then the order of the policies, then age, where one that lost
+its turn counts as no earlier and no older than who waited then."""
+
+
+# What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
+INCOMPLETE = "gang waits for members that do not exist yet"
+NO_ROOM = "gang does not fit now: it waits its turn"
+HOPELESS = "gang can be placed nowhere: no nodes here meet what its members require of each other"
+REFUSED_ELSEWHERE = "kube-scheduler offers no node of the gang's plan, for a reason that Escher does not know"
+NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
+NOT_BROUGHT = "kube-scheduler has not brought the gang's quorum to its places in time, several times in a row"
+ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
+OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
+QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
+TOO_LATE = "the gang's quorum was not there before its deadline"
+NOT_ITS_NODE = "the gang's plan has another node for this member"
+
+
+class Gang:
+    """One gang: in which phase it is, and by subject what is known of it."""
+
+    __slots__ = ("barrier", "key", "phase", "plan", "roster", "standing", "terms", "wait")
+
+    def __init__(
+        self, key: GangKey, quorum: int, timeout: float, first_seen: float, phase: Phase = Phase.GATHERING
+    ) -> None:
+        self.key = key
+        self.phase = phase
+        self.standing = Standing.FRESH
+        self.terms = Terms(quorum, timeout)
+        self.roster = Roster(first_seen)
+        self.plan = Plan()
+        self.barrier = AtBarrier()
+        self.wait = Wait()
+
+    def step(self, step: Step) -> None:
+        """It is in the phase that follows. Raises Impossible."""
+        self.phase = after(self.phase, step)
+
+    def remember(self, past: Past) -> None:
+        """What its bound members are to each other follows from that too."""
+        self.standing = STANDINGS[self.standing][past]
+
+    @property
+    def holds_a_plan(self) -> bool:
+        return self.phase in (Phase.PLANNED, Phase.BINDING, Phase.IN_PART, Phase.BOUND)
+
+    @property
+    def needed(self) -> int:
+        """How many more must be placed together."""
+        return max(0, self.terms.quorum - self.roster.placed)
+
+    @property
+    def missing(self) -> int:
+        """How many members of the quorum do not exist, or have scheduling gates of others and cannot be placed yet."""
+        return max(0, self.needed - self.roster.unplaced_count)
+
+    @property
+    def absent(self) -> int:
+        """How many of the missing do not exist."""
+        return max(0, self.missing - sum(pod.gated for pod in self.roster.members.values()))
+
+    @property
+    def turn(self) -> Turn:
+        terms, wait = self.terms, self.wait
+        order, age = max(wait.order, wait.behind_order), max(terms.created, wait.behind)
+        return (-terms.claims, order, age, wait.rounds_lost, self.roster.first_seen, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class WakePod:
+    """Effect: kube-scheduler should try this pod, which it has set aside, or which our gate keeps from it."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBarrier(OfGang):
+    """Effect: the Bindings of these pods are to be written, now and all at once.
+
+    `attempts`: what each is to say about that; who is not among them is bound already, or is bound without.
+    """
+
+    members: tuple[PodUid, ...]
+    attempts: Mapping[PodUid, Attempt] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBack(OfGang):
+    """Effect: the binds of these pods fail; nothing is held for them any more."""
+
+    members: tuple[PodUid, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlanned(OfGang):
+    """Event: there is a place for each of its quorum."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangBound(OfGang):
+    """Event: the quorum is bound, `seconds` after the first member was seen."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GangTurnedAway(OfGang):
+    """Event: the gang's members are rejected from now on, for a reason that is constant."""
+
+    member: Pod
+    reason: str
+    shortfall: Shortfall | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSaved(OfGang):
+    """Event: the gang's turn has come. From now on what comes free is reserved for `needed` places of its members."""
+
+    needed: int
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLost(OfGang):
+    """Event: what was saved for the gang is given back, for that led to nothing in time; others have their turn, and
+    for `seconds` no room is saved for it. It is tried as before whenever room comes free."""
+
+    seconds: float
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictFor(OfGang):
+    """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room.
+
+    `units`: the same, by who leaves together, in that order. `nominated`: where room is to be kept for its members.
+    """
+
+    members: tuple[Pod, ...]
+    victims: tuple[Pod, ...]
+    units: tuple[tuple[Pod, ...], ...] = ()
+    nominated: Mapping[PodUid, NodeName] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GangTimedOut(OfGang):
+    """Event: the plan's deadline passed with `arrived` of `quorum` members at the barrier."""
+
+    arrived: int
+    quorum: int
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GangInPart(OfGang):
+    """Event: of the quorum only `members` are bound; the rest may follow for `seconds`."""
+
+    quorum: int
+    members: tuple[Pod, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineSet(OfGang):
+    """Event: there may be something to do about the gang at an earlier moment than was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangInDoubt(OfGang):
+    """Event: fewer than the quorum are bound, and nothing proves that it never was whole: `members` are left alone."""
+
+    quorum: int
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VoidAttempts(OfGang):
+    """Effect: what these pods say of their attempt is to be taken off them. Their gang is whole, and not by those whom
+    they name: should it lose members, they would testify that it never was."""
+
+    members: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictMembers(OfGang):
+    """Effect: the gang could not be completed in time; these, which are bound, are to be evicted: none, not a part.
+
+    `proof` says why that harms nothing that runs.
+    """
+
+    quorum: int
+    members: tuple[Pod, ...]
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class GangQuarantined(OfGang):
+    """Event: something about this gang could not be handled. It is left as it is until its members are gone."""
+
+    members: tuple[Pod, ...]
+    defect: Exception
+
+
+GangEffect = (
+    WakePod
+    | OpenBarrier
+    | TurnBack
+    | GangPlanned
+    | GangBound
+    | GangTurnedAway
+    | RoomSaved
+    | TurnLost
+    | EvictFor
+    | EvictRest
+    | KeepRoomFor
+    | LetRoomGo
+    | Preempted
+    | GangTimedOut
+    | GangInPart
+    | GangInDoubt
+    | DeadlineSet
+    | VoidAttempts
+    | EvictMembers
+    | GangQuarantined
+    | Withheld
+)

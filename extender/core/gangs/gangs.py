@@ -1,0 +1,109 @@
+"""All gangs, and every decision about them: plan, claim, move, barrier, deadline.
+
+It puts the parts together that decide between what gangs ask (`gang`) and what the ledger has (`ledger`), in one place
+and synchronously. What should be done about a decision is left in `effects`, for the application to take and do. Time
+comes in as an argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound. No part knows one that
+is made after it; each says of itself what it decides.
+
+The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`queue`); a
+plan has a deadline; the barrier opens only when the quorum is there, and holds all that it needs; a change that makes
+room wakes each member that was turned away once; a part of a gang that is bound is evicted only if it is proven
+(`parts`) that its quorum was never whole; a defect with one gang is that gang's alone.
+
+With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it only says
+where members should go, anybody may take that room, and each member claims its own when it comes to be bound, which is
+when kube-scheduler counts it as well (optimistic). Two gangs may then each hold what the other lacks, until their plans
+run out. So one whose plan ran out holds its next one as a whole, as does one that has waited and is woken for room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from extender.core.brake import Brake
+from extender.core.bystanders import Bystanders
+from extender.core.cluster import Node
+from extender.core.gangs.admission import Admission
+from extender.core.gangs.backfill import DEFAULT_THRIFT, SavedRoom, Thrift
+from extender.core.gangs.barrier import Barrier
+from extender.core.gangs.constrained import Constrained
+from extender.core.gangs.deadlines import Deadlines
+from extender.core.gangs.fit_index import Fits
+from extender.core.gangs.members import Members
+from extender.core.gangs.placing import Places
+from extender.core.gangs.planning import Planning
+from extender.core.gangs.plans import Plans
+from extender.core.gangs.preempting import Preempting
+from extender.core.gangs.promises import GATHER_LIMIT, Promises
+from extender.core.gangs.prospects import Prospects
+from extender.core.gangs.quarantine import Quarantine
+from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience, Queue
+from extender.core.gangs.quorums import Quorums
+from extender.core.gangs.settling import Settling
+from extender.core.gangs.slots import Offers, Slots
+from extender.core.gangs.staying import Staying
+from extender.core.gangs.surplus import Surplus
+from extender.core.gangs.table import Table
+from extender.core.gangs.waiting import Waiting
+from extender.core.ledger import Ledger
+from extender.kube.names import NodeName
+
+
+class Gangs:
+    """The gangs of the cluster, on one ledger.
+
+    `nodes` is the keeper's table of nodes, read here for selectors and taints. `life` names this life of the service:
+    no other has the same.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        nodes: Mapping[NodeName, Node],
+        patience: Patience = DEFAULT_PATIENCE,
+        *,
+        reserve_at_filter: bool = True,
+        life: str = "0",
+        staying: Staying | None = None,
+        thrift: Thrift = DEFAULT_THRIFT,
+        gather_limit: int = GATHER_LIMIT,
+        brake: Brake | None = None,
+    ) -> None:
+        brake = brake or Brake()
+        self.ledger = ledger
+        self.staying = staying = Staying({}) if staying is None else staying
+        self.bystanders = bystanders = Bystanders()
+        table = Table()
+        self.by_key = table.by_key
+        self.effects = table.effects
+        self.of = table.of
+        slots, offers = Slots(ledger, nodes, staying), Offers()
+        constrained = Constrained(ledger, nodes, bystanders, staying)
+        places = Places(ledger, slots, constrained, offers)
+        prospects = Prospects(ledger, places, slots, constrained)
+        plans = Plans(table, nodes)
+        fits = Fits(ledger, places, prospects, slots, plans, staying)
+        queue = Queue(fits, SavedRoom(ledger, places, prospects, thrift), patience, brake)
+        surplus = Surplus(ledger, table, fits.copies, slots.would_have)
+        preempting = Preempting(ledger, prospects, table, brake)
+        self.waiting = waiting = Waiting(table, queue, surplus, preempting, staying, patience, brake)
+        self.planning = planning = Planning(
+            ledger,
+            table,
+            places,
+            prospects,
+            plans,
+            Promises(gather_limit),
+            waiting,
+            bystanders,
+            reserve_at_filter,
+        )
+        self.quorums = quorums = Quorums(table, places, waiting, planning, brake)
+        self.quarantine = quarantine = Quarantine(table, places, (waiting, quorums, planning))
+        self.settling = settling = Settling(ledger, table, places, waiting, planning, quarantine, brake)
+        self.barrier = barrier = Barrier(ledger, table, places, planning, quorums, quarantine, life)
+        self.members = members = Members(ledger, table, places, waiting, planning, quorums, barrier, quarantine)
+        self.admission = Admission(ledger, slots, table, places, waiting, planning, settling, members, quarantine)
+        self.deadlines = Deadlines(
+            ledger, table, places, waiting, planning, settling, quorums, barrier, quarantine, brake
+        )

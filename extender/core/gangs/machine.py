@@ -1,0 +1,175 @@
+"""How far a gang has come, as two literal tables: what follows from what happens to it, in every phase.
+
+Knows no pods and no room: `gangs` says what has happened, and the tables what the gang is then. A pair that stands
+there as NEVER is a defect of ours: it raises Impossible, and `gangs` sets that one gang aside.
+
+                    enough members exist,          the last of the quorum
+     first member   but no room                    stands at the barrier       all Bindings written
+    ---> GATHERING -----------------> WAITING  +---> BINDING --------------------------> BOUND
+           ^   |                       |   ^   |      |   ^                                |
+           |   |  the quorum is        |   |   |      v   |  the rest follows              |  members leave,
+           |   +--> reserved  <--------+   |   |     IN_PART                               |  fewer than the quorum
+           |          PLANNED -------------|---+      |                                    |
+           |             |  given up       |          |  given up                          |
+           +-------------+-----------------+----------+------------------------------------+
+
+In GATHERING and WAITING a gang holds nothing but for its bound members, and for what is saved for it (`queue`). In
+PLANNED it holds its whole quorum; or, where nothing is reserved at filter, what those need that stand at its barrier.
+IN_PART: its Bindings have been tried, and some of the quorum are not bound; their room is held. QUARANTINED: something
+about it could not be handled; it is left as it is until its last member is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Impossible(Exception):
+    """What has happened cannot happen in this phase."""
+
+
+class Phase(Enum):
+    GATHERING = "gathering"
+    WAITING = "waiting"
+    PLANNED = "planned"
+    BINDING = "binding"
+    IN_PART = "in-part"
+    BOUND = "bound"
+    QUARANTINED = "quarantined"
+
+
+class Step(Enum):
+    """What happens to a gang."""
+
+    LACKS_MEMBERS = "members of its quorum do not exist"
+    HAS_MEMBERS = "its quorum exists"
+    PLAN_MADE = "there is a place for each of its quorum"
+    GIVEN_UP = "what was held for it is free again"
+    BARRIER_OPENED = "Bindings are being written"
+    HALTED = "no Binding is being written any more, and a part of the quorum is bound"
+    QUORUM_BOUND = "its quorum is bound"
+    QUORUM_LOST = "fewer than its quorum are bound, and no longer as many as before"
+    DEFECT = "it could not be handled"
+
+
+NEVER = None
+
+PHASES: Mapping[Phase, Mapping[Step, Phase | None]] = {
+    Phase.GATHERING: {
+        Step.LACKS_MEMBERS: Phase.GATHERING,
+        Step.HAS_MEMBERS: Phase.WAITING,
+        Step.PLAN_MADE: Phase.PLANNED,
+        Step.GIVEN_UP: Phase.WAITING,
+        Step.BARRIER_OPENED: NEVER,
+        Step.HALTED: NEVER,
+        Step.QUORUM_BOUND: Phase.BOUND,
+        Step.QUORUM_LOST: NEVER,
+        Step.DEFECT: Phase.QUARANTINED,
+    },
+    Phase.WAITING: {
+        Step.LACKS_MEMBERS: Phase.GATHERING,
+        Step.HAS_MEMBERS: Phase.WAITING,
+        Step.PLAN_MADE: Phase.PLANNED,
+        Step.GIVEN_UP: Phase.WAITING,
+        Step.BARRIER_OPENED: NEVER,
+        Step.HALTED: NEVER,
+        Step.QUORUM_BOUND: Phase.BOUND,
+        Step.QUORUM_LOST: NEVER,
+        Step.DEFECT: Phase.QUARANTINED,
+    },
+    Phase.PLANNED: {
+        # What its plan has for members that are gone is kept for others.
+        Step.LACKS_MEMBERS: Phase.PLANNED,
+        Step.HAS_MEMBERS: Phase.PLANNED,
+        Step.PLAN_MADE: NEVER,
+        Step.GIVEN_UP: Phase.WAITING,
+        Step.BARRIER_OPENED: Phase.BINDING,
+        Step.HALTED: NEVER,
+        # Others have bound them.
+        Step.QUORUM_BOUND: Phase.BOUND,
+        Step.QUORUM_LOST: NEVER,
+        Step.DEFECT: Phase.QUARANTINED,
+    },
+    Phase.BINDING: {
+        Step.LACKS_MEMBERS: Phase.BINDING,
+        Step.HAS_MEMBERS: Phase.BINDING,
+        Step.PLAN_MADE: NEVER,
+        Step.GIVEN_UP: Phase.WAITING,
+        # Members of the surplus, or that come late.
+        Step.BARRIER_OPENED: Phase.BINDING,
+        Step.HALTED: Phase.IN_PART,
+        Step.QUORUM_BOUND: Phase.BOUND,
+        Step.QUORUM_LOST: NEVER,
+        Step.DEFECT: Phase.QUARANTINED,
+    },
+    Phase.IN_PART: {
+        Step.LACKS_MEMBERS: Phase.IN_PART,
+        Step.HAS_MEMBERS: Phase.IN_PART,
+        # Nothing was held any more for those that lack.
+        Step.PLAN_MADE: Phase.PLANNED,
+        Step.GIVEN_UP: Phase.WAITING,
+        Step.BARRIER_OPENED: Phase.BINDING,
+        Step.HALTED: Phase.IN_PART,
+        Step.QUORUM_BOUND: Phase.BOUND,
+        Step.QUORUM_LOST: NEVER,
+        Step.DEFECT: Phase.QUARANTINED,
+    },
+    Phase.BOUND: {
+        Step.LACKS_MEMBERS: Phase.BOUND,
+        Step.HAS_MEMBERS: Phase.BOUND,
+        Step.PLAN_MADE: NEVER,
+        Step.GIVEN_UP: NEVER,
+        # Members of the surplus.
+        Step.BARRIER_OPENED: Phase.BINDING,
+        Step.HALTED: NEVER,
+        Step.QUORUM_BOUND: Phase.BOUND,
+        Step.QUORUM_LOST: Phase.WAITING,
+        Step.DEFECT: Phase.QUARANTINED,
+    },
+    Phase.QUARANTINED: dict.fromkeys(Step, Phase.QUARANTINED),
+}
+
+
+def after(phase: Phase, step: Step) -> Phase:
+    """The phase that follows. Raises Impossible."""
+    following = PHASES[phase][step]
+    if following is None:
+        raise Impossible(f"a gang that is {phase.value}: {step.value}")
+    return following
+
+
+class Standing(Enum):
+    """What its members that are bound are to each other."""
+
+    FRESH = "none of them is known to have been bound by us together with others"
+    TRIED = "some were bound by us together, and their quorum is not known to have been whole"
+    RAN = "its quorum has been bound: who leaves it leaves a gang that runs"
+
+
+class Past(Enum):
+    """What happens to that."""
+
+    TRIED = "we write Bindings for the quorum"
+    QUORUM_BOUND = "its quorum is bound"
+    NOBODY_LEFT = "nobody is placed any more"
+
+
+STANDINGS: Mapping[Standing, Mapping[Past, Standing]] = {
+    Standing.FRESH: {
+        Past.TRIED: Standing.TRIED,
+        Past.QUORUM_BOUND: Standing.RAN,
+        Past.NOBODY_LEFT: Standing.FRESH,
+    },
+    Standing.TRIED: {
+        Past.TRIED: Standing.TRIED,
+        Past.QUORUM_BOUND: Standing.RAN,
+        Past.NOBODY_LEFT: Standing.FRESH,
+    },
+    Standing.RAN: {
+        # Who joins a gang that runs makes it no part.
+        Past.TRIED: Standing.RAN,
+        Past.QUORUM_BOUND: Standing.RAN,
+        Past.NOBODY_LEFT: Standing.FRESH,
+    },
+}

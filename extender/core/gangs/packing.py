@@ -1,0 +1,197 @@
+"""Packing: where all slots of a gang fit at once, or that they do not.
+
+Reads the ledger and changes nothing; what it answers is committed, or dropped, by the caller. Candidates are tried in
+the order given, so that the same inputs give the same plan. Must not know pods, gangs or why a node is a candidate.
+
+Slots of the same units and the same `accepts` form a template. Members of a real gang come from one to three templates.
+
+- One template: exact. A plan is found if there is one.
+- Several: bin packing in several dimensions, for which nothing exact is fast. First the spread: largest template
+  first, one slot a node, then a second round. Where that fails, though each template alone would fit, each slot goes on
+  the node where it leaves least: largest template first, and then the one with the least choice first. The last try,
+  where it is cheap enough, looks after each slot which has the least choice left. All of them can miss a plan that
+  exists; tests/core/test_planning.py shows one.
+
+Cost: O(slots) where there is room; O(templates x candidates) where there is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from extender.core.gangs.room import Accepts, Room, Slot, Template, templates_of
+from extender.core.ledger import Holder, Ledger
+from extender.core.units import Short
+from extender.kube.names import NodeName, ResourceKey
+
+__all__ = ["Accepts", "Shortfall", "Slot", "plan"]
+
+
+_MOST_STEPS = 50_000
+"""Of the try that looks at every choice again after each slot: slots x templates x nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """No plan was found: `placed` of `asked` slots found a node, largest first, until one did not.
+
+    `cause`: for that one, the resource of which most nodes had too little, and the most that one of those had free.
+    None if it was not room that was missing: there were no candidates, or none that its `accepts` accepts; or, as
+    `rule` then says, what it requires of the pods around it kept it from every node with room.
+    """
+
+    placed: int
+    asked: int
+    cause: Short | None
+    rule: str = ""
+
+
+def plan(
+    ledger: Ledger,
+    slots: Sequence[Slot],
+    candidates: Sequence[NodeName],
+    *,
+    releasing: Sequence[Holder] = (),
+    leaving: Sequence[Holder] = (),
+    room: Room | None = None,
+) -> dict[Holder, NodeName] | Shortfall:
+    """A node for every slot, such that committing them all on the ledger as it is now meets no conflict; or Shortfall.
+
+    Counted as free: what the holders in `releasing` hold, and what the slots' own holders hold, for both are given up
+    by the transaction that commits the plan; but not what is bound. `leaving`: holders whose units count as free though
+    they are bound; a plan with any is what could be, and can be committed when they are gone. `room`: what
+    is free, where the caller has counted it; it is used up. A node that the ledger does not know has no room.
+    """
+    room = room or Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
+    templates = templates_of(slots)
+    before = room.copy() if len(templates) > 1 else room
+    nodes, shortfall = _spread(room, templates, candidates)
+    # A shortfall within the first template is final: nothing else was in its way.
+    if shortfall is not None and shortfall.placed >= len(templates[0].slots):
+        offers = [_offer(before, template, candidates) for template in templates]
+        if all(offer.copies >= len(offer.template.slots) for offer in offers):
+            least_choice = sorted(offers, key=lambda offer: offer.copies / len(offer.template.slots))
+            nodes = (
+                _pack(before.copy(), offers) or _pack(before.copy(), least_choice) or _one_by_one(before, least_choice)
+            )
+    if shortfall is not None and len(nodes) < len(slots):
+        return shortfall
+    return {slot.holder: nodes[slot.holder] for slot in slots}
+
+
+def _spread(
+    room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]
+) -> tuple[dict[Holder, NodeName], Shortfall | None]:
+    """One slot a node, then a second round on those that have room, and so on."""
+    asked = sum(len(template.slots) for template in templates)
+    rounds: list[list[NodeName]] = [list(candidates)]
+    nodes: dict[Holder, NodeName] = {}
+    for template in templates:
+        need, waiting = template.need, iter(template.slots)
+        slot = next(waiting, None)
+        lacks: list[tuple[ResourceKey, int, int]] = []
+        number = 0
+        while slot is not None and number < len(rounds):
+            stay: list[NodeName] = []
+            go_on: list[NodeName] = []
+            for index, node in enumerate(rounds[number]):
+                if slot is None:
+                    stay += rounds[number][index:]
+                    break
+                lack = room.lacking(node, need)
+                if lack is not None:
+                    lacks.append(lack)
+                    stay.append(node)
+                elif not template.may_be_on(node):
+                    stay.append(node)
+                else:
+                    nodes[slot.holder] = node
+                    room.take(node, need)
+                    go_on.append(node)
+                    slot = next(waiting, None)
+            rounds[number] = stay
+            number += 1
+            if go_on:
+                if number == len(rounds):
+                    rounds.append([])
+                rounds[number] += go_on
+        if slot is not None:
+            return nodes, Shortfall(len(nodes), asked, cause_of(lacks))
+    return nodes, None
+
+
+def cause_of(lacks: Sequence[tuple[ResourceKey, int, int]]) -> Short | None:
+    """Of what was lacking, node by node, as `Room.lacking` tells: what most lacked, and the most that one had free."""
+    if not lacks:
+        return None
+    times = Counter(resource for resource, _, _ in lacks)
+    short_of = max(times, key=times.__getitem__)
+    asked, free = max((asked, free) for resource, asked, free in lacks if resource == short_of)
+    return Short(short_of, asked, free)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What the candidates offer one template alone: those with room for it, and for how many copies in all."""
+
+    template: Template
+    nodes: Sequence[NodeName]
+    copies: int
+
+
+def _offer(room: Room, template: Template, candidates: Sequence[NodeName]) -> _Offer:
+    nodes: list[NodeName] = []
+    copies = 0
+    for node in dict.fromkeys(candidates):
+        whole = room.copies(node, template.need, len(template.slots))
+        if whole and template.may_be_on(node):
+            nodes.append(node)
+            copies += whole
+    return _Offer(template, nodes, copies)
+
+
+def _pack(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
+    """Each slot on the node where it leaves least, templates in the order of the offers; empty if one finds no node."""
+    nodes: dict[Holder, NodeName] = {}
+    for offer in offers:
+        template, waiting = offer.template, iter(offer.template.slots)
+        times = {node: room.times(node, template.need) for node in offer.nodes}
+        # Where it fits least often is tightest, and stays so while it is filled.
+        for node in sorted(offer.nodes, key=times.__getitem__):
+            for slot in islice(waiting, room.copies(node, template.need, len(template.slots))):
+                nodes[slot.holder] = node
+                room.take(node, template.need)
+        if next(waiting, None) is not None:
+            return {}
+    return nodes
+
+
+def _one_by_one(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
+    """Each slot of the template that has the least choice left, on the node that fewest others want; empty if one finds
+    none, or if it would take too long."""
+    waiting = {index: list(offer.template.slots) for index, offer in enumerate(offers)}
+    if sum(map(len, waiting.values())) * sum(len(offer.nodes) for offer in offers) > _MOST_STEPS:
+        return {}
+
+    def count(node: NodeName, offer: _Offer) -> int:
+        return room.copies(node, offer.template.need, len(offer.template.slots))
+
+    copies = [{node: count(node, offer) for node in offer.nodes} for offer in offers]
+    nodes: dict[Holder, NodeName] = {}
+    while waiting:
+        scarcest = min(waiting, key=lambda index: sum(copies[index].values()) / len(waiting[index]))
+        open_nodes = [node for node, count in copies[scarcest].items() if count]
+        if not open_nodes:
+            return {}
+        node = min(open_nodes, key=lambda node: sum(bool(copies[index].get(node)) for index in waiting))
+        nodes[waiting[scarcest].pop().holder] = node
+        room.take(node, offers[scarcest].template.need)
+        if not waiting[scarcest]:
+            del waiting[scarcest]
+        for index in waiting:
+            if node in copies[index]:
+                copies[index][node] = count(node, offers[index])
+    return nodes

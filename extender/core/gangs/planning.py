@@ -1,0 +1,252 @@
+"""Planning: when the quorum of a gang is planned, whose plan is given up for it, and when its own is.
+
+Decides whether a plan is tried, and for how long it holds. Must not know where the places are (`placing`), who stands
+at the barrier, nor who asks. What is given up is free for all; the gang then waits as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from extender.core.bystanders import Bystanders
+from extender.core.cluster import Pod
+from extender.core.gang_ask import DEFAULT_TIMEOUT
+from extender.core.gangs.gang import HOPELESS, NO_ROOM, OUTRANKED, Gang, GangPlanned
+from extender.core.gangs.machine import Step
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.placing import Places
+from extender.core.gangs.plans import Plans
+from extender.core.gangs.promises import GATHER_SECONDS, Ahead, Promises
+from extender.core.gangs.prospects import Prospects
+from extender.core.gangs.slots import SAMPLE_FLOOR
+from extender.core.gangs.table import Table
+from extender.core.gangs.waiting import Waiting
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import GangKey
+from extender.core.neighbours import NEAR, SPREAD
+from extender.kube.names import NodeName, PodUid
+
+
+@dataclass(eq=False)
+class Planning:
+    """`reserve_at_filter`: see `gangs`."""
+
+    _ledger: Ledger
+    _table: Table
+    _places: Places
+    _prospects: Prospects
+    plans: Plans
+    promises: Promises
+    _waiting: Waiting
+    _bystanders: Bystanders
+    _reserve_at_filter: bool
+    _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
+    """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
+
+    # -- a plan is made ------------------------------------------------------------------------------------------
+
+    def plan(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], now: float) -> bool:
+        """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
+        changes."""
+        missing, ahead = gang.missing, self._ahead(gang, now)
+        if ahead is Ahead.NOT:
+            gang.step(Step.LACKS_MEMBERS)
+            gang.wait.shortfall = None
+            return False
+        unheld = ahead is Ahead.UNHELD
+        if self.plans.why_none(gang, now):
+            return False
+        if gang.wait.tried_at == self._state_of(gang) and not (first is not None and _offers_more(gang, sent)):
+            return False
+        deadline = now + (min(gang.terms.timeout, GATHER_SECONDS) if missing else _holds_for(gang))
+        found = self._reserve(gang, first, sent, deadline, now, unheld=unheld)
+        if isinstance(found, Shortfall):
+            gang.wait.shortfall = found
+            if found.rule in (NEAR, SPREAD):
+                self._drawn[gang.key] = None
+            self._tried(gang, sent if first is not None and len(sent) < SAMPLE_FLOOR else None)
+            return False
+        gang.step(Step.PLAN_MADE)
+        gang.plan.deadline, gang.wait.shortfall, gang.wait.tried_at = deadline, None, None
+        gang.plan.displaced.clear()
+        gang.plan.asked = set() if first is None else {first.uid}
+        if missing:
+            self.promises.begun(gang, now, held=not unheld)
+        self.plans.made(gang, now)
+        self._tell(gang, first, found)
+        return True
+
+    def _ahead(self, gang: Gang, now: float) -> Ahead:
+        if not gang.missing:
+            return Ahead.HELD
+        late = gang.plan.gathered or now - gang.roster.first_seen > GATHER_SECONDS
+        return Ahead.NOT if late else self.promises.ahead(gang, now)
+
+    def _reserve(
+        self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], deadline: float, now: float, *, unheld: bool
+    ) -> Sequence[Holder] | Shortfall:
+        saved = self._waiting.queue.saved.usable_by(gang) if not unheld else ()
+        waited = first is None or saved or gang.plan.timed_out
+        intends = not (self._reserve_at_filter or waited)
+        found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends, unheld=unheld)
+        # Nobody gives way to members that may never come.
+        others = self._giving_way_now(gang, now) if isinstance(found, Shortfall) and not unheld else ()
+        if isinstance(found, Shortfall) and others:
+            return self._instead_of(others, gang, first, sent, deadline, saved, now) or found
+        return found
+
+    def _tell(self, gang: Gang, first: Pod | None, found: Sequence[Holder]) -> None:
+        unasked = first is None and not gang.wait.rejected
+        self._waiting.has_a_plan(gang)
+        self._table.effects.append(GangPlanned(gang.key))
+        for uid in map(PodUid, found):
+            if unasked or (uid in gang.wait.rejected and (first is None or uid != first.uid)):
+                self._table.wake(gang, uid)
+        if gang.wait.rejected:
+            self._waiting.surplus.has(gang)
+
+    def _state_of(self, gang: Gang) -> tuple[int, int]:
+        """Another whenever a plan that was not possible may be."""
+        news = self._ledger.changes.gain_count + (self._bystanders.version if self._places.is_constrained(gang) else 0)
+        return (news, gang.roster.changes)
+
+    def _tried(self, gang: Gang, sent: Sequence[NodeName] | None) -> None:
+        gang.wait.tried_at, gang.wait.tried_on = self._state_of(gang), None if sent is None else frozenset(sent)
+
+    # -- whose plan is given up for it ---------------------------------------------------------------------------
+
+    def _giving_way_now(self, gang: Gang, now: float) -> list[Gang]:
+        lower = self.plans.outranked_by(gang.terms.claims)
+        if not lower or gang.roster.preempts:
+            return lower
+        left_alone = [until for other in lower if (until := self.plans.left_alone_until(other)) > now]
+        if left_alone:
+            self.plans.hold_up(gang, min(left_alone))
+        return [other for other in lower if self.plans.left_alone_until(other) <= now]
+
+    def _instead_of(
+        self,
+        others: Sequence[Gang],
+        gang: Gang,
+        first: Pod | None,
+        sent: Sequence[NodeName],
+        deadline: float,
+        saved: Sequence[Holder],
+        now: float,
+    ) -> Sequence[Holder] | None:
+        """As `Places.reserve`, with the room of as many of the others as it takes, in their order: these wait again."""
+        releasing = list(saved)
+        held = [[each.holder for each in self._places.unbound(other)] for other in others]
+        if not self._places.has_room(gang, first, sent, [*saved, *chain.from_iterable(held)]):
+            return None
+        for number, holders in enumerate(held, 1):
+            releasing += holders
+            found = self._places.reserve(gang, first, sent, deadline, releasing)
+            if not isinstance(found, Shortfall):
+                for other in others[:number]:
+                    self.give_up(other, now, OUTRANKED)
+                return found
+        return None
+
+    # -- a plan stands -------------------------------------------------------------------------------------------
+
+    def all_are_there(self, gang: Gang, now: float) -> None:
+        """From now on they have their whole time, if the plan, which was made for fewer, is one for all of them."""
+        self.promises.kept(gang)
+        if gang.plan.covered_at != gang.roster.changes and not self._places.cover(gang):
+            self.give_up(gang, now, "the members that came do not fit into the gang's plan")
+            return
+        gang.plan.covered_at, gang.plan.unheld = gang.roster.changes, False
+        deadline = gang.roster.first_seen + GATHER_SECONDS + _holds_for(gang)
+        if gang.plan.deadline is not None and deadline > gang.plan.deadline:
+            gang.plan.deadline = deadline
+            self._places.keep(gang, deadline)
+
+    def carried_out(self, gang: Gang) -> None:
+        """Its Bindings are being written: no other plan takes its place any more."""
+        self.plans.ended(gang)
+
+    def placed(self, gang: Gang) -> None:
+        """Its quorum is bound: what failed before counts no more."""
+        self.promises.kept(gang)
+        self.plans.placed(gang)
+
+    # -- a plan ends ---------------------------------------------------------------------------------------------
+
+    def refused(self, gang: Gang, sent: Sequence[NodeName], now: float) -> None:
+        """The plan was given up, for kube-scheduler offers none of its nodes for a member, but those sent."""
+        self._waiting.preempting.ran_out(gang, now)
+        self.plans.refused(gang, now)
+        # Its own release is no reason to try again.
+        self._tried(gang, sent)
+
+    def give_up(self, gang: Gang, now: float, reason: str = "") -> None:
+        """The gang holds nothing but what is bound or being written; whoever stands at its barrier is turned back."""
+        gang.step(Step.GIVEN_UP)
+        self.let_go(gang, now, reason)
+
+    def let_go(self, gang: Gang, now: float, reason: str) -> None:
+        """As `give_up`, where the phase is the caller's."""
+        self._places.release(gang)
+        self._table.turn_back(gang, list(gang.barrier.arrived), reason)
+        gang.plan.deadline = None
+        gang.plan.displaced.clear()
+        self.plans.ended(gang)
+        self._waiting.waits(gang, now)
+        self._waiting.changed(gang)
+
+    def forget(self, gang: Gang) -> None:
+        """It is no more."""
+        self.plans.forget(gang)
+        self._drawn.pop(gang.key, None)
+
+    # -- why there is none, and when it is tried again -----------------------------------------------------------
+
+    def why_not(self, gang: Gang, now: float) -> str:
+        """The constant reason for which a gang without a plan, whose members exist, is turned away."""
+        if self._prospects.hopeless(gang) is not None:
+            return HOPELESS
+        return self.plans.why_none(gang, now) or NO_ROOM
+
+    def could_ever_fit(self, gang: Gang) -> bool:
+        """Whether the quorum would have room beside what stays."""
+        return bool(gang.needed) and self._prospects.could_ever_fit(gang)
+
+    def heed_bystander(self, pod: Pod) -> None:
+        """The pod is bound: whoever wants to be near such pods, or evenly among them, is to be tried again."""
+        for key in list(self._drawn):
+            gang = self._table.by_key.get(key)
+            if gang is None or gang.holds_a_plan:
+                del self._drawn[key]
+            elif any(_draws(member, pod) for member in gang.roster.members.values()):
+                self._waiting.changed(gang)
+
+    def try_again(self, now: float) -> None:
+        """Gangs whose pause has ended are tried as if something had changed."""
+        for key in self.plans.end_pauses(now):
+            if (gang := self._table.by_key.get(key)) is not None:
+                gang.wait.tried_at = None
+                self._waiting.changed(gang)
+
+
+def _holds_for(gang: Gang) -> float:
+    """For how many seconds a plan is held. Longer after one that ran out, for kube-scheduler's back-off may keep
+    members from meeting for up to ten seconds."""
+    timeout = gang.terms.timeout
+    return min(timeout * float(2 ** min(gang.plan.timed_out, 8)), max(timeout, DEFAULT_TIMEOUT))
+
+
+def _offers_more(gang: Gang, sent: Sequence[NodeName]) -> bool:
+    """Whether kube-scheduler offers a node that it did not when the gang was tried last."""
+    return gang.wait.tried_on is not None and not gang.wait.tried_on.issuperset(sent)
+
+
+def _draws(member: Pod, pod: Pod) -> bool:
+    """Whether the member wants to be near such pods, or evenly among them."""
+    own = member.constraints
+    if own is None:
+        return False
+    peers = [term.peers for term in own.affinity] + [spread.peers for spread in own.spread]
+    return any(each.include(pod.namespace, pod.labels) for each in peers)

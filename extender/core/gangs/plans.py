@@ -1,0 +1,163 @@
+"""Plans: which gangs have one, until when each is left alone to carry it out, and whose is given up for whom; and
+until when none is made for a gang that waits.
+
+A gang's plans may come to nothing because of kube-scheduler: it would have none of the nodes for a member, or did not
+bring all members to their places in time. That happens when it knows of a rule that we do not, or waits for something
+else. A few times in a row it may be late news; then the gang is left alone for a while, twice as long each time, and is
+planned at once only if its members have changed, or nodes have come or gone. Or a gang needs what a plan holds that is
+left alone.
+
+Knows times and counts. Must not know where a plan has its places, nor how one is made: see `planning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+
+from extender.core.back_off import doubled
+from extender.core.gangs.gang import NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.table import Table
+from extender.core.names import GangKey
+
+FREE = 3
+"""So many in a row cost nothing."""
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+LONGEST_UNASKED = 3600.0
+"""Where kube-scheduler has not asked about every member: should it do so, that ends the pause."""
+UNDISTURBED_SECONDS = 1.0
+"""For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
+turned back at the barrier wait for one to two seconds, and its room would stand idle."""
+
+
+@dataclass(slots=True)
+class _Failed:
+    changes: int
+    node_count: int
+    times: int = 0
+    until: float = 0.0
+
+
+class Replans:
+    """How often the plans of gangs came to nothing, for one reason."""
+
+    def __init__(self) -> None:
+        self._failed: dict[GangKey, _Failed] = {}
+
+    def failed(self, gang: Gang, node_count: int, now: float, longest: float = LONGEST_PAUSE) -> float | None:
+        """Another plan came to nothing. Until when the gang is left alone, if it is; no longer than that."""
+        known = self._failed.get(gang.key)
+        if known is None or (known.changes, known.node_count) != (gang.roster.changes, node_count):
+            known = self._failed[gang.key] = _Failed(gang.roster.changes, node_count)
+        known.times += 1
+        if known.times <= FREE:
+            return None
+        known.until = now + doubled(FIRST_PAUSE, known.times - FREE - 1, longest)
+        return known.until
+
+    def pauses(self, gang: Gang, node_count: int, now: float) -> bool:
+        """Whether the gang is to be left alone now: nothing has changed, and its pause is not over."""
+        known = self._failed.get(gang.key)
+        if known is None or now >= known.until:
+            return False
+        return (known.changes, known.node_count) == (gang.roster.changes, node_count)
+
+    def end_pause(self, gang: Gang) -> None:
+        """The gang may be planned at once. Should that come to nothing too, its next pause is longer all the same."""
+        if gang.key in self._failed:
+            self._failed[gang.key].until = 0.0
+
+    def forget(self, gang: Gang) -> None:
+        """It is bound, or is no more."""
+        self._failed.pop(gang.key, None)
+
+
+class Plans:
+    """`nodes`: all there are."""
+
+    def __init__(self, table: Table, nodes: Sized) -> None:
+        self._table = table
+        self._nodes = nodes
+        self._left_alone: dict[GangKey, float] = {}
+        """Gangs that have a plan, and some that do no more."""
+        self._refused = Replans()
+        """Of plans of which kube-scheduler would have no node for a member."""
+        self._overdue = Replans()
+        """Of plans that ran out though all members existed."""
+        self._until: dict[GangKey, float] = {}
+        """When each that is left without a plan is to be tried again, at least."""
+
+    # -- whose plan stands ---------------------------------------------------------------------------------------
+
+    def made(self, gang: Gang, now: float) -> None:
+        """The gang has a plan from now on."""
+        self._left_alone[gang.key] = now + UNDISTURBED_SECONDS
+
+    def ended(self, gang: Gang) -> None:
+        """It is carried out, or given up."""
+        self._left_alone.pop(gang.key, None)
+
+    def left_alone_until(self, gang: Gang) -> float:
+        """For one that has a plan."""
+        return self._left_alone[gang.key]
+
+    def outranked_by(self, priority: int) -> list[Gang]:
+        """Gangs with a plan and no member placed, all of whose members are of a lower priority: first those of which
+        none has come to be bound, of these the last in turn."""
+        by_key = self._table.by_key
+        planned = [gang for key in self._left_alone if (gang := by_key[key]).phase is Phase.PLANNED]
+        lower = [gang for gang in planned if gang.terms.worth < priority and not gang.roster.placed]
+        return sorted(lower, key=lambda gang: (not gang.barrier.arrived, gang.turn), reverse=True)
+
+    # -- for how long there is none ------------------------------------------------------------------------------
+
+    def why_none(self, gang: Gang, now: float) -> str:
+        """The constant reason for which the gang is left alone; empty if it is not."""
+        if self._refused.pauses(gang, len(self._nodes), now):
+            return REFUSED_ELSEWHERE
+        return NOT_BROUGHT if self._overdue.pauses(gang, len(self._nodes), now) else ""
+
+    def refused(self, gang: Gang, now: float) -> None:
+        """kube-scheduler would have none of the plan's nodes for a member."""
+        if (until := self._refused.failed(gang, len(self._nodes), now)) is not None:
+            self._until[gang.key] = until
+
+    def ran_out(self, gang: Gang, now: float) -> None:
+        """Nothing is planned, and no room saved, for a while after plans that kube-scheduler did not carry out: else
+        their room would be idle for ever."""
+        longest = (
+            LONGEST_PAUSE if all(pod.uid in gang.plan.asked for pod in gang.roster.unplaced()) else LONGEST_UNASKED
+        )
+        until = self._overdue.failed(gang, len(self._nodes), now, longest)
+        if until is not None:
+            self._until[gang.key] = gang.wait.saves_after = until
+
+    def asked(self, gang: Gang) -> None:
+        """kube-scheduler has asked about a member for the first time since a plan was made."""
+        self._overdue.end_pause(gang)
+
+    def hold_up(self, gang: Gang, until: float) -> None:
+        """What the gang needs is left alone so long."""
+        self._until[gang.key] = until
+
+    def next_deadline(self) -> float | None:
+        return min(self._until.values(), default=None)
+
+    def end_pauses(self, now: float) -> list[GangKey]:
+        """Those whose pause has ended by now; each is told once."""
+        ended = [key for key, until in self._until.items() if until <= now]
+        for key in ended:
+            del self._until[key]
+        return ended
+
+    def placed(self, gang: Gang) -> None:
+        """It is bound: what failed before counts no more."""
+        self.ended(gang)
+        self._refused.forget(gang)
+        self._overdue.forget(gang)
+
+    def forget(self, gang: Gang) -> None:
+        """It is no more."""
+        self.placed(gang)
+        self._until.pop(gang.key, None)

@@ -1,0 +1,146 @@
+"""PodGroups of scheduler-plugins: the quorum of a gang in an object of its own, instead of on each pod.
+
+Knows which groups there are and which pods name them, and turns a pod's `GroupAsk` into the ask for a gang. Where the
+kind is not installed the label means nothing, and its pods are of no gang. Must not know how groups are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from extender.core.cluster import Pod
+from extender.core.gang_ask import (
+    DEFAULT_TIMEOUT,
+    LARGEST_GANG,
+    MIN_MEMBER,
+    POD_GROUP_LABEL,
+    GangAsk,
+    GroupAsk,
+    MalformedAsk,
+    too_large,
+)
+from extender.core.names import GangKey
+from extender.kube.names import PodUid
+
+_Name = tuple[str, str]
+"""(namespace, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A PodGroup, `scheduling.x-k8s.io/v1alpha1`. `timeout` in seconds; None where it says none."""
+
+    namespace: str
+    name: str
+    min_member: int
+    timeout: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodGroups:
+    """`most_together`: of how many members a quorum may be, as all their binds have to wait at the same time; None: of
+    any number."""
+
+    def __init__(self, most_together: int | None = None) -> None:
+        self._most_together = most_together
+        self._groups: dict[_Name, PodGroup] | None = None
+        """None while the kind is not known to be installed."""
+        self._members: dict[_Name, dict[PodUid, Pod]] = {}
+        """Pods as they are told of, by the group that they name."""
+        self._group_of: dict[PodUid, _Name] = {}
+        self._turned_away: set[PodUid] = set()
+        """Pods that were told that their group makes no sense, or is not there."""
+
+    # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
+
+    def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
+        before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
+        if before is None:
+            return [pod for name in self._members for pod in self._of(name)]
+        changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
+        return [pod for name in sorted(changed) for pod in self._of(name)]
+
+    def see(self, group: PodGroup) -> list[Pod]:
+        name = (group.namespace, group.name)
+        groups = self._groups = self._groups or {}
+        known = groups.get(name)
+        groups[name] = group
+        return [] if known == group else self._of(name)
+
+    def lose(self, group: PodGroup) -> list[Pod]:
+        name = (group.namespace, group.name)
+        known = (self._groups or {}).pop(name, None)
+        return [] if known is None else self._of(name)
+
+    def _of(self, name: _Name) -> list[Pod]:
+        # The living first: who has ended counts only while others of its gang live.
+        return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def remember(self, pod: Pod) -> None:
+        """The pod is there, and looks like this."""
+        name = (pod.gang.namespace, pod.gang.name) if isinstance(pod.gang, GroupAsk) else None
+        if self._group_of.get(pod.uid, name) != name:
+            self.forget(pod.uid)
+        # Those that have ended as well: their group may be told of later, and they count for its quorum.
+        if name is not None:
+            self._group_of[pod.uid] = name
+            self._members.setdefault(name, {})[pod.uid] = pod
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone."""
+        self._turned_away.discard(uid)
+        name = self._group_of.pop(uid, None)
+        if name is not None:
+            members = self._members[name]
+            del members[uid]
+            if not members:
+                del self._members[name]
+
+    def turned_away(self, pod: Pod) -> None:
+        """The pod, resolved, was rejected for what it asks."""
+        if isinstance(pod.gang, MalformedAsk) and pod.gang.field == POD_GROUP_LABEL:
+            self._turned_away.add(pod.uid)
+
+    def to_wake(self, pod: Pod) -> bool:
+        """Whether the pod was rejected for its group; once for each time that it was."""
+        if pod.uid not in self._turned_away:
+            return False
+        self._turned_away.discard(pod.uid)
+        return pod.node is None
+
+    def resolved(self, pod: Pod) -> Pod:
+        """The pod with the ask for a gang in the place of a group's name."""
+        of_group = isinstance(pod.gang, GroupAsk)
+        ask = self._ask(pod.gang) if isinstance(pod.gang, GroupAsk) else pod.gang
+        most = self._most_together
+        # Who is bound waits for nobody, and stays a member of a gang that was placed under a higher limit.
+        if most is not None and isinstance(ask, GangAsk) and ask.quorum > most and pod.node is None:
+            ask = too_large(ask, most, POD_GROUP_LABEL if of_group else MIN_MEMBER)
+        return pod if ask is pod.gang else replace(pod, gang=ask)
+
+    def _ask(self, ask: GroupAsk) -> GangAsk | MalformedAsk | None:
+        if self._groups is None:
+            return None
+        group = self._groups.get((ask.namespace, ask.name))
+        if group is None:
+            return MalformedAsk(
+                POD_GROUP_LABEL,
+                ask.name,
+                f"label {POD_GROUP_LABEL} names a PodGroup that does not exist",
+                f"create the PodGroup {ask.name[:63]} in namespace {ask.namespace}; the pod is tried again then",
+            )
+        if not 1 <= group.min_member <= LARGEST_GANG:
+            return MalformedAsk(
+                POD_GROUP_LABEL,
+                ask.name,
+                f"the pod's PodGroup has a minMember that is not from 1 to {LARGEST_GANG}",
+                f"set spec.minMember of PodGroup {group}",
+            )
+        # A '.' cannot occur in a label that names a gang of ours.
+        key = GangKey(ask.namespace, f"podgroup.{ask.name}")
+        return GangAsk(key, group.min_member, min(group.timeout or DEFAULT_TIMEOUT, ask.longest_wait * 0.9))

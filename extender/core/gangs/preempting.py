@@ -1,0 +1,348 @@
+"""Preempting: when others are made to leave for a gang, who of them, how often; and what became of it.
+
+Others leave only where the gang then has room for its whole quorum, as far as a plan can tell: never for a gang that
+asks for what a plan does not look at. Who may be made to leave at all says `victims`.
+
+A preemption is *ordered* here and carried out elsewhere, one at a time. It is over when the gang is bound; it was in
+vain when the gang's plan then ran out. After that there is none for this gang until something has changed (its
+members, the nodes, whose pods could leave) and a while, which doubles, has passed. Bounds per gang and hour hold
+whatever happens. They are kept by the gang's name, for an hour beyond its end: to come again under the same name is no
+new start.
+
+Knows gangs, budgets and the search (`preemption`). Must not know how a pod is evicted, nor whose turn it is: `waiting`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from extender.core.brake import Act, Brake
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk
+from extender.core.gangs.gang import EvictFor, Gang
+from extender.core.gangs.orders import KeepRoomFor, LetRoomGo
+from extender.core.gangs.preemption import Choice, Unit
+from extender.core.gangs.prospects import Prospects
+from extender.core.gangs.restraint import (
+    BUDGET,
+    BudgetsUnknown,
+    Exhausted,
+    InVain,
+    NobodySuffices,
+    UnknownAsks,
+    WhyNot,
+)
+from extender.core.gangs.table import Table
+from extender.core.gangs.victims import HOUR, Maker, Victims, back_off, makers_of
+from extender.core.ledger import Holder, Ledger
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
+
+PREEMPTS_EVERY = 10.0
+"""For how many seconds after a search there is no other, whatever has changed."""
+
+
+def _unknown_asks(gang: Gang) -> tuple[str, ...]:
+    """What members that wait require and a plan does not look at; each once."""
+    return tuple(dict.fromkeys(ask for pod in gang.roster.unplaced() for ask in pod.unknown_asks))
+
+
+@dataclass(frozen=True, slots=True)
+class _Circumstances:
+    """What a preemption depends on. Not who exactly could leave, but whose pods: those that left come again."""
+
+    members: tuple[float, int]
+    capacity: int
+    makers: frozenset[Maker]
+
+    def is_nothing_new(self, earlier: _Circumstances) -> bool:
+        return (self.members, self.capacity) == (earlier.members, earlier.capacity) and self.makers <= earlier.makers
+
+
+@dataclass(slots=True)
+class _Order:
+    """A preemption that is under way or waits for its gang to be bound."""
+
+    nodes: frozenset[NodeName]
+    began: float
+    circumstances: _Circumstances | None
+    evicting: bool = True
+    told: bool = False
+    """Whether kube-scheduler was told to keep room for the gang's members."""
+    evicted: set[PodUid] = field(default_factory=set)
+    struck: set[Maker] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _History:
+    orders: deque[tuple[float, int]] = field(default_factory=deque)
+    """When, and how many pods were evicted."""
+    vain: int = 0
+    not_before: float = 0.0
+    circumstances: _Circumstances | None = None
+    """Of the last one that was in vain."""
+
+
+class Preempting:
+    def __init__(self, ledger: Ledger, prospects: Prospects, table: Table, brake: Brake) -> None:
+        self.victims = Victims(table, brake)
+        self._ledger = ledger
+        self._prospects = prospects
+        self._table = table
+        self._brake = brake
+        self._orders: dict[GangKey, _Order] = {}
+        self._history: dict[GangKey, _History] = {}
+        self._made: dict[Maker, GangKey] = {}
+        """Makers of pods that were evicted, and for whom."""
+        self._latest: _Circumstances | None = None
+        self._searched: tuple[object, ...] | None = None
+        self._why_not: tuple[GangKey, WhyNot] | None = None
+        self._look_again = inf
+        self._again_at: float | None = None
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def heed(self, known: Pod | None, pod: Pod, now: float) -> None:
+        """The pod is not finished; it was known like that, and looks like this."""
+        if pod.node is None:
+            if known is not None and known.nominated is not None and pod.nominated is None:
+                self._keep_room(pod)
+            return
+        for maker in self.victims.observe(known, pod, now):
+            if maker in self._made:
+                self._heed_made_again(maker, pod, now)
+
+    def _keep_room(self, pod: Pod) -> None:
+        """kube-scheduler has dropped a nomination, as it does when a pod is turned away again."""
+        node = self.nomination_of(pod)
+        if node is not None and not pod.deleting:
+            self._table.effects.append(KeepRoomFor(pod, node))
+
+    def nomination_of(self, pod: Pod) -> NodeName | None:
+        """The node that kube-scheduler is to keep room for the pod on."""
+        gang = self._table.by_key.get(pod.gang.key) if isinstance(pod.gang, GangAsk) else None
+        return None if gang is None else gang.plan.nominated.get(pod.uid)
+
+    def _heed_made_again(self, maker: Maker, pod: Pod, now: float) -> None:
+        order = self._orders.get(self._made[maker])
+        if order is None or pod.uid in order.evicted or pod.node not in order.nodes or maker in order.struck:
+            return
+        order.struck.add(maker)
+        self.victims.strike(maker, now)
+
+    # -- whether, and who ----------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `search` should be called again, if nothing else happens."""
+        return self._again_at
+
+    def search(self, gang: Gang | None, saved: Sequence[Holder], now: float) -> Choice | None:
+        """Who is to leave for the gang, which is first in turn; nobody, where it has room once those are gone that
+        leave anyway; None: there is no preemption now. `saved`: what it may use."""
+        self._again_at = None
+        if gang is None or not gang.roster.preempts or self._is_evicting():
+            return None
+        seen = (gang.key, gang.roster.first_seen, *self._seen_of(gang))
+        if seen == self._searched:
+            not_before = self._look_again
+        else:
+            history = self._history.get(gang.key)
+            not_before = max(gang.wait.preempts_after, history.not_before if history is not None else 0.0)
+        if now < not_before:
+            self._again_at = not_before if not_before < inf else None
+            return None
+        gang.wait.preempts_after = now + PREEMPTS_EVERY
+        found = self._search(gang, saved, now)
+        self._searched, self._look_again = seen, self._time_helps_at(gang, found, now)
+        self._why_not = None if isinstance(found, Choice) else (gang.key, found)
+        self._again_at = self._look_again if self._look_again < inf else None
+        return found if isinstance(found, Choice) else None
+
+    def _time_helps_at(self, gang: Gang, found: Choice | WhyNot, now: float) -> float:
+        """When the same search may find something else, though nothing has changed."""
+        if isinstance(found, Exhausted):
+            return self._history[gang.key].orders[0][0] + HOUR if self._history[gang.key].orders else inf
+        if not isinstance(found, NobodySuffices):
+            return inf
+        more_from = self.victims.more_from(now + PREEMPTS_EVERY, now)
+        return inf if more_from is None else more_from
+
+    def _seen_of(self, gang: Gang) -> tuple[int, ...]:
+        ledger = self._ledger
+        return (
+            gang.roster.changes,
+            ledger.changes.gain_count,
+            ledger.changes.capacity_count,
+            self.victims.changes,
+            self.victims.budgets.changes,
+            self._brake.version,
+        )
+
+    def _search(self, gang: Gang, saved: Sequence[Holder], now: float) -> Choice | WhyNot:
+        if not self.victims.budgets.known:
+            return BudgetsUnknown()
+        if asks := _unknown_asks(gang):
+            return UnknownAsks(asks)
+        protected: dict[str, int] = {}
+        units, going = self.victims.units_below(gang.terms.claims, now, protected)
+        history = self._history.setdefault(gang.key, _History())
+        self._prune(now)
+        self._latest = self._circumstances(gang, units)
+        if history.vain and history.circumstances is not None and self._latest.is_nothing_new(history.circumstances):
+            return InVain(history.vain, history.not_before)
+        evicted = sum(count for _, count in history.orders)
+        if len(history.orders) >= self.victims.bounds.preemptions:
+            # Whoever leaves anyway may still be waited for.
+            units = []
+        choice = self._prospects.victims_for(gang, units, going, saved)
+        if choice is not None and self.victims.budgets.objection(choice.victims) is not None:
+            allowed = self._within_budgets(choice, units)
+            protected[BUDGET] = protected.get(BUDGET, 0) + sum(map(_size, units)) - sum(map(_size, allowed))
+            choice = self._prospects.victims_for(gang, allowed, going, saved)
+        if choice is not None and not choice.units and not going:
+            # There is room as it is: what keeps the gang from it is not that others are there.
+            return NobodySuffices(protected)
+        if choice is None:
+            if len(history.orders) >= self.victims.bounds.preemptions:
+                return Exhausted(len(history.orders), evicted, self.victims.bounds)
+            return NobodySuffices(protected)
+        if choice.units and evicted + len(choice.victims) > self.victims.bounds.pods:
+            return Exhausted(len(history.orders), evicted, self.victims.bounds)
+        return choice
+
+    def _within_budgets(self, choice: Choice, units: Sequence[Unit]) -> list[Unit]:
+        """Units that may all leave together: of those chosen as many as the budgets allow, then of the others."""
+        chosen = {unit.pods[0].uid for unit in choice.units}
+        rest = (unit for unit in units if unit.pods[0].uid not in chosen)
+        spending = self.victims.budgets.spending()
+        return [unit for unit in (*choice.units, *rest) if spending.add(unit.pods)]
+
+    def _circumstances(self, gang: Gang, units: Sequence[Unit]) -> _Circumstances:
+        makers = self.victims.makers(units)
+        return _Circumstances(
+            (gang.roster.first_seen, gang.roster.changes), self._ledger.changes.capacity_count, makers
+        )
+
+    # -- an order ------------------------------------------------------------------------------------------------
+
+    def order(self, gang: Gang, choice: Choice, now: float) -> EvictFor:
+        """The victims of the choice are to be evicted, from now on."""
+        self._clear(gang.key)
+        self._orders[gang.key] = _Order(frozenset(choice.nodes), now, self._latest)
+        gang.plan.nominated = {
+            PodUid(holder): node for holder, node in choice.places.items() if PodUid(holder) in gang.roster.members
+        }
+        units = tuple(unit.pods for unit in choice.units)
+        return EvictFor(gang.key, tuple(gang.roster.unplaced()), choice.victims, units, dict(gang.plan.nominated))
+
+    def is_wanted(self, key: GangKey) -> bool:
+        """Whether the order is to be gone on with: the gang is there, and has found no room elsewhere meanwhile."""
+        gang, order = self._table.by_key.get(key), self._orders.get(key)
+        if gang is None or order is None or not self._brake.allows(Act.PREEMPT, key.namespace):
+            return False
+        return order.evicting and not gang.holds_a_plan and gang.needed > 0
+
+    def tells(self, key: GangKey) -> bool:
+        """kube-scheduler is told, as the order says, to keep room for the gang's members. Whether that is to be done:
+        it is once."""
+        order = self._orders.get(key)
+        if order is None or order.told:
+            return False
+        order.told = True
+        return True
+
+    def evicted(self, key: GangKey, pod: Pod) -> None:
+        """The API server has taken the eviction for that gang."""
+        order = self._orders.get(key)
+        if order is not None:
+            order.evicted.add(pod.uid)
+            for maker in makers_of(pod):
+                self._made[maker] = key
+
+    def refused(self, key: GangKey, unit: Sequence[Pod], left: int, why: str, now: float) -> None:
+        """`left` of the unit, which was to leave for that gang, have, and no more can be made to."""
+        self.victims.refuse(unit, now)
+        if left and (victim := self._gang_of(unit)) is not None:
+            self.victims.is_left_in_part(victim, f"gang {key}", left, len(unit), why)
+
+    def done(self, key: GangKey, now: float) -> None:
+        """Nobody else is evicted for that order. Where nobody was, it does not count."""
+        order = self._orders.get(key)
+        if order is None or not order.evicting:
+            return
+        order.evicting = False
+        self.victims.changes += 1
+        if order.evicted:
+            self._history.setdefault(key, _History()).orders.append((order.began, len(order.evicted)))
+        else:
+            self._clear(key)
+
+    def _is_evicting(self) -> bool:
+        return any(order.evicting for order in self._orders.values())
+
+    # -- what became of it ---------------------------------------------------------------------------------------
+
+    def ran_out(self, gang: Gang, now: float) -> None:
+        """The gang's plan has come to nothing. If others had been evicted for it, that was in vain."""
+        order = self._orders.get(gang.key)
+        if order is None or order.evicting:
+            return
+        history = self._history.setdefault(gang.key, _History())
+        history.vain += 1
+        history.not_before = now + back_off(history.vain)
+        history.circumstances = order.circumstances
+        self._clear(gang.key)
+
+    def placed(self, gang: Gang) -> None:
+        """The gang is bound."""
+        if gang.key in self._orders:
+            self._clear(gang.key)
+        if (history := self._history.get(gang.key)) is not None:
+            history.vain, history.not_before, history.circumstances = 0, 0.0, None
+        self.victims.unfinished.pop(gang.key, None)
+
+    def ended(self, gang: Gang) -> None:
+        """The gang is no more. Its history is kept for a while."""
+        self._clear(gang.key)
+        self.victims.unfinished.pop(gang.key, None)
+
+    def _clear(self, key: GangKey) -> None:
+        order = self._orders.pop(key, None)
+        gang = self._table.by_key.get(key)
+        if gang is not None and gang.plan.nominated:
+            told = order is not None and order.told
+            waiting = tuple(pod for pod in gang.roster.unplaced() if pod.uid in gang.plan.nominated)
+            gang.plan.nominated = {}
+            if waiting and told:
+                self._table.effects.append(LetRoomGo(key, waiting))
+        self._made = {maker: other for maker, other in self._made.items() if other != key}
+
+    def _prune(self, now: float) -> None:
+        for key, history in list(self._history.items()):
+            while history.orders and history.orders[0][0] <= now - HOUR:
+                history.orders.popleft()
+            if not history.orders and history.not_before <= now - HOUR and key not in self._table.by_key:
+                del self._history[key]
+        self.victims.prune(now)
+
+    # -- what there is to tell -----------------------------------------------------------------------------------
+
+    def why_not(self, gang: Gang) -> WhyNot | None:
+        """Why nobody is evicted for the gang, as far as that was looked at."""
+        if self._why_not is not None and self._why_not[0] == gang.key:
+            return self._why_not[1]
+        history = self._history.get(gang.key)
+        return InVain(history.vain, history.not_before) if history is not None and history.vain else None
+
+    def _gang_of(self, unit: Sequence[Pod]) -> GangKey | None:
+        uids = {pod.uid for pod in unit}
+        return next(
+            (gang.key for gang in self._table.by_key.values() if not uids.isdisjoint(gang.roster.members)), None
+        )
+
+
+def _size(unit: Unit) -> int:
+    return len(unit.pods)

@@ -1,0 +1,141 @@
+"""Preemption for a gang: whose leaving would make room for its whole quorum; the lowest, and the fewest of them.
+
+Reads the ledger and changes nothing. A victim is a unit: a pod of no gang, or a gang with all its members: never half
+of one. kube-scheduler cannot do this: it preempts for one pod on one node. Must not know who may be a victim, nor when
+a gang may preempt: see `preempting`.
+
+Cost: once over the units, which sums up by node and priority what they would leave; then O(log(priorities)) plans, each
+of which looks at nodes and no more at pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.core.cluster import Pod
+from extender.core.fit import NOTHING, lacking
+from extender.core.gangs.packing import Shortfall, plan
+from extender.core.gangs.room import Room, Slot
+from extender.core.ledger import Holder, Ledger
+from extender.core.units import add_to
+from extender.kube.names import NodeName, ResourceKey
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Bound pods that leave together. The higher of their priorities; when the oldest of them was created."""
+
+    pods: tuple[Pod, ...]
+    priority: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who is to leave, unit by unit, the first to go first; and on which nodes the slots then have room."""
+
+    units: tuple[Unit, ...]
+    places: Mapping[Holder, NodeName]
+
+    @property
+    def victims(self) -> tuple[Pod, ...]:
+        return tuple(pod for unit in self.units for pod in unit.pods)
+
+    @property
+    def nodes(self) -> tuple[NodeName, ...]:
+        return tuple(dict.fromkeys(self.places.values()))
+
+
+def unit_of(pods: Iterable[Pod]) -> Unit:
+    together = tuple(pods)
+    return Unit(together, max(pod.priority for pod in together), min(pod.created for pod in together))
+
+
+def choose(
+    ledger: Ledger,
+    slots: Sequence[Slot],
+    candidates: Sequence[NodeName],
+    units: Sequence[Unit],
+    going: Sequence[Pod],
+    releasing: Sequence[Holder],
+) -> Choice | None:
+    """The victims among `units`; none of them if there is room once `going` are gone. None if all would not suffice.
+
+    The highest priority among the victims is as low as it can be; then of those units each is kept that can be, the
+    highest, largest and oldest first. `going`: pods that leave anyway. `releasing`: what is saved for the slots.
+    """
+    gone = [Holder(pod.uid) for pod in going]
+    left = _left_by(units)
+    levels = sorted(left)
+
+    def room_without(up_to: int) -> Room:
+        """What is free if the units of so many levels leave."""
+        room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], gone)
+        for level in levels[:up_to]:
+            for node, units_there in left[level].items():
+                room.give(node, units_there)
+        return room
+
+    def placed(up_to: int) -> Mapping[Holder, NodeName] | None:
+        found = plan(ledger, slots, candidates, room=room_without(up_to))
+        return None if isinstance(found, Shortfall) else found
+
+    nodes = placed(0)
+    if nodes is not None:
+        return Choice((), nodes)
+    if not levels or placed(len(levels)) is None:
+        return None
+    low, high = 1, len(levels)
+    while low < high:
+        middle = (low + high) // 2
+        if placed(middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    nodes = placed(low)
+    assert nodes is not None
+    leaving = [unit for unit in units if unit.priority <= levels[low - 1]]
+    spare = _spare(room_without(low), slots, nodes)
+    victims = [unit for unit in sorted(leaving, key=_worth, reverse=True) if not _kept(unit, spare)]
+    return Choice(tuple(reversed(victims)), nodes)
+
+
+_Spare = dict[NodeName, dict[ResourceKey, int]]
+
+
+def _left_by(units: Sequence[Unit]) -> dict[int, _Spare]:
+    """What the units of each priority hold, by node."""
+    found: dict[int, _Spare] = {}
+    for unit in units:
+        level = found.setdefault(unit.priority, {})
+        for pod in unit.pods:
+            assert pod.node is not None
+            add_to(level.setdefault(pod.node, {}), pod.requests)
+    return found
+
+
+def _worth(unit: Unit) -> tuple[int, int, float]:
+    """Sorts units by how much is lost with them."""
+    return unit.priority, len(unit.pods), -unit.created
+
+
+def _spare(room: Room, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName]) -> _Spare:
+    """What would be free on the nodes of the plan, beside it, with such room."""
+    spare = {node: room.free(node) for node in set(nodes.values())}
+    for slot in slots:
+        add_to(spare[nodes[slot.holder]], slot.units, -1)
+    return spare
+
+
+def _kept(unit: Unit, spare: _Spare) -> bool:
+    """Whether the unit can stay after all; then what it needs is spare no more."""
+    needs: _Spare = {}
+    for pod in unit.pods:
+        if pod.node in spare:
+            add_to(needs.setdefault(pod.node, {}), pod.requests)
+    if any(lacking(spare[node], NOTHING, need.items()) is not None for node, need in needs.items()):
+        return False
+    for node, need in needs.items():
+        add_to(spare[node], need, -1)
+    return True

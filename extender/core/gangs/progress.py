@@ -1,0 +1,157 @@
+"""Progress: what is known of one gang, by subject: its members and what they ask for, its plan, its barrier, its wait.
+
+Values and what follows from them. Must not know who changes them: see `members`, `planning`, `barrier`, `waiting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.parts import Trial
+from extender.kube.names import NodeName, PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the members ask for as a gang."""
+
+    quorum: int
+    timeout: float
+    claims: int = 0
+    """The lowest priority of its members: with that it has its turn, and others give way to it or are evicted."""
+    worth: int = 0
+    """The highest: only what is above that takes its room."""
+    created: float = 0.0
+    """When the oldest of its members was created, as the API server tells it."""
+
+    def as_asked_by(self, members: Collection[Pod]) -> Terms:
+        """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
+        fewer bound than a member wants."""
+        priorities = [pod.priority for pod in members]
+        asks = [pod.gang for pod in members if isinstance(pod.gang, GangAsk)]
+        return replace(
+            self,
+            quorum=max((ask.quorum for ask in asks), default=self.quorum),
+            timeout=max((ask.timeout for ask in asks), default=self.timeout),
+            claims=min(priorities, default=0),
+            worth=max(priorities, default=0),
+            created=min((pod.created for pod in members), default=0.0),
+        )
+
+
+@dataclass(slots=True)
+class Roster:
+    """`members` are its living, unfinished pods."""
+
+    first_seen: float
+    """Seconds that only pass."""
+    members: dict[PodUid, Pod] = field(default_factory=dict)
+    bound: set[PodUid] = field(default_factory=set)
+    """Members that are seen bound, or whose Binding we have written."""
+    leaving: set[PodUid] = field(default_factory=set)
+    """Those of them that are being deleted, or are to be evicted: they still hold their node, and count no more."""
+    succeeded: set[PodUid] = field(default_factory=set)
+    """Former members that ran to their end, and ended well; they count as placed as long as the gang lives."""
+    changes: int = 0
+    """How often its members have changed."""
+
+    @property
+    def placed(self) -> int:
+        """Members that count as placed for the quorum."""
+        return len(self.bound) - len(self.leaving) + len(self.succeeded)
+
+    def staying(self) -> list[Pod]:
+        """Members that are bound and are not about to go, by UID."""
+        return [self.members[uid] for uid in sorted(self.bound - self.leaving)]
+
+    def unbound(self) -> dict[PodUid, Pod]:
+        """Members that exist, and are not bound."""
+        return {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}
+
+    @property
+    def preempts(self) -> bool:
+        """Whether others may be evicted for it."""
+        return all(pod.preempts for pod in self._to_place())
+
+    @property
+    def unplaced_count(self) -> int:
+        return sum(1 for _ in self._to_place())
+
+    def unplaced(self) -> Iterator[Pod]:
+        """Living members that are not bound, not about to go, and free to be placed; in order of creation."""
+        return iter(sorted(self._to_place(), key=lambda pod: (pod.created, pod.name, pod.uid)))
+
+    def _to_place(self) -> Iterator[Pod]:
+        bound = self.bound
+        return (pod for uid, pod in self.members.items() if uid not in bound and not (pod.deleting or pod.gated))
+
+
+@dataclass(slots=True)
+class AtBarrier:
+    arrived: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Members at the barrier: their bind waits."""
+    writing: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Members whose Binding is being written."""
+    trial: Trial | None = None
+    """The Bindings that were tried last, until the quorum is whole."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """Its plan, if it has one; and what became of those before."""
+
+    deadline: float | None = None
+    intends: bool = False
+    """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
+    unheld: bool = False
+    """Whether nothing is held by its plan for members that do not exist yet; no more once its quorum existed."""
+    asked: set[PodUid] = field(default_factory=set)
+    """Members that kube-scheduler has asked about since its latest plan was made."""
+    displaced: dict[PodUid, int] = field(default_factory=dict)
+    """How often each member found room on none of the nodes sent, since the plan was made."""
+    nominated: dict[PodUid, NodeName] = field(default_factory=dict)
+    """Where kube-scheduler was told to keep room for its members, while others leave for them."""
+    covered_at: int = -1
+    """`changes` when it was last seen that its plan has a place for each member."""
+    slots_made: int = 0
+    gathered: bool = False
+    """Whether a plan for members that did not exist has run out before: the next one waits for them to exist."""
+    timed_out: int = 0
+    """How many plans have run out since it was bound last."""
+
+
+@dataclass(slots=True)
+class Wait:
+    """How it has waited for room, and why."""
+
+    rejected: set[PodUid] = field(default_factory=set)
+    """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
+    turned_away_in: Phase | None = None
+    """The phase in which somebody was last told that a member was turned away."""
+    since: float | None = None
+    """Since when it has waited for room."""
+    bypasses: int = 0
+    """How often, since then, a gang behind it was given room while it was the first in turn."""
+    rounds_lost: int = 0
+    """How often, since it had a plan last, what was saved for it was given back, for that led to nothing."""
+    behind: float = 0.0
+    """The age of the youngest that waited when that happened last, as `created`."""
+    order: tuple[float, ...] = ()
+    """Where it stands among those of its priority, as the policies had it last."""
+    behind_order: tuple[float, ...] = ()
+    """The last place of those that waited when it lost its turn."""
+    saves_after: float = 0.0
+    """When room may be saved for it again."""
+    preempts_after: float = 0.0
+    """When it may preempt again."""
+    shortfall: Shortfall | None = None
+    """Why it did not fit when last tried."""
+    tried_at: tuple[int, int] | None = None
+    """The ledger's gain count and the gang's changes when it last did not fit: unchanged, it does not fit now."""
+    tried_on: frozenset[NodeName] | None = None
+    """The nodes that kube-scheduler offered then, which may not know yet of a change that we know; None: all."""

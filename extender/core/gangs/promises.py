@@ -1,0 +1,141 @@
+"""Promises: what may be held for a gang while members of it do not exist yet.
+
+The first member of a gang that asks need not wait for the others: a plan for the whole quorum is made at once, and who
+is created meanwhile finds its place there. That saves them a second try. But who promises more than comes would have
+room held for nothing. So
+
+- places are held for members that do not exist only as far as a controller's spec promises them (a Job's parallelism).
+  A pod without a controller that we know promises nobody else: each member holds its own room and no other's, and what
+  the plan has for the rest anybody may take before they come;
+- in one namespace no more than `limit` places are held for those that do not exist;
+- a plan that ended with members still missing was in vain: its namespace has none for a time, 5 s at first and twice
+  as long each time, up to 5 min; each gang that did become complete takes one doubling back.
+
+Who is turned away for that waits for its members to exist, and loses a few milliseconds by it. Knows controllers'
+promises and gangs; must not know nodes, nor how promises are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from extender.core.back_off import doubled
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.machine import Phase
+from extender.core.names import GangKey
+
+GATHER_SECONDS = 5.0
+"""How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
+GATHER_LIMIT = 256
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+
+_ControllerUid = str
+
+
+class Ahead(Enum):
+    """How a gang may be planned while members of it do not exist."""
+
+    NOT = "not before they exist"
+    UNHELD = "with places for them that nobody is kept from"
+    HELD = "with places that are held for them"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The controller makes so many pods at a time, and no more."""
+
+    controller: _ControllerUid
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One that was made for the gang with members missing."""
+
+    gang: Gang
+    since: float
+    held: bool
+    """Whether their places are held."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """`until`: when there may be plans again; `times`: how many doublings there have been."""
+
+    until: float
+    times: int
+
+
+class Promises:
+    def __init__(self, limit: int = GATHER_LIMIT) -> None:
+        self._limit = limit
+        self._pods: dict[_ControllerUid, int] = {}
+        self._open: dict[str, dict[GangKey, _Plan]] = {}
+        """By namespace."""
+        self._pauses: dict[str, _Pause] = {}
+
+    # -- what controllers say ------------------------------------------------------------------------------------
+
+    def see(self, controller: _ControllerUid, pods: int) -> None:
+        """Its spec promises so many pods at a time."""
+        self._pods[controller] = pods
+
+    def lose(self, controller: _ControllerUid) -> None:
+        """It is deleted."""
+        self._pods.pop(controller, None)
+
+    def replace(self, promised: Mapping[_ControllerUid, int]) -> None:
+        """These controllers and no others exist."""
+        self._pods = dict(promised)
+
+    def promised(self, gang: Gang) -> int:
+        """How many members the gang's controllers have yet to create."""
+        living = Counter(pod.owner.uid for pod in gang.roster.members.values() if pod.owner is not None)
+        return sum(max(0, self._pods.get(controller, 0) - count) for controller, count in living.items())
+
+    # -- plans with members missing ------------------------------------------------------------------------------
+
+    def ahead(self, gang: Gang, now: float) -> Ahead:
+        """How the gang may be planned now, while members of it do not exist."""
+        namespace = gang.key.namespace
+        self._look_back(namespace)
+        pause = self._pauses.get(namespace)
+        if pause is not None and now < pause.until:
+            return Ahead.NOT
+        if self.promised(gang) < gang.absent:
+            return Ahead.UNHELD
+        held = sum(plan.gang.missing for plan in self._open.get(namespace, {}).values() if plan.held)
+        return Ahead.HELD if held + gang.missing <= self._limit else Ahead.UNHELD
+
+    def begun(self, gang: Gang, now: float, *, held: bool) -> None:
+        """It has a plan, with members missing. `held`: so are their places."""
+        self._open.setdefault(gang.key.namespace, {})[gang.key] = _Plan(gang, now, held)
+
+    def kept(self, gang: Gang) -> None:
+        """All its members exist."""
+        plans = self._open.get(gang.key.namespace, {})
+        if gang.key in plans:
+            plan = plans.pop(gang.key)
+            self._weigh(gang.key.namespace, plan.since, in_vain=False)
+
+    def _look_back(self, namespace: str) -> None:
+        """Which plans of the namespace have ended with members missing."""
+        plans = self._open.get(namespace, {})
+        for key, plan in list(plans.items()):
+            if plan.gang.phase is not Phase.PLANNED:
+                del plans[key]
+                self._weigh(namespace, plan.since, in_vain=True)
+        if not plans:
+            self._open.pop(namespace, None)
+
+    def _weigh(self, namespace: str, since: float, *, in_vain: bool) -> None:
+        pause = self._pauses.setdefault(namespace, _Pause(0.0, 0))
+        pause.times = pause.times + 1 if in_vain else pause.times - 1
+        if pause.times <= 0:
+            del self._pauses[namespace]
+        elif in_vain:
+            seconds = doubled(_FIRST_PAUSE, pause.times - 1, _LONGEST_PAUSE)
+            pause.until = max(pause.until, since + GATHER_SECONDS + seconds)

@@ -1,0 +1,210 @@
+"""Prospects: what could be for a gang that has no plan: with what stays alone, with what is saved, or without victims.
+
+Reads the ledger; what is saved is one transaction. Must not know whose turn it is (`queue`), nor who may be a victim
+(`preempting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from itertools import count, islice
+
+from extender.core.cluster import Pod
+from extender.core.fit import NOTHING, asked_of, part
+from extender.core.gangs.constrained import Constrained
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.placing import Places, commit
+from extender.core.gangs.preemption import Choice, Unit, choose
+from extender.core.gangs.room import Room, Slot, Staying, templates_of
+from extender.core.gangs.slots import Slots
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.units import add_to
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import Vector
+
+
+@dataclass(eq=False)
+class Prospects:
+    _ledger: Ledger
+    _places: Places
+    _slots: Slots
+    _constrained: Constrained
+
+    # -- if nothing were held but what stays ----------------------------------------------------------------------
+
+    def could_ever_fit(self, gang: Gang) -> bool:
+        """Whether the quorum would have room if nothing were held but what stays."""
+        if self._constrained.concerns(gang):
+            return self.hopeless(gang) is None
+        slots = self._slots.in_empty(gang)
+        return aim(self._ledger, slots, list(self._slots.nodes), self._slots.lasting(gang)) is not None
+
+    def asked(self, gang: Gang) -> list[Vector]:
+        """What the places of the quorum ask for."""
+        return [slot.units for slot in self._slots.in_empty(gang)]
+
+    def hopeless(self, gang: Gang) -> Shortfall | None:
+        """Why the gang could be placed nowhere, though nobody were there but who stays; None if it could, or if its
+        members require nothing of each other."""
+        if not self._constrained.concerns(gang) or gang.missing >= gang.needed:
+            return None
+        return self._constrained.hopeless(gang, lambda: self._lacks_when_empty(gang))
+
+    def _lacks_when_empty(self, gang: Gang) -> Shortfall | None:
+        return self._constrained.lacks_when_empty(gang, self._slots.in_empty(gang), self._slots.emptied(gang))
+
+    def company_changed(self, *, alone: bool) -> int:
+        """Another number whenever `could_ever_fit` may answer otherwise for who stands where. `alone`: also for gangs
+        whose members require something of others."""
+        return self._constrained.changes(alone=alone)
+
+    # -- room that is saved ---------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        gang: Gang,
+        nodes: Sequence[NodeName] | None,
+        until: float,
+        limit: Mapping[ResourceKey, int] | None = None,
+    ) -> float:
+        """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
+        nothing yet. `nodes`: those to choose from; None for all. `limit`: how much at most; a place that would exceed
+        it is left free. How large a part of all is saved now, a part of a place counting by its scarcest resource."""
+        nodes = list(self._slots.nodes) if nodes is None else nodes
+        slots = self._slots.in_empty(gang)
+        saved = self._places.unbound(gang)
+        constrained = self._constrained.concerns(gang)
+        kept = self._whole(saved, slots) if not constrained else {}
+        unused = (name for number in count() if (name := Holder(f"saved:{gang.key}#{number}")) not in kept)
+        lacking = [replace(slot, holder=next(unused)) for slot in slots[len(kept) :]]
+        others = [held.holder for held in saved if held.holder not in kept]
+        if constrained:
+            found = self._constrained.aims(gang, lacking, nodes, others, self._slots.emptied(gang))
+        else:
+            found = aim(
+                self._ledger, lacking, nodes, self._slots.lasting(gang), releasing=others, kept=list(kept.values())
+            )
+        claims = [
+            Holding(holder, node, units, HoldingKind.SAVING, gang.key, until)
+            for holder, (node, units) in (found or {}).items()
+        ]
+        if limit is not None:
+            claims = _within(limit, [*(replace(held, until=until) for held in kept.values()), *claims])
+            kept = {}
+        commit(self._ledger, claims, releasing=others)
+        for holder in kept:
+            self._ledger.keep(holder, until)
+        asked = {slot.holder: slot.units for slot in lacking}
+        parts = (part(claim.units, NOTHING, asked_of(asked.get(claim.holder, slots[0].units)))[1] for claim in claims)
+        return (len(kept) + sum(parts)) / max(1, len(slots))
+
+    def _whole(self, saved: Sequence[Holding], slots: Sequence[Slot]) -> dict[Holder, Holding]:
+        """Of what is saved, the places that are whole and need not be looked for again. Only where all slots are alike:
+        of different ones the larger may need what the smaller has."""
+        templates = templates_of(slots)
+        if len(templates) != 1:
+            return {}
+        [template] = templates
+        whole = (
+            held
+            for held in saved
+            if held.units == dict(template.need)
+            and self._ledger.rows.short(held.node, held.units, (held.holder,)) is None
+            and template.may_be_on(held.node)
+        )
+        return {held.holder: held for held in islice(whole, len(slots))}
+
+    # -- if others left -------------------------------------------------------------------------------------------
+
+    def victims_for(
+        self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
+    ) -> Choice | None:
+        """Whose leaving would make room for the quorum: see `preemption.choose`."""
+        slots = self._slots.in_empty(gang)
+        room, need = Room(self._ledger, ()), asked_of(slots[0].units)
+        lost: dict[NodeName | None, int] = {}
+        for unit in units:
+            for pod in unit.pods:
+                lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
+        # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
+        nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
+        if not self._constrained.concerns(gang):
+            return choose(self._ledger, slots, nodes, units, going, saved)
+        gone = [Holder(pod.uid) for pod in going]
+        everybody = [*gone, *(Holder(pod.uid) for unit in units for pod in unit.pods)]
+        could = self._constrained.plan(gang, slots, nodes, saved, everybody)
+        if isinstance(could, Shortfall):
+            return None
+        # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
+        slots = [replace(slot, accepts=frozenset((could[slot.holder],)).__contains__) for slot in slots]
+        in_the_way = self._constrained.in_the_way(gang, could, (pod for unit in units for pod in unit.pods))
+        must = [unit for unit in units if any(pod.uid in in_the_way for pod in unit.pods)]
+        others = [unit for unit in units if unit not in must]
+        leaving = [*going, *(pod for unit in must for pod in unit.pods)]
+        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, leaving, saved)
+        if choice is None:
+            return None
+        choice = Choice((*must, *choice.units), choice.places)
+        gone += [Holder(pod.uid) for pod in choice.victims]
+        surely = self._constrained.plan(gang, slots, nodes, saved, gone)
+        return None if isinstance(surely, Shortfall) else choice
+
+
+def aim(
+    ledger: Ledger,
+    slots: Sequence[Slot],
+    candidates: Sequence[NodeName],
+    staying: Staying = lambda node: NOTHING,
+    *,
+    releasing: Sequence[Holder] = (),
+    kept: Sequence[Holding] = (),
+) -> dict[Holder, tuple[NodeName, Vector]] | None:
+    """For every slot the node that it should wait for, and what of its units is free there; None if the slots would
+    have no room even if nothing were held but what stays.
+
+    Nodes with room now come first, then those where the largest part of a slot is free. What holders in `releasing`
+    hold counts as free; `kept` is what would be held even then. O(slots + candidates x templates), and a logarithm.
+    """
+    now = Room(ledger, [*releasing, *(slot.holder for slot in slots)])
+    ever = Room.emptied(ledger, candidates, staying)
+    for held in kept:
+        ever.take(held.node, held.units.items())
+    aims: dict[Holder, tuple[NodeName, Vector]] = {}
+    for template in templates_of(slots):
+        need, waiting = template.need, iter(template.slots)
+        nodes = [
+            node for node in dict.fromkeys(candidates) if ever.lacking(node, need) is None and template.may_be_on(node)
+        ]
+        slot = next(waiting, None)
+        largest = [(-now.part(node, need)[1], index) for index, node in enumerate(nodes)]
+        heapify(largest)
+        while slot is not None:
+            if not largest:
+                return None
+            _, index = heappop(largest)
+            node = nodes[index]
+            if ever.lacking(node, need) is not None:
+                continue
+            part, _ = now.part(node, need)
+            aims[slot.holder] = (node, part)
+            now.take(node, part.items())
+            ever.take(node, need)
+            heappush(largest, (-now.part(node, need)[1], index))
+            slot = next(waiting, None)
+    return aims
+
+
+def _within(limit: Mapping[ResourceKey, int], claims: Iterable[Holding]) -> list[Holding]:
+    """The claims, in order, as long as they stay below the limit together; those that do not hold nothing."""
+    left = dict(limit)
+    found: list[Holding] = []
+    for claim in claims:
+        if all(units <= left.get(resource, 0) for resource, units in claim.units.items() if units):
+            add_to(left, claim.units, -1)
+            found.append(claim)
+        else:
+            found.append(replace(claim, units={}))
+    return found

@@ -1,0 +1,59 @@
+"""Quarantine: one gang's trouble stays its own. A defect in what is done about a gang ends there: the gang is set aside
+until its members are gone, and everything else goes on.
+
+Must not know what was being done. Whoever remembers gangs is told to forget them here, for that and at their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from extender.core.gangs.gang import QUARANTINE, Gang, GangQuarantined
+from extender.core.gangs.machine import Phase, Step
+from extender.core.gangs.placing import Places
+from extender.core.gangs.table import Table
+from extender.core.names import GangKey
+
+
+class _Remembers(Protocol):
+    def forget(self, gang: Gang) -> None:
+        """Nothing is to be done about it any more."""
+        ...
+
+
+@dataclass(eq=False)
+class Quarantine:
+    """`remembering`: all who keep something about gangs beside the table."""
+
+    _table: Table
+    _places: Places
+    _remembering: Sequence[_Remembers]
+
+    @contextmanager
+    def containing(self, key: GangKey | None) -> Iterator[None]:
+        """Whatever fails within is this gang's."""
+        try:
+            yield
+        except Exception as defect:
+            self.contain(key, defect)
+
+    def contain(self, key: GangKey | None, defect: Exception) -> None:
+        """The gang could not be handled: it is set aside. Raises the defect where it is nobody's, or met there too."""
+        gang = None if key is None else self._table.by_key.get(key)
+        if gang is None or gang.phase is Phase.QUARANTINED:
+            raise defect
+        gang.step(Step.DEFECT)
+        self._places.release(gang)
+        self._table.turn_back(gang, list(gang.barrier.arrived), QUARANTINE)
+        gang.wait.rejected.clear()
+        gang.plan.deadline = None
+        self.forget(gang)
+        self._table.effects.append(GangQuarantined(gang.key, tuple(gang.roster.members.values()), defect))
+
+    def forget(self, gang: Gang) -> None:
+        """Nothing is to be done about it any more."""
+        for each in self._remembering:
+            each.forget(gang)

@@ -1,0 +1,291 @@
+"""The queue: in which order waiting gangs are tried when room comes free, and room saved for the one whose turn it is.
+
+A gang that does not fit is passed by others that do, for room should not stand idle. That has a bound, `Patience`:
+among those that would fit into the cluster beside what stays there (`staying`), room is saved for the first in turn
+(priority, then the order of the policies, then age) once it was passed so often, or has waited so long; for one gang
+at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its turn: it goes behind
+all of its priority that wait now, and no room is saved for it for a time, twice as long each time. It is tried as
+before whenever room comes free.
+
+Knows who waits and what for; must not know phases, barriers, nor how a gang is planned: see `gangs`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from extender.core.audit import Violation
+from extender.core.brake import Act, Brake
+from extender.core.cluster import Pod
+from extender.core.gangs.backfill import SavedRoom
+from extender.core.gangs.fit_index import Fits, Rank, Shape, shape_of
+from extender.core.gangs.gang import Gang, Turn
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often the gang that is first in turn may be bypassed, and how many seconds it waits, before room is saved."""
+
+    bypasses: int = 8
+    seconds: float = 60.0
+
+
+DEFAULT_PATIENCE = Patience()
+
+
+class _Order:
+    """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say."""
+
+    def __init__(self, of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()) -> None:
+        self.of = of
+
+    def place(self, gang: Gang) -> None:
+        """Its turn, waiting or not, is where the policies have it now."""
+        order = tuple(self.of(list(gang.roster.unplaced())))
+        # Where none prefers any it is as if there were none.
+        gang.wait.order = order if any(order) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    gang: Gang
+    shape: Shape
+    turn: Turn
+    rank: Rank
+    changes: int
+
+
+class Queue:
+    def __init__(self, fits: Fits, saved: SavedRoom, patience: Patience, brake: Brake) -> None:
+        self.fits = fits
+        self.saved = saved
+        self._patience = patience
+        self.order = _Order()
+        self.lost: list[Gang] = []
+        """Gangs that have lost their turn, and that nobody has been told of."""
+        self._brake = brake
+        self._entries: dict[GangKey, _Entry] = {}
+        self._queues: dict[Shape, list[Turn]] = {}
+        """Those who wait, by shape, each in turn."""
+        self._alone = 0
+        """How many of them have a shape of their own."""
+        self._paused: dict[GangKey, float] = {}
+        """Gangs that wait and that no room is saved for, until then at least."""
+        self._version = 0
+        self._first: tuple[tuple[int, int, int, int], Gang | None] = ((-1, -1, -1, -1), None)
+        self._held_back: dict[GangKey, None] = {}
+        """Gangs of which it was told that the brake keeps room from being saved for them."""
+
+    # -- who waits -----------------------------------------------------------------------------------------------
+
+    def enter(self, gang: Gang) -> None:
+        """The gang waits for room, with members as they are now."""
+        known = self._entries.get(gang.key)
+        if known is not None and known.changes == gang.roster.changes:
+            return
+        self._take_out(gang.key)
+        self.order.place(gang)
+        rank = gang.terms.claims if gang.roster.preempts else None
+        entry = self._entries[gang.key] = _Entry(gang, shape_of(gang), gang.turn, rank, gang.roster.changes)
+        if entry.shape not in self._queues:
+            self._queues[entry.shape] = []
+            self._alone += entry.shape[2] is not None
+            self.fits.follow(entry.shape)
+        insort(self._queues[entry.shape], entry.turn)
+        if gang.wait.saves_after:
+            self._paused[gang.key] = gang.wait.saves_after
+        self._version += 1
+
+    def reorder(self) -> None:
+        """Everybody who waits stands where the policies have it now. O(those that wait)."""
+        for key, entry in list(self._entries.items()):
+            self.order.place(entry.gang)
+            if entry.gang.turn != entry.turn:
+                self._take_out(key)
+                self.enter(entry.gang)
+
+    def leave(self, gang: Gang) -> None:
+        """It does not wait for room, or not now. What was saved for it is its plan's, or is released by the caller."""
+        self._take_out(gang.key)
+        self.saved.leave(gang)
+
+    def __contains__(self, gang: Gang) -> bool:
+        return gang.key in self._entries
+
+    def __iter__(self) -> Iterator[GangKey]:
+        """All that wait."""
+        return iter(self._entries)
+
+    def _take_out(self, key: GangKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._held_back.pop(key, None)
+        self._version += 1
+        self._paused.pop(key, None)
+        queue = self._queues[entry.shape]
+        del queue[bisect_left(queue, entry.turn)]
+        if not queue:
+            del self._queues[entry.shape]
+            self._alone -= entry.shape[2] is not None
+            self.fits.forget(entry.shape)
+
+    # -- whom to try ---------------------------------------------------------------------------------------------
+
+    def candidates(self, gains: Collection[NodeName], stirred: Collection[GangKey]) -> Iterator[Gang]:
+        """Gangs that may fit now, in turn, given nodes that gained room and gangs whose members changed.
+
+        One of each shape at a time: only if it was placed (it has left by the next step) the next of its shape comes.
+        O(shapes), and not O(gangs), where nothing fits.
+        """
+        self.fits.refresh()
+        heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
+        single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in heap}
+        if self.saved.gang is not None and gains and self.saved.gang.turn not in heap:
+            single.add(self.saved.gang.turn)
+        heap += single
+        heapify(heap)
+        while heap:
+            turn = heappop(heap)
+            key = turn[-1]
+            entry = self._entries.get(key)
+            if entry is None:
+                continue
+            if turn not in single:
+                # Those before it may have taken the room.
+                self.fits.refresh()
+                if not self._may_gain(entry.shape, gains):
+                    continue
+            yield entry.gang
+            if turn in single or key in self._entries:
+                continue
+            if queue := self._queues.get(entry.shape):
+                heappush(heap, queue[0])
+
+    def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
+        if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
+            return bool(gains)
+        return self._may_fit(shape) and self.fits.gained(shape, gains)
+
+    def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
+        return self.fits.may_fit(shape, self._entries[self._queues[shape][0][-1]].gang, saved)
+
+    def may_fit(self, gang: Gang, gains: Collection[NodeName] | None) -> bool:
+        """False: the gang, for which room is saved, does not fit yet. `gains`: nodes that gained room since it was
+        saved; None: any may have."""
+        shape = self._entries[gang.key].shape
+        # Each place saved, or part of one, makes room for one member at most, with what is free beside it.
+        return self._may_fit(shape, self.fits.places_saved(gang, shape, gains))
+
+    # -- whose turn it is ----------------------------------------------------------------------------------------
+
+    def passed_by(self, gang: Gang) -> None:
+        """The gang has its plan. Whoever is first in turn, and waits on, has been passed if that was another."""
+        gang.wait.rounds_lost, gang.wait.behind, gang.wait.behind_order, gang.wait.saves_after = 0, 0.0, (), 0.0
+        self.order.place(gang)
+        first = self.first()
+        if first is not None and first.turn < gang.turn:
+            first.wait.bypasses += 1
+
+    def first(self) -> Gang | None:
+        """The gang that is first in turn, among those that would have room beside what stays, and that room may be
+        saved for."""
+        now = (self._version, self._brake.version, *self.fits.ever_changed(alone=self._alone > 0))
+        if self._first[0] != now:
+            self._first = (now, self._find_first())
+        return self._first[1]
+
+    def _find_first(self) -> Gang | None:
+        heads = (next(filter(self._may_save, queue), None) for queue in self._queues.values())
+        for turn in sorted(turn for turn in heads if turn is not None):
+            entry = self._entries[turn[-1]]
+            if self.fits.could_ever(entry.gang, entry.shape, entry.rank):
+                return entry.gang
+        return None
+
+    def _may_save(self, turn: Turn) -> bool:
+        return turn[-1] not in self._paused and self._brake.allows(Act.SAVE_ROOM, turn[-1].namespace)
+
+    def held_back(self, now: float) -> list[Gang]:
+        """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
+        that. Each is told of once while it waits."""
+        if self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled:
+            return []
+        waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
+        found = [gang for gang in waiting if self._is_due(gang, now) and not self._may_save(gang.turn)]
+        self._held_back |= dict.fromkeys(gang.key for gang in found)
+        return found
+
+    def _is_due(self, gang: Gang, now: float) -> bool:
+        return gang.wait.bypasses >= self._patience.bypasses or now >= self._due_at(gang)
+
+    def _due_at(self, gang: Gang) -> float:
+        return float("inf") if gang.wait.since is None else gang.wait.since + self._patience.seconds
+
+    def next_deadline(self) -> float | None:
+        """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
+        first = self.first() if self._queues else None
+        known = [
+            None if first is None or first is self.saved.gang else self._due_at(first),
+            self.saved.savings.next_deadline(saving=self.saved.gang is not None),
+            min(self._paused.values(), default=None),
+        ]
+        return min((when for when in known if when is not None), default=None)
+
+    # -- what is saved -------------------------------------------------------------------------------------------
+
+    def heed(self, now: float) -> Gang | None:
+        """If patience has ended for the first in turn, room is saved for it from now on. That gang, if it is so now."""
+        more_may_be_saved = self.saved.savings.heed_time(now)
+        for key in [key for key, until in self._paused.items() if until <= now]:
+            del self._paused[key]
+            self._version += 1
+        saver = self.saved.gang
+        if saver is not None and not self._may_be_saved_for(self._entries[saver.key]):
+            self.saved.give_back()
+        elif saver is not None and self.saved.savings.must_end():
+            self._lose_turn(saver, now)
+        first = self.first() if self._queues else None
+        if first is None or first is self.saved.gang or not self._is_due(first, now):
+            if more_may_be_saved:
+                self.saved.save_more(now)
+            return None
+        self.saved.begin(first, None, now)
+        return first
+
+    def _may_be_saved_for(self, entry: _Entry) -> bool:
+        return self._may_save(entry.turn) and self.fits.could_ever(entry.gang, entry.shape, entry.rank)
+
+    def _lose_turn(self, gang: Gang, now: float) -> None:
+        self.saved.give_back()
+        gang.wait.rounds_lost += 1
+        rivals = [entry.turn for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
+        gang.wait.behind = max(turn[2] for turn in rivals)
+        gang.wait.behind_order = max(turn[1] for turn in rivals)
+        gang.wait.saves_after = now + self.saved.savings.thrift.pause(gang.wait.rounds_lost)
+        self._take_out(gang.key)
+        self.enter(gang)
+        self.lost.append(gang)
+
+    def violations(self) -> Iterator[Violation]:
+        yield from self.fits.violations(self._queues.keys())
+        yield from self.saved.violations()
+        for key, entry in self._entries.items():
+            if (entry.shape, entry.turn) != (shape_of(entry.gang), entry.gang.turn):
+                yield Violation("queue", f"{key} has changed since it was put in its place")
+        if self.saved.gang is not None and self.saved.gang.key not in self._entries:
+            yield Violation("queue", f"room is saved for {self.saved.gang.key}, which does not wait")
+        if self._alone != (alone := sum(shape[2] is not None for shape in self._queues)):
+            yield Violation("queue", f"{self._alone} shapes of their own, counted anew {alone}")
+        turns: dict[Shape, list[Turn]] = {}
+        for entry in self._entries.values():
+            turns.setdefault(entry.shape, []).append(entry.turn)
+        for shape, queue in self._queues.items():
+            anew = sorted(turns.get(shape, ()))
+            if queue != anew:
+                yield Violation("queue", f"queue {queue}, by the entries {anew}")

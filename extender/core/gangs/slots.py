@@ -1,0 +1,220 @@
+"""Slots: how the quorum of a gang is asked for: a slot for each member to place, and which nodes it may be on.
+
+Knows members, nodes, what stays on them, and what kube-scheduler has offered. Must not know what is planned, nor what
+is held for the gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from extender.core.bounded import Bounded
+from extender.core.cluster import Node, Pod
+from extender.core.equivalence import EquivalenceClass
+from extender.core.fit import asked_of
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.room import Accepts, Room, Slot
+from extender.core.gangs.staying import Staying
+from extender.core.ledger import Holder, Ledger
+from extender.core.units import add
+from extender.kube.names import CPU, MEMORY, NodeName, PodUid
+from extender.kube.node_match import accepts
+from extender.kube.quantities import Vector
+
+SAMPLE_FLOOR = 100
+"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
+_REMEMBERED = 4096
+
+
+class Offers:
+    """On which nodes kube-scheduler would have single members, where that is told in full.
+
+    Members that are alike to us may differ in what only kube-scheduler knows, such as volumes: the offer for one is
+    then not that for another. It is a hint, and may be out of date.
+    """
+
+    def __init__(self) -> None:
+        self._of: Bounded[PodUid, frozenset[NodeName]] = Bounded(_REMEMBERED)
+
+    def learn(self, pod: Pod, sent: Sequence[NodeName]) -> None:
+        """These nodes were sent for the pod."""
+        if len(sent) < SAMPLE_FLOOR:
+            self._of[pod.uid] = frozenset(sent)
+
+    def of(self, pod: Pod) -> frozenset[NodeName] | None:
+        """Where the pod may be, as was told last; None if that is not known."""
+        return self._of.get(pod.uid)
+
+    def differ(self, gang: Gang, first: Pod, sent: Sequence[NodeName]) -> bool:
+        """Whether this offer for the first member is not to be taken for everyone's: it has volumes or devices of its
+        own, or another member was offered other nodes. It is remembered."""
+        if len(sent) >= SAMPLE_FLOOR:
+            return False
+        self.learn(first, sent)
+        if first.unknown_asks:
+            return True
+        return any(
+            not known.issuperset(sent)
+            for uid in gang.roster.members
+            if uid != first.uid and (known := self._of.get(uid)) is not None
+        )
+
+
+@dataclass(eq=False)
+class Slots:
+    """`nodes` is the keeper's table of nodes, read here for selectors and taints. `staying`: what no gang waits for."""
+
+    _ledger: Ledger
+    nodes: Mapping[NodeName, Node]
+    _staying: Staying
+
+    # -- nodes ----------------------------------------------------------------------------------------------------
+
+    def candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
+        """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
+        if len(sent) >= len(self.nodes):
+            return sent
+        offered = frozenset(sent)
+        return [*sent, *(name for name in self.nodes if name not in offered)]
+
+    def is_sample(self, sent: Sequence[NodeName]) -> bool:
+        """Whether kube-scheduler may allow the pod other nodes than those it sent."""
+        return SAMPLE_FLOOR <= len(sent) < len(self.nodes)
+
+    def would_have(self, node: NodeName, kind: EquivalenceClass) -> bool:
+        """Whether selectors, taints and cordons let pods of the kind be there."""
+        seen = self.nodes.get(node)
+        return seen is not None and accepts(seen, kind.like)
+
+    # -- members, smallest first ----------------------------------------------------------------------------------
+
+    def smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:
+        """The members to place, smallest first. Where there are more than the quorum needs, those come last that would
+        find no room even by themselves: no more of a kind are taken than there is room for."""
+        members = sorted(gang.roster.unplaced(), key=size_of)
+        if len(members) <= gang.needed:
+            return members
+        room = room_to_ask()
+        kinds: list[tuple[Pod, list[int]]] = []
+        chosen: list[Pod] = []
+        rest: list[Pod] = []
+        for pod in members:
+            left = next((left for like, left in kinds if _alike(pod, like)), None)
+            if left is None:
+                left = [self._copies(room, pod, gang.needed)]
+                kinds.append((pod, left))
+            (chosen if left[0] > 0 else rest).append(pod)
+            left[0] -= 1
+        return [*chosen, *rest]
+
+    def _copies(self, room: Room, pod: Pod, most: int) -> int:
+        """How many pods like this one have room, if no others are placed; not counted beyond `most`."""
+        need, found = asked_of(pod.requests), 0
+        for name, node in self.nodes.items():
+            if found >= most:
+                break
+            if whole := room.copies(name, need, most):
+                found += whole if accepts(node, pod) else 0
+        return found
+
+    def emptied(self, gang: Gang) -> Room:
+        """The room there would be if nothing were held but what stays as long as the gang waits."""
+        return Room.emptied(self._ledger, self.nodes, self.lasting(gang))
+
+    def lasting(self, gang: Gang) -> Callable[[NodeName], Vector]:
+        """What is on a node for as long as the gang waits: what stays, and its own members that are bound."""
+        below = gang.terms.claims if gang.roster.preempts else None
+        staying = self._staying
+        own: dict[NodeName, list[Vector]] = {}
+        for uid in gang.roster.bound:
+            pod = gang.roster.members.get(uid)
+            if pod is not None and pod.node is not None and uid not in staying and uid not in gang.roster.leaving:
+                own.setdefault(pod.node, []).append(pod.requests)
+        if not own:
+            return lambda node: staying.on(node, below)
+        return lambda node: add([staying.on(node, below), *own.get(node, ())])
+
+    # -- a slot for each ------------------------------------------------------------------------------------------
+
+    def in_empty(self, gang: Gang) -> list[Slot]:
+        """A slot for each member still needed: the smallest that would have room if only what stays were held."""
+        return self.of_quorum(gang, self.smallest(gang, lambda: self.emptied(gang)), None)
+
+    def of_quorum(
+        self,
+        gang: Gang,
+        members: Sequence[Pod],
+        offered: Sequence[NodeName] | None,
+        own: Offers | None = None,
+    ) -> list[Slot]:
+        """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one.
+        `own`: the offers of others, where that one is not taken for theirs."""
+        missing = gang.missing
+        template = members[0]
+        placing = members[: gang.needed - missing]
+        if own is None:
+            slots, accepting = self.of_members(placing, template, offered)
+        else:
+            slots, accepting = self.of_members_apart(placing, offered, own)
+        return slots + [Slot(slot_name(gang), template.requests, accepting) for _ in range(missing)]
+
+    def of_members(
+        self, members: Sequence[Pod], template: Pod, offered: Sequence[NodeName] | None
+    ) -> tuple[list[Slot], Accepts]:
+        """A slot for each of these, and which nodes pods like the template accept."""
+        # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
+        offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
+        of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
+        kinds = [(template, of_template)]
+        slots: list[Slot] = []
+        for pod in members:
+            accepting = next((accepting for like, accepting in kinds if _alike(pod, like)), None)
+            if accepting is None:
+                accepting = self._acceptance(pod)
+                kinds.append((pod, accepting))
+            slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
+        return slots, of_template
+
+    def of_members_apart(
+        self, members: Sequence[Pod], offered: Sequence[NodeName] | None, own: Offers
+    ) -> tuple[list[Slot], Accepts]:
+        """As `of_members`, where each may be on the nodes that were offered for itself; where that is not known, on
+        those that it accepts."""
+        slots, anywhere = self.of_members(members, members[0], None)
+        by_offer: dict[frozenset[NodeName], Accepts] = {}
+        for number, pod in enumerate(members):
+            offer = frozenset(offered) if number == 0 and offered is not None else own.of(pod)
+            if offer is not None:
+                slots[number] = replace(slots[number], accepts=by_offer.setdefault(offer, offer.__contains__))
+        return slots, anywhere
+
+    def _acceptance(self, pod: Pod) -> Accepts:
+        nodes = self.nodes
+        return lambda name: name in nodes and accepts(nodes[name], pod)
+
+
+def slot_name(gang: Gang) -> Holder:
+    gang.plan.slots_made += 1
+    return Holder(f"slot:{gang.key}#{gang.plan.slots_made}")
+
+
+def in_order(gang: Gang, first: Pod | None) -> list[Pod]:
+    """The members to place: `first`, then by age."""
+    return sorted(gang.roster.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Whether the scheduler would allow both on the same nodes, as far as we know."""
+    return one is other or (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and one.tolerations == other.tolerations
+    )
+
+
+def size_of(pod: Pod) -> tuple[int, int, int]:
+    """Orders pods by what they ask for, the most contended first."""
+    requests = pod.requests
+    return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))

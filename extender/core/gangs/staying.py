@@ -1,0 +1,175 @@
+"""What stays on the nodes: pods for whose leaving no gang should wait.
+
+Room is saved only for a gang that could fit beside them. A pod that is bound stays
+
+- for good, if it is a DaemonSet's or a static pod's, for it would come again, or if its scheduler is not ours;
+- if it has run for longer than a bound and shows no sign of ending: it is not being deleted, and it is no Job's, whose
+  pods are made to end. That does not count for a gang that may preempt it, for it is of a lower priority.
+
+All others may leave, and so may what only holds a reservation. Kept as totals by node, so that asking costs nothing;
+the slow twin is in `violations`. Knows the pods; must not know gangs, nor what a node can hold. Its times are the API
+server's, which are compared with the time of day: where that is set back, all pods are judged anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+from types import MappingProxyType
+
+from extender.core.audit import Violation
+from extender.core.cluster import Pod
+from extender.core.units import add, add_to, count_in
+from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.quantities import Vector
+
+LONG_RUNNING_SECONDS = 86_400.0
+"""A pod that has run for so long, and shows no sign of ending, is not waited for."""
+
+_ENDS = frozenset({"Job"})
+"""Controllers whose pods are made to end."""
+_NOTHING: Vector = MappingProxyType({})
+
+_Rank = float
+"""Who may still make a pod leave: gangs of a priority above that; nobody, where it is infinite."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    node: NodeName
+    units: Vector
+    rank: _Rank
+
+
+@dataclass(slots=True)
+class Staying:
+    """`pods`: the table of all pods that are not finished, which is the keeper's. `ours`: whether the pod's scheduler
+    is one of ours. `preempts`: whether anybody is evicted for a gang."""
+
+    pods: Mapping[PodUid, Pod]
+    ours: Callable[[Pod], bool] = lambda pod: True
+    long_running: float = LONG_RUNNING_SECONDS
+    preempts: bool = True
+    grown: int = 0
+    """Grows whenever more stays than before, on any node."""
+    shrunk: int = 0
+    """Grows whenever less does."""
+    _stays: dict[PodUid, _Stay] = field(default_factory=dict)
+    _totals: dict[NodeName, dict[_Rank, dict[ResourceKey, int]]] = field(default_factory=dict)
+    _growing_old: list[tuple[float, PodUid]] = field(default_factory=list)
+    """A heap of when pods will have run for long, and of some that have ended or will be judged otherwise then."""
+    _changed: dict[NodeName, None] = field(default_factory=dict)
+    _now: float = -inf
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def observe(self, pod: Pod, before: Pod | None) -> None:
+        """The pod is as told; `before`: as it was known, None if it was not."""
+        if pod.node is None and (before is None or before.node is None):
+            return
+        self._settle(pod)
+        if pod.bound_at and (before is None or before.node is None or before.bound_at != pod.bound_at):
+            heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
+
+    def anybody(self) -> bool:
+        """Whether any pod stays."""
+        return bool(self._stays)
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone or has finished."""
+        self._replace(uid, None)
+
+    def heed_time(self, now: float) -> None:
+        """It is this time of day: who has run for long is waited for no more."""
+        if now < self._now:
+            self._now = now
+            self._growing_old.clear()
+            for pod in self.pods.values():
+                self._settle(pod)
+                if pod.bound_at:
+                    heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
+        self._now = now
+        while self._growing_old and self._growing_old[0][0] <= now:
+            grown_old = self.pods.get(heappop(self._growing_old)[1])
+            if grown_old is not None:
+                self._settle(grown_old)
+
+    def _settle(self, pod: Pod) -> None:
+        rank = self._rank(pod)
+        stay = None if rank is None or pod.node is None else _Stay(pod.node, pod.requests, rank)
+        self._replace(pod.uid, stay)
+
+    def _rank(self, pod: Pod) -> _Rank | None:
+        """None: it may leave."""
+        if pod.comes_again:
+            return inf
+        if pod.deleting:
+            return None
+        if not self.ours(pod):
+            return inf
+        ends = pod.owner is not None and pod.owner.kind in _ENDS
+        return float(pod.priority) if self._is_old(pod) and not ends else None
+
+    def _is_old(self, pod: Pod) -> bool:
+        return 0 < pod.bound_at <= self._now - self.long_running
+
+    def _replace(self, uid: PodUid, stay: _Stay | None) -> None:
+        before = self._stays.get(uid)
+        if before == stay:
+            return
+        if before is not None:
+            del self._stays[uid]
+            self._add(before, -1)
+            self.shrunk += 1
+        if stay is not None:
+            self._stays[uid] = stay
+            self._add(stay, +1)
+            self.grown += 1
+
+    def _add(self, stay: _Stay, sign: int) -> None:
+        self._changed[stay.node] = None
+        ranks = self._totals.setdefault(stay.node, {})
+        total = ranks.setdefault(stay.rank, {})
+        for resource, units in stay.units.items():
+            count_in(total, resource, sign * units)
+        if not total:
+            del ranks[stay.rank]
+        if not ranks:
+            del self._totals[stay.node]
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def __contains__(self, uid: PodUid) -> bool:
+        return uid in self._stays
+
+    def on(self, node: NodeName, priority: int | None) -> Vector:
+        """What stays on the node for a gang that may preempt pods below that priority; None: it may preempt none."""
+        ranks = self._totals.get(node)
+        if ranks is None:
+            return _NOTHING
+        lowest = -inf if priority is None or not self.preempts else priority
+        staying = [total for rank, total in ranks.items() if rank >= lowest]
+        return staying[0] if len(staying) == 1 else add(staying)
+
+    def drain_changes(self) -> Collection[NodeName]:
+        """The nodes on which something else stays than at the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def violations(self) -> Iterator[Violation]:
+        """Where the totals are not what the pods, judged anew, add up to. O(pods)."""
+        twin: dict[NodeName, dict[_Rank, dict[ResourceKey, int]]] = {}
+        for pod in self.pods.values():
+            if pod.node is None or (rank := self._rank(pod)) is None:
+                continue
+            asked = {resource: units for resource, units in pod.requests.items() if units}
+            if asked:
+                add_to(twin.setdefault(pod.node, {}).setdefault(rank, {}), asked)
+        if twin == self._totals:
+            return
+        for node in {**self._totals, **twin}:
+            running, anew = self._totals.get(node), twin.get(node)
+            if running != anew:
+                yield Violation("staying", f"{node}: {running}, by the pods {anew}")

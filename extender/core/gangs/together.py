@@ -1,0 +1,294 @@
+"""Together: where the slots of a gang fit at once, given what their pods require of each other and of the pods around.
+
+The rules are those of `neighbours`, which are kube-scheduler's, so that a gang is planned where it will be let. A plan
+is an order too: kube-scheduler judges members one by one, so each slot is allowed when those before it in the answer
+stand where the plan has them. Reads room and changes nothing. Must not know which gang it is, nor why a node is a
+candidate. Members of no such requirement, with nobody around that repels them, are planned by `packing`, which is
+faster.
+
+How it looks, slots that are alike as one template:
+
+- Required affinity to each other: one place at a time (nodes with equal values of all its topology keys), the smallest
+  that could hold them first; then anywhere.
+- Within that, each slot on the next node that will have it, in turns; where there is topology spread, where fewest are.
+  Two orders of templates are tried: the first slot's own first, and the largest first.
+- Where that fails and the case is small (`_FEW`), every order and node, up to `_MOST_STEPS`.
+
+So for small cases a plan is found if there is one; large ones with several templates, or with spread over several keys,
+may have one that is missed. Cost: O(slots + candidates) for each place tried, a logarithm more with spread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from extender.core.bystanders import Around
+from extender.core.cluster import Node, Pod
+from extender.core.fit import asked_of
+from extender.core.gangs.packing import Shortfall, cause_of
+from extender.core.gangs.room import Room, Slot, Template, shares_of
+from extender.core.ledger import Holder
+from extender.core.neighbours import PeerClass, Rules
+from extender.kube.names import NodeName, ResourceKey
+
+_FEW = 64
+"""Slots x candidates up to which every way is tried."""
+_MOST_STEPS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A slot, and the pod that it is for, or like which it will be."""
+
+    slot: Slot
+    pod: Pod
+
+
+def plan(
+    room: Room, seats: Sequence[Seat], candidates: Sequence[NodeName], nodes: Mapping[NodeName, Node], around: Around
+) -> dict[Holder, NodeName] | Shortfall:
+    """A node for every seat, in an order in which each is allowed; or how far it came, and what kept the next away.
+
+    `room`: as it is before; it is left so. `nodes`: the whole cluster's, for topology spread counts them all.
+    """
+    if not seats:
+        return {}
+    candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
+    rules = Rules([seat.pod for seat in seats], nodes, around)
+    attempt = _Attempt(room.copy(), rules, _templates_of(seats, rules))
+    best: Shortfall | None = None
+    for order in attempt.orders():
+        for within in _places(attempt, candidates):
+            found = attempt.greedily(order, candidates, within)
+            if not isinstance(found, Shortfall):
+                return found
+            if best is None or found.placed > best.placed:
+                best = found
+    assert best is not None
+    if len(seats) * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
+        return searched
+    return best
+
+
+@dataclass(slots=True)
+class _Template(Template):
+    """Seats that are alike: of one kind, with the same needs, on the same nodes."""
+
+    kind: PeerClass
+
+
+def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
+    found: dict[tuple[object, ...], _Template] = {}
+    for seat in seats:
+        kind = rules.class_of(seat.pod)
+        need = asked_of(seat.slot.units)
+        template = found.setdefault((frozenset(need), seat.slot.accepts, id(kind)), _Template([], need, kind))
+        template.slots.append(seat.slot)
+    return list(found.values())
+
+
+@dataclass(slots=True)
+class _Within:
+    """The one place where these templates are to be, by number; the others may be on any candidate."""
+
+    nodes: Sequence[NodeName]
+    templates: frozenset[int]
+
+
+def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_Within | None]:
+    """Where to look, one after the other; the last is anywhere."""
+    templates, rules = attempt.templates, attempt.rules
+    keys_of = rules.own_affinity_keys([template.kind for template in templates])
+    keys = tuple(dict.fromkeys(key for keys in keys_of.values() for key in keys))
+    if keys:
+        wanting = frozenset(n for n, template in enumerate(templates) if template.kind.near in keys_of)
+        wanted = frozenset(n for n, each in enumerate(templates) if not keys_of.keys().isdisjoint(each.kind.wanted_by))
+        places: dict[tuple[str, ...], list[NodeName]] = {}
+        for name in candidates:
+            labels = rules.nodes[name].labels
+            if all(key in labels for key in keys):
+                places.setdefault(tuple(labels[key] for key in keys), []).append(name)
+        for together in dict.fromkeys((wanting | wanted, wanting)):
+            sizes = ((attempt.copies(names, together), names) for names in places.values())
+            large_enough = [(size, names) for size, names in sizes if size is not None]
+            for _, names in sorted(large_enough, key=lambda each: each[0]):
+                yield _Within(names, together)
+    yield None
+
+
+class _Attempt:
+    def __init__(self, room: Room, rules: Rules, templates: list[_Template]) -> None:
+        self.room = room
+        self.rules = rules
+        self.templates = templates
+        self._asked = sum(len(template.slots) for template in templates)
+
+    def orders(self) -> list[Sequence[int]]:
+        """In which the templates may be placed: who only wants to be near others comes after them."""
+        numbers = range(len(self.templates))
+
+        def follows(number: int) -> bool:
+            kind = self.templates[number].kind
+            return kind.near is not None and kind.near not in kind.wanted_by
+
+        shares = shares_of(self.templates)
+        as_given = tuple(sorted(numbers, key=lambda number: (follows(number), number != 0, -shares[number])))
+        largest_first = tuple(sorted(numbers, key=lambda number: (follows(number), -shares[number])))
+        return list(dict.fromkeys((as_given, largest_first)))
+
+    def copies(self, names: Sequence[NodeName], numbers: Collection[int]) -> int | None:
+        """For how many slots of these templates there is room on these nodes; None if for one of them there is less
+        than it has slots."""
+        found = 0
+        for number in numbers:
+            template = self.templates[number]
+            whole = sum(self.room.copies(name, template.need, self._asked) for name in names)
+            if whole < len(template.slots):
+                return None
+            found += whole
+        return found
+
+    # One seat after the other.
+
+    def greedily(
+        self, order: Sequence[int], candidates: Sequence[NodeName], within: _Within | None
+    ) -> dict[Holder, NodeName] | Shortfall:
+        """Each seat on the next node that will have it. The room is left as it was."""
+        placed: dict[Holder, NodeName] = {}
+        done: list[tuple[_Template, NodeName]] = []
+        shortfall: Shortfall | None = None
+        for number in order:
+            template = self.templates[number]
+            names = within.nodes if within is not None and number in within.templates else candidates
+            queue = _Queue(self, template, names)
+            for slot in template.slots:
+                name = queue.next()
+                if name is None:
+                    shortfall = self._shortfall(len(placed), template, names)
+                    break
+                self._place(template, name)
+                done.append((template, name))
+                placed[slot.holder] = name
+            if shortfall is not None:
+                break
+        for template, name in done:
+            self._place(template, name, -1)
+        return placed if shortfall is None else shortfall
+
+    def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
+        """For want of room or by a rule: whether that lasts as long as nobody leaves; None if it is not refused."""
+        if self.room.lacking(name, template.need) is not None:
+            return True
+        refusal = self.rules.refusal(template.kind, self.rules.nodes[name])
+        return None if refusal is None else refusal[1]
+
+    def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
+        self.rules.place(template.kind, self.rules.nodes[name], by)
+        self.room.take(name, ((resource, by * units) for resource, units in template.need))
+
+    def _shortfall(self, placed: int, template: _Template, names: Sequence[NodeName]) -> Shortfall:
+        said: Counter[str] = Counter()
+        lacks: list[tuple[ResourceKey, int, int]] = []
+        for name in names:
+            if not template.may_be_on(name):
+                continue
+            if (lack := self.room.lacking(name, template.need)) is not None:
+                lacks.append(lack)
+            elif (refusal := self.rules.refusal(template.kind, self.rules.nodes[name])) is not None:
+                said[refusal[0]] += 1
+        if said:
+            return Shortfall(placed, self._asked, None, max(said, key=said.__getitem__))
+        return Shortfall(placed, self._asked, cause_of(lacks))
+
+    # Every way.
+
+    def every_way(self, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
+        """A plan if there is one; None also if that takes too long to find out."""
+        waiting = [list(template.slots) for template in self.templates]
+        fitting = [[name for name in candidates if template.may_be_on(name)] for template in self.templates]
+        placed: dict[Holder, NodeName] = {}
+        steps = 0
+
+        ordered = any(each.kind.near is not None or each.kind.spreads for each in self.templates)
+
+        def search() -> bool:
+            nonlocal steps
+            if len(placed) == self._asked:
+                return True
+            for number, template in enumerate(self.templates):
+                if not waiting[number]:
+                    continue
+                for name in fitting[number]:
+                    steps += 1
+                    if steps > _MOST_STEPS:
+                        return False
+                    if self.refused_for_good(template, name) is not None:
+                        continue
+                    slot = waiting[number].pop(0)
+                    self._place(template, name)
+                    placed[slot.holder] = name
+                    if search():
+                        return True
+                    del placed[slot.holder]
+                    self._place(template, name, -1)
+                    waiting[number].insert(0, slot)
+                if not ordered:
+                    return False
+            return False
+
+        return dict(placed) if search() else None
+
+
+class _Queue:
+    """The nodes for the slots of one template, in turns: each that has taken one goes behind the others. With topology
+    spread they are asked area by area, the one with the fewest first."""
+
+    def __init__(self, attempt: _Attempt, template: _Template, names: Sequence[NodeName]) -> None:
+        self._attempt = attempt
+        self._template = template
+        self._spread = attempt.rules.areas(template.kind)
+        self._areas: dict[str, deque[NodeName]] = {}
+        for name in names:
+            if not template.may_be_on(name):
+                continue
+            area = "" if self._spread is None else attempt.rules.area_of(self._spread, name)
+            if area is not None:
+                self._areas.setdefault(area, deque()).append(name)
+        self._heap = [(self._crowd(area), number, area) for number, area in enumerate(self._areas)]
+        heapify(self._heap)
+
+    def _crowd(self, area: str) -> int:
+        return 0 if self._spread is None else self._attempt.rules.crowd(self._spread, area)
+
+    def next(self) -> NodeName | None:
+        """The node for the next slot, which is on it when this is called again; None if there is none."""
+        aside: list[tuple[int, int, str]] = []
+        found: NodeName | None = None
+        while self._heap and found is None:
+            crowd, number, area = heappop(self._heap)
+            if (now := self._crowd(area)) > crowd:
+                heappush(self._heap, (now, number, area))
+                continue
+            found = self._next_in(area)
+            if self._areas[area]:
+                aside.append((crowd, number, area))
+        for each in aside:
+            heappush(self._heap, each)
+        return found
+
+    def _next_in(self, area: str) -> NodeName | None:
+        template, rules = self._template, self._attempt.rules
+        if self._spread is not None and rules.is_full(template.kind, self._spread, area):
+            return None
+        turns = self._areas[area]
+        for _ in range(len(turns)):
+            name = turns.popleft()
+            refused_for_good = self._attempt.refused_for_good(template, name)
+            if not refused_for_good:
+                turns.append(name)
+            if refused_for_good is None:
+                return name
+        return None

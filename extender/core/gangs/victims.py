@@ -1,0 +1,213 @@
+"""Victims: who may be made to leave for a gang, and who leaves anyway.
+
+These stay whatever their priority is: pods of DaemonSets and static pods, which come again at once; pods of schedulers
+that are not ours, but where that is allowed; whoever a disruption budget protects, counted over all that leave
+together; for a while whom nobody could evict; and, for a while that doubles, all pods of a maker (a controller, or a
+gang by its name) one of whose new pods took the room that an earlier one had left. Knows bound pods. Must not know
+whose turn it is, nor who is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from extender.core.back_off import doubled
+from extender.core.brake import Brake
+from extender.core.budgets import Budgets
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk
+from extender.core.gangs.machine import Phase
+from extender.core.gangs.preemption import Unit, unit_of
+from extender.core.gangs.restraint import (
+    BRAKED,
+    BUDGET,
+    DAEMONS,
+    DEFAULT_BOUNDS,
+    MADE_AGAIN,
+    OTHERS,
+    REFUSED,
+    Bounds,
+    Unfinished,
+)
+from extender.core.gangs.table import Table
+from extender.core.names import GangKey
+from extender.kube.names import PodUid
+
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
+"""Seconds, after what was in vain once, and after it was many times."""
+HOUR = 3600.0
+GOING_SECONDS = 600.0
+"""Who has been leaving for longer is not counted on to be gone soon: a finalizer, a node that is lost."""
+REFUSED_SECONDS = 300.0
+"""For how long a unit that could not be evicted is not chosen again."""
+
+_LEFT_ALONE = (Phase.BINDING, Phase.QUARANTINED)
+"""Phases of gangs that are no victims."""
+
+Maker = str | GangKey
+
+
+@dataclass(slots=True)
+class _Strikes:
+    count: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A pod that is bound and stays so far; what of it need not be worked out at each search."""
+
+    pod: Pod
+    makers: tuple[Maker, ...]
+    alone: Unit
+    protection: str
+
+
+@dataclass(eq=False)
+class Victims:
+    """`ours`: whether a pod's scheduler is ours."""
+
+    _table: Table
+    _brake: Brake
+    budgets: Budgets = field(default_factory=Budgets, init=False)
+    bounds: Bounds = field(default=DEFAULT_BOUNDS, init=False)
+    ours: Callable[[Pod], bool] = field(default=lambda pod: True, init=False)
+    unfinished: dict[GangKey, Unfinished] = field(default_factory=dict, init=False)
+    """Gangs that were evicted in part, could not be to the end, and lack members of their quorum since."""
+    changes: int = field(default=0, init=False)
+    """Grows whenever others may be victims."""
+    _bound: dict[PodUid, _Bound] = field(default_factory=dict, init=False)
+    _going: dict[PodUid, tuple[Pod, float]] = field(default_factory=dict, init=False)
+    """Bound pods that are being deleted, and since when."""
+    _strikes: dict[Maker, _Strikes] = field(default_factory=dict, init=False)
+    _refused: dict[PodUid, float] = field(default_factory=dict, init=False)
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def observe(self, known: Pod | None, pod: Pod, now: float) -> Sequence[Maker]:
+        """The pod, which is bound and not finished, was known like that and looks like this. Its makers, where they
+        have just made it."""
+        # Not as it was known: the keeper has it as bound already when we have written its Binding.
+        is_new = pod.uid not in self._bound and pod.uid not in self._going
+        if is_new or known is None or known.deleting != pod.deleting:
+            self.changes += 1
+        if pod.deleting:
+            self._bound.pop(pod.uid, None)
+            since = self._going[pod.uid][1] if pod.uid in self._going else now
+            self._going[pod.uid] = (pod, since)
+            return ()
+        makers = makers_of(pod)
+        self._bound[pod.uid] = _Bound(pod, makers, unit_of((pod,)), DAEMONS if pod.comes_again else "")
+        return makers if is_new else ()
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone, or has finished."""
+        self._bound.pop(uid, None)
+        self._going.pop(uid, None)
+        self._refused.pop(uid, None)
+
+    def strike(self, maker: Maker, now: float) -> None:
+        """One of its new pods took the room that an earlier one had left."""
+        count = self._strikes[maker].count + 1 if maker in self._strikes else 1
+        self._strikes[maker] = _Strikes(count, now + back_off(count))
+
+    def refuse(self, unit: Iterable[Pod], now: float) -> None:
+        """These could not be evicted."""
+        for pod in unit:
+            self._refused[pod.uid] = now + REFUSED_SECONDS
+        self.changes += 1
+
+    def is_left_in_part(self, victim: GangKey, by: str, left: int, size: int, why: str) -> None:
+        """`left` of that gang's members were evicted, and the others, which were to be, are not. Nothing is left in
+        part where it has its quorum all the same: it was made whole again meanwhile."""
+        gang = self._table.by_key.get(victim)
+        if gang is not None and not gang.needed:
+            return
+        self.unfinished[victim] = Unfinished(by, left, size, why)
+
+    def prune(self, now: float) -> None:
+        """What was long ago is forgotten."""
+        self._strikes = {maker: each for maker, each in self._strikes.items() if each.until > now - HOUR}
+
+    # -- who could leave -----------------------------------------------------------------------------------------
+
+    def may_leave(self, pod: Pod) -> bool:
+        """Whether the pod, which is bound, is of those that may be evicted for others at all."""
+        return not self._protection(pod)
+
+    def _protection(self, pod: Pod) -> str:
+        """Why the pod stays, whoever asks; empty: it may leave."""
+        return DAEMONS if pod.comes_again else "" if self.bounds.others or self.ours(pod) else OTHERS
+
+    def units_below(self, claims: int, now: float, protected: dict[str, int]) -> tuple[list[Unit], list[Pod]]:
+        """Who of a lower priority could be evicted, and who is about to go anyway. Counts those who are protected."""
+        guarded = bool(self.budgets)
+        banned = {maker for maker, strikes in self._strikes.items() if strikes.until > now}
+        refused = {uid for uid, until in self._refused.items() if until > now}
+        some_stay = bool(banned or refused or self._brake.labelled)
+        units: list[Unit] = []
+        welcome: set[str] = set()
+        """Schedulers whose pods may leave."""
+
+        def protection(each: _Bound) -> str:
+            if each.pod.scheduler not in welcome:
+                if not (self.bounds.others or self.ours(each.pod)):
+                    return OTHERS
+                welcome.add(each.pod.scheduler)
+            if self._brake.protects(each.pod.namespace):
+                return BRAKED
+            if banned and not banned.isdisjoint(each.makers):
+                return MADE_AGAIN
+            return REFUSED if refused and each.pod.uid in refused else ""
+
+        in_gangs: set[PodUid] = set()
+        for other in self._table.by_key.values():
+            staying = [self._bound[uid] for uid in other.roster.members if uid in self._bound]
+            in_gangs.update(each.pod.uid for each in staying)
+            if not staying or other.phase in _LEFT_ALONE or any(each.pod.priority >= claims for each in staying):
+                continue
+            together = [each.pod for each in staying]
+            why = next((why for each in staying if (why := each.protection or protection(each))), "")
+            if not why and guarded and self.budgets.objection(together) is not None:
+                why = BUDGET
+            if why:
+                protected[why] = protected.get(why, 0) + len(together)
+            else:
+                units.append(unit_of(together))
+        for uid, each in self._bound.items():
+            if each.pod.priority >= claims or uid in in_gangs:
+                continue
+            why = each.protection
+            if not why and (some_stay or each.pod.scheduler not in welcome):
+                why = protection(each)
+            if not why and guarded and self.budgets.objection((each.pod,)) is not None:
+                why = BUDGET
+            if why:
+                protected[why] = protected.get(why, 0) + 1
+            else:
+                units.append(each.alone)
+        # The pods of a DaemonSet come again where they leave.
+        going = [pod for pod, since in self._going.values() if since > now - GOING_SECONDS and not pod.comes_again]
+        return units, going
+
+    def makers(self, units: Sequence[Unit]) -> frozenset[Maker]:
+        """Of these, or who has none itself."""
+        return frozenset(
+            maker for unit in units for pod in unit.pods for maker in self._bound[pod.uid].makers or (pod.uid,)
+        )
+
+    def more_from(self, earliest: float, now: float) -> float | None:
+        """When somebody may be a victim who may be none now, though nothing changes: not before that."""
+        ends = (*(each.until for each in self._strikes.values()), *self._refused.values())
+        return min((max(until, earliest) for until in ends if until > now), default=None)
+
+
+def makers_of(pod: Pod) -> tuple[Maker, ...]:
+    """Who makes such a pod anew when it is gone: its controller; and whoever makes its gang's members."""
+    controller = () if pod.owner is None else (pod.owner.uid,)
+    return (*controller, pod.gang.key) if isinstance(pod.gang, GangAsk) else controller
+
+
+def back_off(times: int) -> float:
+    return doubled(FIRST_BACK_OFF, times - 1, LONGEST_BACK_OFF)

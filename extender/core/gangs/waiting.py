@@ -1,0 +1,127 @@
+"""Gangs that wait for room: which they are, what has changed for them, and who of their members was turned away.
+
+Knows which gangs have no plan, and in which order they have their turn (`queue`). Must not know how one is planned, nor
+when they are tried: see `settling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from extender.core.audit import Violation
+from extender.core.brake import Brake
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.machine import Phase, Step
+from extender.core.gangs.preempting import Preempting
+from extender.core.gangs.queue import Patience, Queue
+from extender.core.gangs.staying import Staying
+from extender.core.gangs.surplus import Surplus
+from extender.core.gangs.table import Table
+from extender.core.names import GangKey
+
+
+@dataclass(eq=False)
+class Waiting:
+    _table: Table
+    queue: Queue
+    surplus: Surplus
+    preempting: Preempting
+    _staying: Staying
+    _patience: Patience
+    _brake: Brake
+    stirred: dict[GangKey, None] = field(default_factory=dict, init=False)
+    """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
+    _unasked: dict[GangKey, float] = field(default_factory=dict, init=False)
+    """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
+    no node for any of them, for others take each one that comes free."""
+
+    def changed(self, gang: Gang) -> None:
+        """Something about it has changed: if it waits, it is to be settled."""
+        if gang.wait.rejected or gang in self.queue:
+            self.stirred[gang.key] = None
+
+    def members_changed(self, gang: Gang) -> None:
+        """Its members, or who of them counts, have changed."""
+        gang.roster.changes += 1
+        if gang.phase is not Phase.QUARANTINED:
+            self.changed(gang)
+
+    # -- it has no plan ------------------------------------------------------------------------------------------
+
+    def waits(self, gang: Gang, now: float) -> None:
+        """It holds nothing: for room, or for its members to exist."""
+        gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
+        # kube-scheduler may never ask about it.
+        if gang.missing or gang.wait.rejected or gang in self.queue:
+            self._unasked.pop(gang.key, None)
+        else:
+            self._unasked.setdefault(gang.key, now)
+
+    def enter(self, gang: Gang, now: float) -> None:
+        """It waits for room, and was turned away."""
+        if gang.wait.since is None:
+            gang.wait.since = self._unasked.get(gang.key, now)
+        self._unasked.pop(gang.key, None)
+        self.queue.enter(gang)
+
+    # -- it has one, or is no more -------------------------------------------------------------------------------
+
+    def has_a_plan(self, gang: Gang) -> None:
+        """It waits no more, and has passed those before it that do."""
+        gang.wait.since, gang.wait.bypasses = None, 0
+        self.surplus.planned_anew(gang)
+        self.ended(gang)
+        self.queue.passed_by(gang)
+
+    def ended(self, gang: Gang) -> None:
+        """It does not wait."""
+        self._unasked.pop(gang.key, None)
+        self.queue.leave(gang)
+
+    def forget(self, gang: Gang) -> None:
+        """It is no more."""
+        self.ended(gang)
+        self.preempting.ended(gang)
+        self.stirred.pop(gang.key, None)
+
+    # -- those that kube-scheduler does not ask about ------------------------------------------------------------
+
+    def next_unasked(self) -> tuple[GangKey, float] | None:
+        """The one that has not been asked about for longest, and when patience with that ends."""
+        for key, since in self._unasked.items():
+            return key, since + self._patience.seconds
+        return None
+
+    def enter_unasked(self, key: GangKey, now: float) -> None:
+        """It waits for room as if it had been turned away; but where nobody is kept waiting."""
+        if self._brake.observes(key.namespace):
+            del self._unasked[key]
+        else:
+            self.enter(self._table.by_key[key], now)
+            self.stirred[key] = None
+
+    def preferred_to(self, gang: Gang) -> list[Gang]:
+        """Those of them that the policies have before this one. Of others it is as good as any that kube-scheduler asks
+        about this one first."""
+        if not gang.wait.order:
+            return []
+        others = [self._table.by_key[key] for key in self._unasked if not self._brake.observes(key.namespace)]
+        for other in others:
+            self.queue.order.place(other)
+        return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
+
+    def violations(self) -> Iterator[Violation]:
+        """A gang whose quorum exists and that has no plan is never lost sight of."""
+        yield from self.queue.violations()
+        yield from self._staying.violations()
+        for gang in self._table.by_key.values():
+            watched = (
+                self._brake.observes(gang.key.namespace)
+                or gang in self.queue
+                or gang.key in self._unasked
+                or gang.key in self.stirred
+            )
+            waits = gang.phase in (Phase.GATHERING, Phase.WAITING) and gang.needed and not gang.missing
+            if waits and not watched:
+                yield Violation("gang_not_watched", f"{gang.key} waits, and nothing will try it again")

@@ -1,0 +1,196 @@
+"""The seam: what a policy is. A policy decides where pods may be, where best, in which order, and when.
+
+A policy is one file with one class that has a `name` and as many of the extension points below as it needs; each is a
+protocol of its own, by the name that kube-scheduler's framework has for it. It is registered by one line (see
+`extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
+
+    facts come in        `observe`, `forget`                     Observes
+    a pod is to be placed `filter`, then `score`                  Filters, Scores
+    units are held for it `reserve`, or let go `unreserve`        Reserves
+    it is to be bound    `permit`                                PermitsBinds
+    gangs wait           `order`                                 Orders
+    room came free       `could_pass` (by default what `filter` lets pass)   Wakes
+    time passes          `next_deadline`, `tick`                 KeepsTime
+
+Every method is pure: it may change what the policy itself knows, and nothing else; time is an argument; what should be
+done is returned as effects. Must not know clocks, networks, or kube-scheduler's wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Protocol, runtime_checkable
+
+from extender.core.cluster import Node, Pod
+from extender.core.gang_ask import MalformedAsk
+from extender.core.ledger import Holder, Ledger
+from extender.core.units import Short
+from extender.kube.names import NodeName, PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No. `reason` goes to kube-scheduler and is constant for the same situation, or the pod is tried for ever; `short`
+    has the numbers, for people. `preemption_helps`: whether evicting pods of lower priority could make room.
+    """
+
+    reason: str
+    short: Short | None = None
+    preemption_helps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not yet: asked again at every change of the cluster, and refused with `reason` at `until`, in seconds that only
+    pass."""
+
+    until: float
+    reason: str
+
+
+Permit = Allow | Refuse | Wait
+
+Judge = Callable[[NodeName], Refuse | None]
+"""For one pod: None if it may be on the node."""
+
+Scorer = Callable[[NodeName], float]
+"""For one pod: how good the node is, from 0 to 1."""
+
+GivingWay = Mapping[NodeName, Sequence[Holder]]
+"""Holders by node that would give up what they hold for the pod: to be counted as free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a policy may read, and must not change: always of this moment.
+
+    `pods` are those that are not finished, pending and bound. `giving_way`: what is held for others and given up for a
+    pod.
+    """
+
+    ledger: Ledger
+    nodes: Mapping[NodeName, Node]
+    pods: Mapping[PodUid, Pod] = field(default_factory=dict)
+    giving_way: Callable[[Pod], GivingWay] = lambda pod: {}
+
+    def node_of(self, pod: Pod) -> NodeName | None:
+        """Where the pod is bound, or where units are held for it."""
+        held = self.ledger.holding(pod.uid)
+        return pod.node if pod.node is not None or held is None else held.node
+
+
+class Policy(Protocol):
+    """`name` is a DNS label, for metrics, settings and explanations.
+
+    Of a pod it judges by what is alike for all of a kind: its namespace, gang, priority, requests, selectors,
+    tolerations and annotations (`Pod.annotations`), and by what is held for it. Others are woken by what one of a kind
+    is told.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+
+@runtime_checkable
+class Reads(Protocol):
+    def malformed(self, pod: Pod) -> MalformedAsk | None:
+        """What the pod asks of this policy and cannot be understood; it is rejected for that, and told how to mend it.
+        None if it can, or asks nothing."""
+        ...
+
+
+@runtime_checkable
+class Observes(Protocol):
+    def observe(self, fact: Pod | Node) -> None:
+        """It is there, and looks like this. A pod that has finished is forgotten instead."""
+        ...
+
+    def forget(self, fact: Pod | Node) -> None:
+        """It is gone; this is how it looked last."""
+        ...
+
+
+@runtime_checkable
+class Filters(Protocol):
+    """A gang's plan keeps to room, selectors, taints and what pods' specs require of each other. Of what a filter says
+    beside that only the nodes for each member are minded, member by member. A policy that says nothing else has a
+    true attribute `kept_by_plans`."""
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        """How this policy judges nodes for the pod; None where it has no say, which must take one look-up to find
+        out."""
+        ...
+
+
+@runtime_checkable
+class Wakes(Protocol):
+    def could_pass(self, pod: Pod, facts: Facts) -> Judge | None:
+        """As `filter`, for a pod that was turned away: whether it is worth a wake. Only for a policy of which `filter`
+        says something else."""
+        ...
+
+
+@runtime_checkable
+class Scores(Protocol):
+    def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+        """How good nodes are for the pod; None where this policy prefers none."""
+        ...
+
+
+@runtime_checkable
+class Reserves(Protocol):
+    def reserve(self, pod: Pod, node: NodeName) -> None:
+        """Units are held for the pod on the node; it is not bound yet."""
+        ...
+
+    def unreserve(self, pod: Pod) -> None:
+        """They are held no more: the pod is bound, or was turned away, or is gone."""
+        ...
+
+
+@runtime_checkable
+class PermitsBinds(Protocol):
+    def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
+        """Whether the pod, for which units are held on the node, may be bound there now."""
+        ...
+
+
+@runtime_checkable
+class Orders(Protocol):
+    def order(self, members: Sequence[Pod], facts: Facts) -> float:
+        """Where a gang with these members stands among those of its priority that wait: the lower, the earlier; those
+        of one place go by age."""
+        ...
+
+    @property
+    def order_version(self) -> int:
+        """Another number whenever `order` may answer otherwise than before."""
+        ...
+
+
+@runtime_checkable
+class KeepsTime(Protocol):
+    def next_deadline(self) -> float | None:
+        """The next moment at which `tick` has something to do, in seconds that only pass."""
+        ...
+
+    def tick(self, now: float) -> Sequence[NodeName]:
+        """What is due is done. The nodes to which somebody who was turned away may go now."""
+        ...
+
+
+def has(policy: Policy, point: type) -> bool:
+    """What `isinstance` says; but before Python 3.12 that works out the members of a protocol each time."""
+    return all(getattr(policy, member, None) is not None for member in _members(point))
+
+
+@cache
+def _members(point: type) -> list[str]:
+    return [name for name in vars(point) if not name.startswith("_")]

@@ -1,0 +1,51 @@
+"""Pods of one group keep away from each other: no node has two of them.
+
+    metadata: {annotations: {escher.dev/anti-affinity-group: web}}
+
+A group is of one namespace. As with kube-scheduler's inter-pod anti-affinity the pods need not be alike; here they need
+no labels and no selector, and one that is about to be bound counts already.
+"""
+
+from __future__ import annotations
+
+from extender.core.cluster import Node, Pod
+from extender.core.gang_ask import MalformedAsk
+from extender.core.names import DOMAIN
+from extender.core.policy import Facts, Judge, Refuse
+from extender.filters.asks import malformed, malformed_name
+from extender.filters.grouped import Grouped
+
+GROUP = f"{DOMAIN}/anti-affinity-group"
+REASON = "the node has a pod of the same anti-affinity group"
+
+
+class AntiAffinity:
+    name = "anti-affinity"
+
+    def __init__(self) -> None:
+        self._groups = Grouped(_group)
+
+    def malformed(self, pod: Pod) -> MalformedAsk | None:
+        if GROUP in pod.annotations and pod.gang is not None:
+            expected = "for members of a gang, which is planned by the podAntiAffinity in their specs"
+            return malformed(GROUP, pod.annotations[GROUP], expected, "web, on pods of no gang")
+        return malformed_name(pod, GROUP, "web")
+
+    def observe(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Pod):
+            self._groups.put(fact)
+
+    def forget(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Pod):
+            self._groups.drop(fact)
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        if (group := _group(pod)) is None:
+            return None
+        taken = {facts.node_of(other) for uid, other in self._groups.members(group).items() if uid != pod.uid}
+        refusal = Refuse(REASON)
+        return lambda node: refusal if node in taken else None
+
+
+def _group(pod: Pod) -> tuple[str, str] | None:
+    return (pod.namespace, pod.annotations[GROUP]) if GROUP in pod.annotations else None

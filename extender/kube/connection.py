@@ -1,0 +1,198 @@
+"""Connection: requests to one API server in bytes, and every way they can fail as an error of `errors`.
+
+One aiohttp session for all, since opening a TLS connection costs more than using one; no models of the client library,
+since a gang of 64 writes 64 Bindings at once. Knows HTTP and Kubernetes' Status; must not know kinds. Nothing is tried
+twice, other than with credentials that have been renewed meanwhile, after 401 or a failed TLS handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+from yarl import URL
+
+from extender import __version__
+from extender.kube.errors import Away, Refused, Silent, Unavailable
+from extender.kube.requests import JSON, TIMEOUT, refusal
+from extender.kube.sockets import kept_alive
+
+if TYPE_CHECKING:
+    # It brings the `kubernetes` client, half a second of imports that need not be paid for its types.
+    from extender.kube.credentials import Credentials, Papers
+
+_CONNECT_TIMEOUT = 10.0
+_MOST_CONNECTIONS = 512
+# Below the 90 s after which kube-apiserver closes idle connections, so that no request meets a closing one.
+_KEEP_ALIVE = 60.0
+
+
+class Connection:
+    """Implements `Requests` for the cluster of `credentials`. Make it inside the running event loop; close it."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._base = credentials.address
+        self._proxy = credentials.proxy
+        self._server_name = credentials.server_name
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=_MOST_CONNECTIONS,
+                keepalive_timeout=_KEEP_ALIVE,
+                socket_factory=kept_alive,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Unzipping large lists would hold up the event loop longer than the network does.
+            headers={"User-Agent": f"escher/{__version__}", "Accept-Encoding": "identity"},
+            read_bufsize=2**18,
+        )
+        self._usual_timeout = aiohttp.ClientTimeout(total=TIMEOUT, sock_connect=_CONNECT_TIMEOUT)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """All connections are closed."""
+        await self._session.close()
+
+    async def keep_warm(self, connections: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """So many connections are open at any time, until this is cancelled.
+
+        A gang's Bindings are written all at once. Opening 64 TLS connections for them took 60 ms of our processor
+        time on a small machine; using open ones takes 4.
+        """
+        while True:
+            asked = [self.request("GET", "/version", within=_CONNECT_TIMEOUT) for _ in range(connections)]
+            for failure in await asyncio.gather(*asked, return_exceptions=True):
+                if isinstance(failure, BaseException) and not isinstance(failure, Unavailable | Refused):
+                    raise failure
+            await sleep(_KEEP_ALIVE * 0.75)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        limits = (
+            self._usual_timeout
+            if within == TIMEOUT
+            else aiohttp.ClientTimeout(total=within, sock_connect=min(within, _CONNECT_TIMEOUT))
+        )
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        renewed = False
+        while True:
+            papers = await self._credentials.papers()
+            try:
+                async with self._open(method, path, body, headers, limits, papers) as response:
+                    content: bytes = await response.read()
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                if not renewed and _for_certificates(error):
+                    renewed = await self._credentials.renew(papers)
+                    # Only what certainly was not sent is sent again.
+                    if renewed and isinstance(error, aiohttp.ClientSSLError):
+                        continue
+                raise Away(_worded(method, path, error)) from error
+            if response.status < 300:
+                return content
+            if response.status == 401 and not renewed and await self._credentials.renew(papers):
+                renewed = True
+                continue
+            raise refusal(response.status, content, response.headers.get("Retry-After"))
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        papers = await self._credentials.papers()
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
+        try:
+            async with self._open("GET", path, None, {"Accept": JSON}, limits, papers) as response:
+                if response.status >= 300:
+                    content = await response.read()
+                    if response.status == 401 and await self._credentials.renew(papers):
+                        raise Unavailable("the credentials had to be renewed")
+                    raise refusal(response.status, content, response.headers.get("Retry-After"))
+                try:
+                    async for line in _split(response.content):
+                        yield line
+                finally:
+                    _abort(response)
+        except aiohttp.SocketTimeoutError as error:
+            raise Silent(f"GET {path}: nothing for {silence:g} s") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if _for_certificates(error):
+                await self._credentials.renew(papers)
+                raise Unavailable(_worded("GET", path, error)) from error
+            raise Away(_worded("GET", path, error)) from error
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        limits: aiohttp.ClientTimeout,
+        papers: Papers,
+    ) -> Any:
+        if papers.authorization is not None:
+            headers = {**headers, "Authorization": papers.authorization}
+        return self._session.request(
+            method,
+            URL(self._base + path, encoded=True),
+            data=body,
+            headers=headers,
+            timeout=limits,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            # The pool keeps connections by context: none that was made with an old certificate, or verified with an old
+            # authority, is used again. It is closed when it has been idle for as long as any other.
+            ssl=papers.trust if papers.trust is not None else True,
+            allow_redirects=False,
+        )
+
+
+def _for_certificates(error: BaseException) -> bool:
+    """Whether one side turned down the other's certificate, in the handshake or, as TLS 1.3 has it, right after it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        # aiohttp's own kinds of it have no reason.
+        if isinstance(cause, ssl.SSLError) and "ALERT" in (getattr(cause, "reason", None) or ""):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _worded(method: str, path: str, error: BaseException) -> str:
+    where = path.partition("?")[0]
+    return f"{method} {where}: {str(error) or type(error).__name__}"
+
+
+async def _split(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """The whole lines of a stream; each chunk is searched once, however long the line that it belongs to."""
+    begun: list[bytes] = []
+    while chunk := await content.readany():
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        for other in others:
+            line = b"".join(begun)
+            begun = [other]
+            if line:
+                yield line
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """A stream that was left before its end is cut: TLS would wait half a minute for the other side to agree."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()

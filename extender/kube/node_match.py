@@ -1,0 +1,195 @@
+"""Node match: whether a node would have a pod, whatever room there is on it.
+
+Copied from kube-scheduler 1.36, so that a gang is planned only on nodes which its scheduler would choose too:
+plugins NodeUnschedulable, TaintToleration and NodeAffinity; ToleratesTaint of k8s.io/api; labels.NewRequirement and
+component-helpers' nodeaffinity. Must not know resources.
+
+A requirement that Kubernetes cannot parse (an unknown operator, In without values, Gt of a word) makes its term match
+no node, as it does there. Keys are validated by the API server, which lets no pod with a malformed one in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One line of a node selector term: `key operator values`. Operators are Kubernetes' (In, NotIn, Exists ...)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """Requirements on labels and on the node's own name; all must hold."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's consent to a taint. An empty key with Exists tolerates all; an empty effect matches every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+class NodeRules(Protocol):
+    """What a node says about the pods that it would have."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def taints(self) -> tuple[Taint, ...]: ...
+
+    @property
+    def unschedulable(self) -> bool: ...
+
+
+class PodRules(Protocol):
+    """What a pod says about the nodes that it would go to."""
+
+    @property
+    def node_selector(self) -> Mapping[str, str]: ...
+
+    @property
+    def affinity(self) -> tuple[SelectorTerm, ...]:
+        """Required node affinity: at least one term must hold; empty means no requirement."""
+        ...
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]: ...
+
+
+_CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_REPELLING = frozenset({"NoSchedule", "NoExecute"})
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,40}")
+_LARGEST = 2**63 - 1
+
+
+def accepts(node: NodeRules, pod: PodRules) -> bool:
+    """Whether kube-scheduler's rules on cordons, taints, node selector and required node affinity let the pod there."""
+    if (node.unschedulable or node.taints) and not _tolerates_all(node, pod.tolerations):
+        return False
+    labels = node.labels
+    for key, value in pod.node_selector.items():
+        if labels.get(key) != value:
+            return False
+    return not pod.affinity or any(_term_matches(term, node) for term in pod.affinity)
+
+
+def _tolerates_all(node: NodeRules, tolerations: tuple[Toleration, ...]) -> bool:
+    if node.unschedulable and not any(_tolerates(t, _CORDONED) for t in tolerations):
+        return False
+    return all(
+        any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in node.taints
+        if taint.effect in _REPELLING
+    )
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Lt" | "Gt":
+            # Alpha since 1.35 (TaintTolerationComparisonOperators); without that gate the API server refuses such pods.
+            asked, there = _plain_int64(toleration.value), _plain_int64(taint.value)
+            if asked is None or there is None:
+                return False
+            return there < asked if toleration.operator == "Lt" else there > asked
+        case _:
+            return False
+
+
+def _term_matches(term: SelectorTerm, node: NodeRules) -> bool:
+    if not term.labels and not term.fields:
+        return False
+    if not all(_parses(r) for r in term.labels) or not all(_field_parses(r) for r in term.fields):
+        return False
+    return all(_label_holds(r, node) for r in term.labels) and all(_field_holds(r, node) for r in term.fields)
+
+
+@lru_cache(maxsize=16384)
+def _parses(requirement: Requirement) -> bool:
+    values = requirement.values
+    match requirement.operator:
+        case "In" | "NotIn":
+            well_formed = len(values) > 0
+        case "Exists" | "DoesNotExist":
+            well_formed = not values
+        case "Gt" | "Lt":
+            well_formed = len(values) == 1 and _int64(values[0]) is not None
+        case _:
+            well_formed = False
+    # Also for Gt and Lt, so that a negative number parses nowhere: '-' cannot begin a label value.
+    return well_formed and all(_LABEL_VALUE.fullmatch(value) for value in values)
+
+
+def _label_holds(requirement: Requirement, node: NodeRules) -> bool:
+    value = node.labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    there, bound = _int64(value or ""), _int64(requirement.values[0])
+    if there is None or bound is None:
+        return False
+    return there > bound if requirement.operator == "Gt" else there < bound
+
+
+def _field_parses(requirement: Requirement) -> bool:
+    return requirement.operator in ("In", "NotIn") and len(requirement.values) == 1
+
+
+def _field_holds(requirement: Requirement, node: NodeRules) -> bool:
+    value = node.name if requirement.key == "metadata.name" else ""
+    return (value == requirement.values[0]) is (requirement.operator == "In")
+
+
+def _int64(text: str) -> int | None:
+    """The number as Go's strconv.ParseInt reads it, or None."""
+    return _within(int(text)) if _INTEGER.fullmatch(text) else None
+
+
+def _plain_int64(text: str) -> int | None:
+    """The number if it is written without plus sign and leading zeros, or None."""
+    return _within(int(text)) if _PLAIN_INTEGER.fullmatch(text) else None
+
+
+def _within(number: int) -> int | None:
+    return number if -_LARGEST - 1 <= number <= _LARGEST else None

@@ -1,0 +1,154 @@
+"""Reading: what the shapes of `objects` mean: requests, units, required node affinity, tolerations, taints.
+
+A pod whose quantities cannot be counted is an UnreadableObject. A *node* is not given up for one such quantity: the
+resource counts as absent there, which is logged once, for all else on that node is still true.
+
+The vectors and tuples answered are shared among all that look the same: read them, never change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+
+from extender.kube.names import ResourceKey
+from extender.kube.node_match import Requirement, SelectorTerm, Taint, Toleration
+from extender.kube.objects import (
+    Affinity,
+    Container,
+    ContainerStatus,
+    NodeSpec,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    Quantities,
+    Resources,
+    SelectorRequirement,
+)
+from extender.kube.pod_requests import Amounts, ContainerAmounts, PodAmounts, effective_requests
+from extender.kube.quantities import InvalidQuantity, Vector, count
+
+_log = structlog.get_logger(__name__)
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def requests_of(spec: PodSpec, status: PodStatus | None) -> Vector:
+    """What the pod counts for on a node. Raises UnreadableObject."""
+    return effective_requests(_amounts(spec, status))
+
+
+def units_of(quantities: Quantities | None) -> Vector:
+    """A node's capacity or allocatable in whole units; zeros are kept, and what is no quantity is left out."""
+    return _vector(_items(quantities))
+
+
+def required_terms(affinity: Affinity | None) -> tuple[SelectorTerm, ...]:
+    """Required node affinity: at least one term must hold; empty means no requirement."""
+    node_affinity = affinity.node_affinity if affinity is not None else None
+    required = node_affinity and node_affinity.required_during_scheduling_ignored_during_execution
+    if not required:
+        return ()
+    terms = tuple(
+        SelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in required.node_selector_terms or ()
+    )
+    # Node affinity that is required and has no term matches no node; no term at all would mean no requirement.
+    return terms or (SelectorTerm(),)
+
+
+def tolerations_of(spec: PodSpec) -> tuple[Toleration, ...]:
+    if not spec.tolerations:
+        return ()
+    return _tolerations(tuple((t.key, t.operator, t.value, t.effect) for t in spec.tolerations))
+
+
+def taints_of(spec: NodeSpec) -> tuple[Taint, ...]:
+    return tuple(Taint(t.key, t.value, t.effect) for t in spec.taints or ())
+
+
+def _amounts(spec: PodSpec, status: PodStatus | None) -> PodAmounts:
+    reported: dict[str, ContainerStatus] = {}
+    if status is not None and status.container_statuses:
+        reported = {each.name: each for each in status.container_statuses}
+    if status is not None and status.init_container_statuses:
+        reported |= {each.name: each for each in status.init_container_statuses}
+    return PodAmounts(
+        tuple([_container(each, reported) for each in spec.containers]),
+        tuple([_init_container(each, reported) for each in spec.init_containers]) if spec.init_containers else (),
+        _items(spec.overhead),
+        _whole(spec.resources, status) if spec.resources is not None else None,
+        status is not None and status.conditions is not None and _resize_infeasible(status.conditions),
+    )
+
+
+def _container(
+    container: Container, reported: Mapping[str, ContainerStatus], *, sidecar: bool = False
+) -> ContainerAmounts:
+    resources = container.resources
+    requests = _items(resources.requests) if resources is not None else ()
+    limits = _items(resources.limits) if resources is not None else ()
+    seen = reported.get(container.name) if reported else None
+    if seen is None or seen.resources is None:
+        return ContainerAmounts(requests, limits, sidecar)
+    return ContainerAmounts(
+        requests, limits, sidecar, _items(seen.resources.requests), _items(seen.allocated_resources)
+    )
+
+
+def _init_container(container: Container, reported: Mapping[str, ContainerStatus]) -> ContainerAmounts:
+    if container.restart_policy == "Always":
+        return _container(container, reported, sidecar=True)
+    # Only what goes on running can be resized in place, so kube-scheduler does not look at the others' status.
+    return _container(container, _NOTHING)
+
+
+def _whole(resources: Resources, status: PodStatus | None) -> ContainerAmounts:
+    requests, limits = _items(resources.requests), _items(resources.limits)
+    if status is None or status.resources is None:
+        return ContainerAmounts(requests, limits)
+    return ContainerAmounts(
+        requests, limits, False, _items(status.resources.requests), _items(status.allocated_resources)
+    )
+
+
+def _items(quantities: Quantities | None) -> Amounts:
+    return tuple(quantities.items()) if quantities else ()
+
+
+def _resize_infeasible(conditions: list[PodCondition]) -> bool:
+    for condition in conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _requirements(raw: list[SelectorRequirement] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(each.key, each.operator, tuple(each.values or ())) for each in raw or ())
+
+
+@lru_cache(maxsize=16384)
+def _tolerations(raw: tuple[tuple[str, str, str, str], ...]) -> tuple[Toleration, ...]:
+    return tuple(Toleration(*each) for each in raw)
+
+
+@lru_cache(maxsize=16384)
+def _vector(amounts: Amounts) -> Vector:
+    units: dict[ResourceKey, int] = {}
+    for resource, quantity in amounts:
+        counted = _count_if_possible(resource, str(quantity))
+        if counted is not None:
+            units[ResourceKey(resource)] = counted
+    return units
+
+
+@lru_cache(maxsize=1024)
+def _count_if_possible(resource: str, quantity: str) -> int | None:
+    try:
+        return count(resource, quantity)
+    except InvalidQuantity as error:
+        _log.warning("a node's resource counts as absent", resource=resource, why=str(error))
+        return None

@@ -1,0 +1,115 @@
+"""Requests: what reflector, writers and controllers ask of a connection, and what a failed answer stands for.
+
+Knows HTTP's statuses, Kubernetes' Status and the media types; must not know how bytes get there (`connection` does, and
+so does the embedded cluster, in process), nor kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from extender.kube.errors import Away, Expired, Gone, Occupied, Refused, Terminating, Unavailable
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""Accept: the answer to a write without spec and status; a node's would be thousands of bytes."""
+
+TIMEOUT = 30.0
+# Said about a Binding, and about a patch that would change the UID.
+_ANOTHER_UID = re.compile(r"UID in precondition|metadata\.uid: Invalid value")
+
+_NAMESPACE_ENDS = "NamespaceTerminating"
+
+
+_SAID_BY_PROXIES = (502, 503, 504)
+
+
+class Requests(Protocol):
+    """What reflector and writers need of a connection."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        """The body of a 2xx answer. Raises Unavailable, Gone, Occupied, Expired, Refused."""
+        ...
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed answer, of any length, without a half line at the end; close it when done.
+
+        Raises as `request`, and Silent after `silence` seconds without a byte.
+        """
+        ...
+
+
+class Status(msgspec.Struct):
+    """Kubernetes' Status: how the API server words a failure."""
+
+    class Cause(msgspec.Struct):
+        reason: str = ""
+
+    class Details(msgspec.Struct, rename="camel"):
+        retry_after_seconds: float | None = None
+        causes: list[Status.Cause] | None = None
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+    def reasons(self) -> list[str]:
+        """Why it failed, in detail: one word each."""
+        return [] if self.details is None else [each.reason for each in self.details.causes or ()]
+
+
+_statuses = msgspec.json.Decoder(Status)
+
+
+def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unavailable | Refused:
+    """The error that a failed answer stands for, in the API server's own words."""
+    try:
+        said = _statuses.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = Status(message=content[:300].decode(errors="replace").strip())
+        if status in _SAID_BY_PROXIES:
+            return Away(said.message or f"HTTP status {status}", _seconds(retry_after, said))
+    message = said.message or f"HTTP status {status}"
+    if status == 401:
+        # It says nothing about what was asked for, only that we are not known: credentials can be mended.
+        return Unavailable(f"the API server does not accept the service's credentials: {message}")
+    if status in (408, 429) or status >= 500:
+        return Unavailable(message, _seconds(retry_after, said))
+    if status == 404 or (status in (409, 422) and _ANOTHER_UID.search(message)):
+        return Gone(status, message)
+    if status == 409:
+        return Occupied(status, message)
+    if status == 403 and _NAMESPACE_ENDS in said.reasons():
+        return Terminating(status, message)
+    return Expired(status, message) if status == 410 else Refused(status, message)
+
+
+def address(*parts: str, query: Mapping[str, str | int] | None = None) -> str:
+    """The path of these segments, each quoted, and the query without the values that are empty."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    kept = {key: value for key, value in (query or {}).items() if value != ""}
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def _seconds(header: str | None, said: Status) -> float | None:
+    if header is not None and header.isascii() and header.isdigit():
+        return float(header)
+    return said.details.retry_after_seconds if said.details is not None else None

@@ -1,0 +1,87 @@
+"""Policies that are not ours: found by name, and made.
+
+Each is named in the setting `policies`, as `module:Class`, or by the name of an entry point of the group
+`escher.policies` that an installed package offers. Nothing is loaded that is not named. Knows Python's import system;
+must not know what a policy decides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, cast
+
+from extender.core import policy as seam
+from extender.core.policy import Policy
+from extender.filters import made
+from extender.settings import BadSettings
+
+ENTRY_POINTS = "escher.policies"
+POINTS = (
+    seam.Observes,
+    seam.Filters,
+    seam.Scores,
+    seam.Reserves,
+    seam.PermitsBinds,
+    seam.Orders,
+    seam.KeepsTime,
+)
+
+
+class BadPolicy(BadSettings):
+    """A policy that is named and cannot be had; `str()` says which, why, and what to do."""
+
+
+def policies(names: Sequence[str] = (), folder: Path | None = None) -> list[Policy]:
+    """Those that come with Escher, and then those that are named. `folder`: where else modules are looked for.
+
+    Raises BadPolicy.
+    """
+    if folder is not None and str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    found = made()
+    for name in names:
+        policy = _make(name)
+        if policy.name in {each.name for each in found}:
+            raise BadPolicy(
+                f"policies: {name!r} is called {policy.name!r}, and so is another: give it a name of its own"
+            )
+        found.append(policy)
+    return found
+
+
+def _make(name: str) -> Policy:
+    kind = _found(name)
+    try:
+        policy: Any = kind()
+    except Exception as error:
+        raise BadPolicy(f"policies: {name!r} cannot be made without arguments: {error!r}") from error
+    if not isinstance(getattr(policy, "name", None), str):
+        raise BadPolicy(f"policies: {name!r} has no `name`; give its class one, such as name = 'weekend'")
+    if not any(isinstance(policy, point) for point in POINTS):
+        points = ", ".join(sorted({each for point in POINTS for each in vars(point) if not each.startswith("_")}))
+        raise BadPolicy(f"policies: {name!r} has none of the methods that a policy may have: {points}")
+    return cast("Policy", policy)
+
+
+def _found(name: str) -> Any:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+        if name not in offered:
+            known = ", ".join(sorted(offered)) or "none"
+            raise BadPolicy(
+                f"policies: {name!r} is no entry point of {ENTRY_POINTS} ({known} installed); or write module:Class"
+            )
+        return offered[name].load()
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise BadPolicy(
+            f"policies: {name!r}: no module {module!r} can be imported ({error}); set policies_folder to its folder"
+        ) from error
+    except AttributeError as error:
+        raise BadPolicy(f"policies: {name!r}: module {module!r} has no {attribute!r}") from error

@@ -1,0 +1,42 @@
+"""Condition rules: what is wrong with the conditions in a status, in kube-apiserver's words.
+
+Which of them a kind has to keep differs there too: of a pod's conditions the type is looked at, of a budget's all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesim.apiserver.failures import Problem, duplicate, missing, unsupported, wrong
+from kubesim.apiserver.metadata import qualified_name_faults
+from kubesim.kinds import Json
+
+_STATUSES = ("False", "True", "Unknown")
+
+
+def type_problems(conditions: Sequence[Json], where: str) -> list[Problem]:
+    """Of a pod's conditions, whose type kube-apiserver names with its Go field."""
+    return [
+        wrong(f"{where}[{at}].Type", condition.get("type") or "", why)
+        for at, condition in enumerate(conditions)
+        for why in qualified_name_faults(condition.get("type") or "")
+    ]
+
+
+def condition_problems(conditions: Sequence[Json], where: str) -> list[Problem]:
+    """Of conditions as meta/v1 has them."""
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for at, condition in enumerate(conditions):
+        here, kind = f"{where}[{at}]", condition.get("type") or ""
+        if kind in seen:
+            problems.append(duplicate(f"{here}.type", kind))
+        seen.add(kind)
+        problems += [wrong(f"{here}.type", kind, why) for why in qualified_name_faults(kind)]
+        if condition.get("status") not in _STATUSES:
+            problems.append(unsupported(f"{here}.status", condition.get("status") or "", _STATUSES))
+        if not condition.get("lastTransitionTime"):
+            problems.append(missing(f"{here}.lastTransitionTime"))
+        if not condition.get("reason"):
+            problems.append(missing(f"{here}.reason"))
+    return problems

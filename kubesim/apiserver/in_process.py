@@ -1,0 +1,106 @@
+"""In process: a connection without sockets, to an API server in the same event loop.
+
+Implements `extender.kube.requests.Requests`: the same paths in, the same bytes and the same errors out; and what is
+to go wrong on the way (`ApiServer.faults`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from urllib.parse import parse_qsl, unquote
+
+from extender.kube.errors import Silent
+from extender.kube.requests import JSON, TIMEOUT, refusal
+from kubesim.apiserver.api import ApiServer
+from kubesim.apiserver.wire import Answer, Request
+
+
+class InProcess:
+    """`latency`: seconds that each request takes, with `rng` between half and one and a half times as long.
+
+    `user`: as whom; nothing has to be shown for it.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        latency: float = 0.0,
+        rng: random.Random | None = None,
+        user: str = "in-process",
+    ) -> None:
+        self._server = server
+        self._latency = latency
+        self._rng = rng
+        self._user = user
+        self._headers = {"user-agent": user}
+
+    async def keep_warm(self, connections: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """There is nothing to keep open: waits until it is cancelled."""
+        while True:
+            await sleep(60.0)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        # Half of the time before the API server decides, half of it after.
+        pause = self._pause() / 2
+        await asyncio.sleep(pause)
+        fault = self._server.faults.met_by(self._user, method, path)
+        if fault is not None and not fault.after:
+            await asyncio.sleep(fault.seconds)
+            if fault.error is not None:
+                raise fault.error
+        answer = self._server.handle(self._request(method, path, body, content_type, accept))
+        if pause:
+            await asyncio.sleep(pause)
+        if fault is not None and fault.after:
+            await asyncio.sleep(fault.seconds)
+            if fault.error is not None:
+                raise fault.error
+        if not isinstance(answer, Answer):
+            answer.close()
+            raise ValueError(f"{method} {path}: a watch is read with `lines`")
+        if answer.status >= 300:
+            raise refusal(answer.status, answer.body, answer.headers.get("retry-after"))
+        return answer.body
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        await asyncio.sleep(self._pause() / 2)
+        fault = self._server.faults.met_by(self._user, "GET", path)
+        if fault is not None and fault.error is not None:
+            raise fault.error
+        answer = self._server.handle(self._request("GET", path, None, JSON, JSON))
+        if isinstance(answer, Answer):
+            if answer.status >= 300:
+                raise refusal(answer.status, answer.body, answer.headers.get("retry-after"))
+            for line in answer.body.split(b"\n")[:-1]:
+                yield line
+            return
+        async with aclosing(answer.lines(silence)) as lines:  # type: ignore[type-var]
+            try:
+                async for line in lines:
+                    yield line[:-1]
+            except TimeoutError as error:
+                raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
+
+    def _pause(self) -> float:
+        return self._latency if self._rng is None else self._latency * (0.5 + self._rng.random())
+
+    def _request(self, method: str, path: str, body: bytes | None, content_type: str, accept: str) -> Request:
+        where, _, query = path.partition("?")
+        headers = {**self._headers, "accept": accept}
+        if body is not None:
+            headers["content-type"] = content_type
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        return Request(method, unquote(where), asked, headers, body or b"", self._user)

@@ -1,0 +1,34 @@
+"""The node lifecycle controller, played, as far as a cordoned node goes: it is tainted, and untainted afterwards."""
+
+from __future__ import annotations
+
+from extender.kube.requests import MERGE_PATCH
+from kubesim.controllers.controller import Controller
+from kubesim.kinds import NODE, Json
+from kubesim.store import Change
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
+class NodeLifecycle(Controller):
+    kinds = (NODE,)
+
+    def hear(self, change: Change) -> None:
+        node = change.object
+        if change.type == "DELETED" or _is_cordoned(node) == _is_tainted(node):
+            return
+        self.start(self._set_taint(node))
+
+    async def _set_taint(self, node: Json) -> None:
+        taints = [each for each in (node.get("spec") or {}).get("taints") or () if each["key"] != UNSCHEDULABLE]
+        if _is_cordoned(node):
+            taints.append({"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": self._clock.stamp()})
+        await self.patch(NODE, node, {"spec": {"taints": taints or None}}, content_type=MERGE_PATCH)
+
+
+def _is_cordoned(node: Json) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def _is_tainted(node: Json) -> bool:
+    return any(each["key"] == UNSCHEDULABLE for each in (node.get("spec") or {}).get("taints") or ())

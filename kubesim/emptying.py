@@ -1,0 +1,72 @@
+"""Emptying: everything that was made in a cluster since a moment is gone again, and the cluster goes on.
+
+What users, controllers and tests have made is deleted by requests, as anybody would, and what keeps an object is taken
+off it; so watches, the scheduler and kubelets hear of it, and versions only ever go up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+
+from extender.kube.errors import Refused
+from extender.kube.requests import MERGE_PATCH
+from kubesim.apiserver.api import ApiServer
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, JOB, NAMESPACE, POD, Json, Kind
+from kubesim.store import Backup, key_of
+
+_AT_ONCE = msgspec.json.encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+_NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})
+# Those that make others first, and namespaces, which wait for what is in them, last.
+_FIRST, _LAST = (CUSTOM_RESOURCE_DEFINITION, JOB, POD), (NAMESPACE,)
+
+
+class NotEmpty(Exception):
+    """Something is made again and again. `str()` names it."""
+
+
+async def empty(api: ApiServer, first: Backup, *, within: float = 10.0) -> None:
+    """There is what there was in `first`, as it was. Raises NotEmpty after so many seconds."""
+    requests, loop = InProcess(api, user="kubesim"), asyncio.get_running_loop()
+    deadline = loop.time() + within
+    while made := list(_made_since(api, first)):
+        if loop.time() > deadline:
+            raise NotEmpty(f"still there after {within:g} s: " + ", ".join(_worded(*each) for each in made[:5]))
+        for kind, found in made:
+            await _delete(requests, kind, found)
+        await asyncio.sleep(0.002)
+    for kind, then in first.objects.items():
+        for key, was in then.items():
+            namespace, _, name = key.partition("/")
+            if (now := api.store.get(kind, namespace, name)) is None:
+                api.store.create(kind, was)
+            elif now is not was:
+                api.store.replace(kind, was)
+
+
+def _made_since(api: ApiServer, first: Backup) -> Iterator[tuple[Kind, Json]]:
+    kinds = [kind for kind in api.served.all() if kind not in (*_FIRST, *_LAST)]
+    for kind in (*_FIRST, *kinds, *_LAST):
+        then = first.objects.get(kind, {})
+        for found in api.store.list(kind):
+            if key_of(found) not in then:
+                yield kind, found
+
+
+async def _delete(requests: InProcess, kind: Kind, found: Json) -> None:
+    path = kind.path(found["metadata"].get("namespace", ""), found["metadata"]["name"])
+    try:
+        if found["metadata"].get("finalizers"):
+            await requests.request("PATCH", path, _NO_FINALIZERS, content_type=MERGE_PATCH)
+        if not found["metadata"].get("deletionTimestamp") or kind is POD:
+            await requests.request("DELETE", path, _AT_ONCE)
+    except Refused:
+        # It is gone, has changed meanwhile, or goes with its definition: the next look tells.
+        return
+
+
+def _worded(kind: Kind, found: Json) -> str:
+    return f"{kind!r} {key_of(found).lstrip('/')}"

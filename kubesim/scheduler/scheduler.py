@@ -1,0 +1,238 @@
+"""Scheduler: one pod after the other gets a node; bindings run beside that.
+
+Follows pods and nodes, keeps cache and queue by the news of them, takes pods from the queue, and says to the API and in
+events what became of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.requests import Requests
+from kubesim.clock import Clock
+from kubesim.controllers.following import LATE_BY, Following
+from kubesim.kinds import DISRUPTION_BUDGET, NODE, POD
+from kubesim.scheduler.cache import Cache
+from kubesim.scheduler.config import SchedulerConfig
+from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed, HttpExtender
+from kubesim.scheduler.extenders import Extender
+from kubesim.scheduler.hints import News
+from kubesim.scheduler.informer import Informer
+from kubesim.scheduler.lines import QueuedPod
+from kubesim.scheduler.news import ClusterEvent
+from kubesim.scheduler.nominator import Nominator
+from kubesim.scheduler.preemption import Outcome, Preemption
+from kubesim.scheduler.queue import Queue
+from kubesim.scheduler.seen import SeenPod
+from kubesim.scheduler.selection import Selection
+from kubesim.scheduler.verdicts import CannotSchedule, NoNodes
+from kubesim.scheduler.writer import SCHEDULED, Writer
+from kubesim.store import Store
+
+_log = structlog.get_logger(__name__)
+_CYCLE = 0.0005
+_NO_CLAIMS = "no new claims to deallocate"
+"""What the plugin DynamicResources always says where preemption has failed too."""
+
+
+class Scheduler:
+    """One process of it, with all of its profiles. `extender`: stands for every extender that the configuration names;
+    None: each is called over HTTP at its address. `cycle`: seconds that it takes to think about one pod. `late_by`:
+    seconds from a write to the news of it."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        requests: Requests,
+        store: Store,
+        clock: Clock,
+        rng: random.Random,
+        extender: ExtenderClient | None = None,
+        *,
+        cycle: float = _CYCLE,
+        late_by: float = LATE_BY,
+    ) -> None:
+        self.attempts: Counter[str] = Counter()
+        """By what came of them: scheduled, unschedulable, error."""
+        self._config = config
+        self._clock = clock
+        self._cycle = cycle
+        self._own_clients: list[HttpExtender] = []
+        self._extenders = [Extender(each, extender or self._reach(each)) for each in config.extenders]
+        self._writer = Writer(requests, clock)
+        self.cache = Cache()
+        self.informer = Informer(config, self.cache)
+        nominator = Nominator(self.informer.pods.get)
+        self._preemption = Preemption(
+            self.cache,
+            nominator,
+            self._extenders,
+            self._writer,
+            clock,
+            rng,
+            self.informer.pods.get,
+            lambda: store.list(DISRUPTION_BUDGET),
+        )
+        self.queue = Queue(clock, nominator, config.initial_backoff, config.max_backoff, self._preemption.is_running)
+        self.informer.queue = self.queue
+        self._preemption.again = self.queue.force
+        self._selection = Selection(self.cache, nominator, self._extenders, config.percentage, rng)
+        self._following = Following(store, (NODE, POD), self.informer.hear, late_by=late_by)
+        self._bindings: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled. What extenders do about calls that run then is their own affair."""
+        self._following.start()
+        try:
+            while True:
+                await self.queue.wait()
+                await asyncio.sleep(self._cycle)
+                queued = self.queue.pop()
+                if queued is not None:
+                    await self._try(queued)
+        finally:
+            self._following.stop()
+            self.queue.close()
+            self._preemption.close()
+            self._writer.close()
+            for task in list(self._bindings):
+                task.cancel()
+            for client in self._own_clients:
+                await client.close()
+
+    def _reach(self, config: Any) -> ExtenderClient:
+        client = HttpExtender(config.url_prefix, https=config.enable_https, tls=config.tls)
+        self._own_clients.append(client)
+        return client
+
+    # -- one attempt ---------------------------------------------------------------------------------------------
+
+    async def _try(self, queued: QueuedPod) -> None:
+        """One attempt. An error of ours is that pod's, which is tried again as after any other error."""
+        try:
+            await self._schedule(queued)
+        except Exception as error:
+            _log.exception("a pod could not be looked at", pod=str(queued.pod))
+            await self._fail(queued, f"{type(error).__name__}: {error}", rejected=False, nominated="")
+
+    async def _schedule(self, queued: QueuedPod) -> None:
+        pod = queued.pod
+        profile = self._config.profile(pod.scheduler)
+        if profile is None or self.cache.is_assumed(pod.uid):
+            self.queue.done(pod.uid)
+            return
+        if pod.deleting:
+            self._record(pod, "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod}")
+            self.queue.done(pod.uid)
+            return
+        attempt = self._selection.attempt(pod, profile)
+        try:
+            node = await self._selection.choose(attempt)
+        except NoNodes as error:
+            await self._fail(queued, str(error), rejected=True, nominated="")
+            return
+        except CannotSchedule as error:
+            await self._fail(queued, str(error), rejected=False, nominated="")
+            return
+        diagnosis = attempt.diagnosis
+        if node is None:
+            if diagnosis.before:
+                # The plugin DynamicResources has prepared nothing then, and fails before preemption's turn.
+                outcome = Outcome(None)
+                diagnosis.after = "not found"
+            else:
+                outcome = await self._preemption.preempt(pod, diagnosis, attempt.refusal)
+                diagnosis.after = _said(outcome)
+            message = diagnosis.message(attempt.nodes)
+            queued.rejectors = diagnosis.rejectors
+            await self._fail(queued, message, rejected=True, nominated=outcome.node, plugins=diagnosis.rejectors)
+            return
+        assumed = pod.on(node)
+        if not self.cache.assume(assumed):
+            await self._fail(queued, f"pod {pod} is in the cache, so can't be assumed", rejected=False, nominated="")
+            return
+        self.queue.nominator.remove(pod.uid)
+        self._start(self._bind(queued, assumed))
+
+    async def _bind(self, queued: QueuedPod, assumed: SeenPod) -> None:
+        self.queue.done(assumed.uid)
+        failure = await self._written(assumed)
+        if not failure:
+            self.attempts["scheduled"] += 1
+            self._record(
+                assumed, "Normal", "Scheduled", f"Successfully assigned {assumed} to {assumed.node}", action="Binding"
+            )
+            return
+        if self.cache.forget(assumed):
+            self.queue.move(News(ClusterEvent.ASSIGNED_POD_DELETE, assumed))
+        queued.pod = assumed
+        await self._fail(queued, failure, rejected=False, nominated="")
+
+    async def _written(self, pod: SeenPod) -> str:
+        """Why the pod could not be bound; empty: it is bound."""
+        for extender in self._extenders:
+            if not extender.config.bind_verb or not extender.is_interested(pod):
+                continue
+            try:
+                await extender.bind(pod, pod.node)
+            except ExtenderFailed as error:
+                if extender.config.ignorable:
+                    continue
+                return str(error) or "the extender gave no reason"
+            return ""
+        try:
+            await self._writer.bind(pod, pod.node)
+        except (Unavailable, Refused) as error:
+            return f'running Bind plugin "DefaultBinder": {error}'
+        return ""
+
+    async def _fail(
+        self,
+        queued: QueuedPod,
+        message: str,
+        *,
+        rejected: bool,
+        nominated: str | None,
+        plugins: dict[str, None] | None = None,
+    ) -> None:
+        """The attempt has come to nothing: the pod goes back to the queue, and everybody can read why."""
+        self.attempts["unschedulable" if rejected else "error"] += 1
+        queued.rejectors = dict(plugins or {})
+        pod = queued.pod
+        now = self.informer.pods.get(pod.key)
+        if now is None or now.node:
+            # Deleted; or it was bound after all, which came too late or from somebody else.
+            self.queue.done(pod.uid)
+        elif now.uid != pod.uid:
+            self.queue.done(pod.uid)
+            return
+        else:
+            queued.pod = pod = now
+            self.queue.give_back(queued)
+        self.queue.nominator.add(pod, nominated)
+        self._record(pod, "Warning", "FailedScheduling", message)
+        reason = "Unschedulable" if rejected else "SchedulerError"
+        condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
+        try:
+            await self._writer.patch_status(pod, condition, nominated)
+        except (Unavailable, Refused) as error:
+            _log.info("a pod's condition could not be written", pod=str(pod), why=str(error))
+
+    def _record(self, pod: SeenPod, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        self._writer.record(pod, kind, reason, action, note, pod.scheduler)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._bindings.add(task)
+        task.add_done_callback(self._bindings.discard)
+
+
+def _said(outcome: Outcome) -> str:
+    return ", ".join((_NO_CLAIMS, outcome.message)) if outcome.message else ""

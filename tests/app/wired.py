@@ -1,0 +1,29 @@
+"""The verbs over a keeper, wired as bootstrap does it; one thing in memory is all of the API server's ports."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from extender.app.decisions import Decided
+from extender.app.effects import Effects
+from extender.app.gates import Gates
+from extender.app.journal import Journal
+from extender.app.keeper import Keeper
+from extender.app.scheduling import Scheduling
+
+T = TypeVar("T")
+
+
+class Wired:
+    """`api` is every port at once; `more` is for the effects."""
+
+    def __init__(self, keeper: Keeper, api: Any, journal: Journal, *, write_within: float = 3.0, **more: Any) -> None:
+        self.keeper = keeper
+        self.gates = Gates()
+        self.effects = Effects(
+            keeper, api, api, api, api, nominator=api, disruptions=api, journal=journal, gates=self.gates, **more
+        )
+        self.scheduling = Scheduling(keeper, self.effects, self.gates, api, write_within=write_within, journal=journal)
+
+    def do(self, decided: Decided[T]) -> T:
+        return self.effects.do(decided)

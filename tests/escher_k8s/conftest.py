@@ -1,0 +1,105 @@
+"""Clients of a service in a simulation: no socket, and virtual time that passes only while a call is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from escher_k8s import AsyncEscher, Escher
+from extender.simulation import Simulation
+from kubesim.kinds import NAMESPACE, POD, Json
+from kubesim.virtual_time import VirtualTimeLoop
+
+T = TypeVar("T")
+
+
+class Stage:
+    """A cluster of three nodes, `node-1` to `node-3`, with the service; and what clients of it are given."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+        self._over = asyncio.Event()
+        ready: asyncio.Future[Simulation] = self._runner.get_loop().create_future()
+        self._life = self._runner.get_loop().create_task(self._live(ready))
+        self.simulation = self.run(_result(ready))
+        app = self.simulation.service
+        assert app is not None
+        self.awaited = httpx.ASGITransport(app.http)
+        self.blocking = Bridge(self)
+
+    async def _live(self, ready: asyncio.Future[Simulation]) -> None:
+        async with Simulation(nodes=4) as simulation:
+            await simulation.create({"metadata": {"name": "team-a"}}, NAMESPACE)
+            ready.set_result(simulation)
+            await self._over.wait()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it answers; time passes until then."""
+        return self._runner.run(work)
+
+    def create(self, pod: Json) -> None:
+        self.run(self.simulation.create(pod, POD))
+
+    def pass_time(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    def close(self) -> None:
+        self._over.set()
+        self.run(_result(self._life))
+        self._runner.close()
+
+
+async def _result(future: asyncio.Future[T]) -> T:
+    return await future
+
+
+class Bridge(httpx.BaseTransport):
+    """Carries a blocking client's requests into the simulation's loop."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        async def answer() -> httpx.Response:
+            request.stream = httpx.ByteStream(request.read())
+            answered = await self._stage.awaited.handle_async_request(request)
+            return httpx.Response(answered.status_code, headers=answered.headers, content=await answered.aread())
+
+        return self._stage.run(answer())
+
+
+@pytest.fixture(scope="package")
+def stage() -> Iterator[Stage]:
+    made = Stage()
+    yield made
+    made.close()
+
+
+class Client:
+    """`ask` has a client do something, whichever kind it is: `client.ask(lambda escher: escher.list_gangs())`."""
+
+    def __init__(self, stage: Stage, kind: type[Escher] | type[AsyncEscher], **options: Any) -> None:
+        self._stage, self._kind, self._options = stage, kind, {"namespace": "team-a", **options}
+
+    def ask(self, call: Callable[[Any], Any], **options: Any) -> Any:
+        given = {**self._options, **options}
+        if self._kind is Escher:
+            with Escher("http://escher.test", transport=self._stage.blocking, **given) as escher:
+                return call(escher)
+
+        async def asked() -> Any:
+            async with AsyncEscher("http://escher.test", transport=self._stage.awaited, **given) as escher:
+                answer = call(escher)
+                return await answer if inspect.isawaitable(answer) else answer
+
+        return self._stage.run(asked())
+
+
+@pytest.fixture(params=[Escher, AsyncEscher])
+def client(request: pytest.FixtureRequest, stage: Stage) -> Client:
+    return Client(stage, request.param)

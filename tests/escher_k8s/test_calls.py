@@ -1,0 +1,304 @@
+"""The calls, of both clients, on a service in simulation."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from escher_k8s import (
+    AsyncEscher,
+    BeingDeleted,
+    Claim,
+    Conflict,
+    Escher,
+    Invalid,
+    NotFound,
+    Owner,
+    Problem,
+    Release,
+    SetResource,
+    Unavailable,
+    Unreachable,
+    VersionConflict,
+)
+from escher_k8s.calls import Call, Calls
+from escher_k8s.errors import BY_TYPE
+from extender.adapters.http.api import create_api
+from extender.adapters.http.problems import ProblemKind
+from tests.adapters.http.fakes import NotedManagement, Ready
+from tests.escher_k8s.conftest import Client, Stage
+
+
+def test_a_resource_is_set_read_listed_and_deleted(client: Client) -> None:
+    made = client.ask(lambda escher: escher.set_resource("data1", 4, node_spec="node-3", ttl_seconds=600))
+    assert (made.key, made.nodes) == ("escher.dev/team-a.data1", {"node-3": 4})
+    assert made.expires_at.tzinfo is not None
+    assert client.ask(lambda escher: escher.get_resource("data1")) == made
+    assert client.ask(lambda escher: escher.list_resources()) == [made]
+    assert client.ask(lambda escher: escher.delete_resource("data1")) is None
+    assert client.ask(lambda escher: escher.list_resources()) == []
+
+
+def test_a_dry_run_changes_nothing(client: Client) -> None:
+    made = client.ask(lambda escher: escher.set_resource("tried", 1, node_spec={}, num_nodes=2, dry_run=True))
+    assert sum(made.nodes.values()) == 2
+    with pytest.raises(NotFound):
+        client.ask(lambda escher: escher.get_resource("tried"))
+
+
+def test_a_version_that_does_not_hold_is_a_version_conflict(client: Client) -> None:
+    client.ask(lambda escher: escher.set_resource("versioned", 1, node_spec="node-1"))
+    with pytest.raises(VersionConflict) as refused:
+        client.ask(lambda escher: escher.set_resource("versioned", 2, node_spec="node-1", if_version="1"))
+    assert refused.value.status == 412
+    with pytest.raises(VersionConflict):
+        client.ask(lambda escher: escher.delete_resource("versioned", if_version="1"))
+    found = client.ask(lambda escher: escher.get_resource("versioned"))
+    assert client.ask(lambda escher: escher.delete_resource("versioned", if_version=found.version)) is None
+
+
+def test_a_client_that_knows_its_node_need_not_name_one(client: Client) -> None:
+    made = client.ask(lambda escher: escher.set_resource("own", 1, dry_run=True), node="node-2")
+    assert made.nodes == {"node-2": 1}
+    with pytest.raises(Invalid, match="node_spec") as refused:
+        client.ask(lambda escher: escher.set_resource("own", 1, dry_run=True))
+    assert refused.value.field == "node_spec"
+
+
+def test_a_wrong_value_is_told_with_its_field(client: Client) -> None:
+    with pytest.raises(Invalid) as refused:
+        client.ask(lambda escher: escher.set_resource("data1", -1, node_spec="node-1"))
+    error = refused.value
+    assert (error.status, error.field, error.type) == (422, "capacity", "urn:escher:problem:invalid")
+    assert str(error).startswith("capacity")
+    assert error.detail in str(error)
+    with pytest.raises(Invalid, match=r"nvidia\.com/gpu"):
+        client.ask(lambda escher: escher.set_resource("nvidia.com/gpu", 1, node_spec="node-1"))
+    with pytest.raises(Invalid) as owned:
+        client.ask(lambda escher: escher.set_resource("data1", 1, owner=Owner("nobody", "")))
+    assert owned.value.field == "owner.uid"
+
+
+def test_a_call_may_name_another_namespace(client: Client) -> None:
+    made = client.ask(lambda escher: escher.set_resource("elsewhere", 1, node_spec="node-1", namespace="default"))
+    assert made.key == "escher.dev/default.elsewhere"
+    assert "elsewhere" not in {each.name for each in client.ask(lambda escher: escher.list_resources())}
+    client.ask(lambda escher: escher.delete_resource("elsewhere", namespace="default"))
+
+
+def test_a_shared_resource_is_reached_by_saying_so(client: Client) -> None:
+    made = client.ask(lambda escher: escher.set_resource("common", 1, node_spec="node-1", shared=True))
+    assert made.key == "escher.dev/common"
+    assert client.ask(lambda escher: escher.get_resource("common", shared=True)).shared
+    with pytest.raises(NotFound):
+        client.ask(lambda escher: escher.get_resource("common"))
+    client.ask(lambda escher: escher.delete_resource("common", shared=True))
+
+
+def test_the_cluster_state_has_every_node_and_who_holds_what(client: Client) -> None:
+    client.ask(lambda escher: escher.set_resource("held", 3, node_spec="node-1"))
+    client.ask(lambda escher: escher.transact([Claim("agent-1", "node-1", {"escher.dev/team-a.held": 2}, 60)]))
+    assert {each.node for each in client.ask(lambda escher: escher.get_cluster_state())} > {"node-1", "node-2"}
+    [row] = client.ask(lambda escher: escher.get_cluster_state(node="node-1"))
+    assert row.available["escher.dev/team-a.held"] == 1
+    assert row.capacity["cpu"] == 8
+    [holder] = row.holders
+    assert holder.units == {"escher.dev/team-a.held": 2}
+    assert holder.until.tzinfo is not None
+    client.ask(lambda escher: escher.transact([Release("agent-1"), SetResource("held", 0, "node-1")]))
+    assert client.ask(lambda escher: escher.get_cluster_state(resource="escher.dev/team-a.held")) == []
+
+
+def test_a_transaction_commits_all_or_nothing(client: Client) -> None:
+    both = [SetResource("one", 1, "node-1"), SetResource("two", 1, "node-2", namespace="default")]
+    done = client.ask(lambda escher: escher.transact(both, dry_run=True))
+    assert (done.committed, done.conflicts) == ([0, 1], [])
+    assert done.resources[1].key == "escher.dev/default.two"
+    too_much = [Claim("agent-1", "node-1", {"cpu": 1}, 60), Claim("agent-2", "node-2", {"cpu": 99}, 60)]
+    with pytest.raises(Conflict) as refused:
+        client.ask(lambda escher: escher.transact(too_much))
+    [conflict] = refused.value.conflicts
+    assert (conflict.index, conflict.resource, conflict.asked, conflict.free) == (1, "cpu", 99, 8)
+    done = client.ask(lambda escher: escher.transact(too_much, mode="incremental", dry_run=True))
+    assert (done.committed, [each.index for each in done.conflicts]) == ([0], [1])
+
+
+def test_what_was_read_before_may_no_longer_hold(client: Client) -> None:
+    read = {each.node: each.sequence for each in client.ask(lambda escher: escher.get_cluster_state())}
+    claim = Claim("agent-1", "node-2", {"cpu": 1}, 60)
+    client.ask(lambda escher: escher.transact([claim], detection="sequence-number", read=read))
+    again = Claim("agent-2", "node-2", {"cpu": 1}, 60)
+    with pytest.raises(Conflict) as refused:
+        client.ask(lambda escher: escher.transact([again], detection="sequence-number", read=read))
+    assert refused.value.conflicts[0].node == "node-2"
+    client.ask(lambda escher: escher.transact([Release("agent-1")]))
+
+
+def test_a_wrong_operation_is_told_with_its_index(client: Client) -> None:
+    with pytest.raises(Invalid) as refused:
+        client.ask(lambda escher: escher.transact([Release("fine"), Release("not fine")]))
+    assert refused.value.field == "operations[1].holder"
+
+
+def test_gangs_are_listed_read_and_explained(client: Client, stage: Stage) -> None:
+    ask = client.ask(lambda escher: escher.gang(f"large-{id(client)}", 3, {"cpu": "7"}))
+    for number in range(2):
+        stage.create(ask.attach(_pod(f"large-{id(client)}-{number}")))
+    stage.pass_time(8)
+    name = ask.labels["escher.dev/gang"]
+    found = client.ask(lambda escher: escher.get_gang(name))
+    assert found in client.ask(lambda escher: escher.list_gangs())
+    assert (found.quorum, [each.name for each in found.members]) == (3, [f"{name}-0", f"{name}-1"])
+    told = client.ask(lambda escher: escher.explain_gang(name))
+    assert told.waits
+    assert name in told.subject
+    assert told.remedies
+    assert client.ask(lambda escher: escher.explain_pod(f"{name}-0")).waits
+    with pytest.raises(NotFound):
+        client.ask(lambda escher: escher.explain_pod("nobody"))
+    with pytest.raises(NotFound):
+        client.ask(lambda escher: escher.explain_gang("nobody"))
+
+
+def test_the_brake_is_read(client: Client) -> None:
+    brake = client.ask(lambda escher: escher.get_brake())
+    assert brake.everywhere.preempts_for_gangs
+    assert not brake.everywhere.observe_only
+
+
+def test_pods_with_an_ask_are_placed_as_asked(client: Client, stage: Stage) -> None:
+    """Three members of seven CPUs, each with one of the places for data: all run."""
+    name = f"train-{client._kind.__name__.lower()}"
+    client.ask(lambda escher: escher.set_resource(f"{name}-data", 1, node_spec={}))
+    ask = client.ask(lambda escher: escher.gang(name, 3, {"cpu": "1"}) & escher.resource_request(f"{name}-data"))
+    for number in range(3):
+        stage.create(ask.attach(_pod(f"{name}-{number}")))
+    stage.pass_time(5)
+    gang = client.ask(lambda escher: escher.get_gang(name))
+    assert (gang.phase, len({each.node for each in gang.members} - {None})) == ("bound", 3)
+
+
+# -- pages: more than the service gives at once
+
+
+class Pages:
+    """Two pages of gangs."""
+
+    def __init__(self) -> None:
+        self.asked: list[httpx.QueryParams] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.params)
+        gang = {"namespace": "a", "name": f"g{len(self.asked)}", "phase": "bound", "quorum": 1, "members": []}
+        following = "more" if len(self.asked) == 1 else None
+        return httpx.Response(200, json={"items": [{**gang, "new": 1}], "continue": following})
+
+
+def test_lists_are_read_to_the_end_and_what_is_new_is_skipped() -> None:
+    pages = Pages()
+    with Escher(transport=httpx.MockTransport(pages)) as escher:
+        assert [each.name for each in escher.list_gangs()] == ["g1", "g2"]
+    assert [each.get("continue") for each in pages.asked] == [None, "more"]
+
+
+# -- errors that no service of ours would give
+
+
+def _answering(answer: httpx.Response | Exception) -> Escher:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return Escher("http://escher.test/", transport=httpx.MockTransport(handle))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (httpx.Response(502, text="<html>"), Problem, "the service answers 502"),
+        (httpx.Response(503, json={"type": "urn:escher:problem:busy", "detail": "later"}), Unavailable, "^later$"),
+        (httpx.Response(404, json={"detail": "no such page"}), NotFound, "^no such page$"),
+        (httpx.Response(409, json={"type": "urn:escher:problem:being-deleted", "title": "x"}), BeingDeleted, "^x$"),
+        (httpx.Response(418, json=[1]), Problem, "the service answers 418"),
+        (httpx.Response(301), Problem, "the service answers 301"),
+        (httpx.Response(200, text="hello"), Unreachable, "no Escher service"),
+        (httpx.Response(200, json={"key": 4}), Unreachable, "no Escher service"),
+        (httpx.ConnectError("refused"), Unreachable, "http://escher.test cannot be reached: refused"),
+        (httpx.ReadTimeout("slow"), Unreachable, "did not answer in time"),
+    ],
+)
+def test_what_else_may_go_wrong_is_told(answer: httpx.Response | Exception, kind: type[Exception], said: str) -> None:
+    with _answering(answer) as escher, pytest.raises(kind, match=said) as refused:
+        escher.get_resource("data1")
+    assert type(refused.value) is kind
+
+
+def test_a_service_that_is_busy_says_when_to_come_again() -> None:
+    with _answering(httpx.Response(503, headers={"Retry-After": "7"})) as escher, pytest.raises(Unavailable) as refused:
+        escher.get_resource("data1")
+    assert refused.value.retry_after == 7
+
+
+def test_every_problem_of_the_service_has_an_exception() -> None:
+    assert set(BY_TYPE) == {kind.uri.rpartition(":")[2] for kind in ProblemKind}
+
+
+# -- two clients, one API
+
+
+def _calls() -> dict[str, Call[..., Any]]:
+    return {name: each for name, each in vars(Calls).items() if isinstance(each, Call)}
+
+
+def test_the_service_has_nothing_that_cannot_be_called() -> None:
+    document = create_api(NotedManagement().by_noun(), Ready(), CollectorRegistry()).openapi()
+    there = {
+        (method.upper(), re.sub(r"{[^}]*}", "{}", path).removeprefix("/v1/"))
+        for path, methods in document["paths"].items()
+        if path.startswith("/v1/")
+        for method in methods
+    }
+    called = set()
+    for steps in _calls().values():
+        names = [name for name, each in inspect.signature(steps).parameters.items() if each.default is each.empty]
+        values: dict[str, Any] = {"name": "{}", "capacity": 1, "operations": []}
+        maker = Escher(namespace="{}")
+        request = next(steps._steps(maker, **{name: values[name] for name in names[1:]}))
+        maker.close()
+        called.add((request.method, "/".join(request.path)))
+    assert called == there
+
+
+@pytest.mark.parametrize("name", sorted(_calls()))
+def test_both_clients_have_the_call_with_its_words(name: str) -> None:
+    clients: list[Any] = [Escher, AsyncEscher]
+    blocking, awaited = (getattr(each, name) for each in clients)
+    assert blocking is awaited
+    assert inspect.getdoc(blocking)
+    assert "self" in inspect.signature(blocking).parameters
+
+
+def test_where_the_service_is_can_be_left_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESCHER_URL", "http://elsewhere:1/")
+    monkeypatch.setenv("ESCHER_NAMESPACE", "team-b")
+    monkeypatch.setenv("ESCHER_NODE", "node-9")
+    heard: list[httpx.Request] = []
+
+    def hear(request: httpx.Request) -> httpx.Response:
+        heard.append(request)
+        return httpx.Response(204)
+
+    with Escher(transport=httpx.MockTransport(hear)) as escher:
+        escher.delete_resource("a/b")
+    assert str(heard[0].url) == "http://elsewhere:1/v1/namespaces/team-b/resources/a%2Fb"
+    assert heard[0].headers["Escher-Node"] == "node-9"
+
+
+def _pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "team-a"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}

@@ -1,0 +1,201 @@
+"""Policies in a keeper, whatever happens: what they promise holds after every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from extender.app.feedback import Bound
+from extender.app.keeper import Keeper
+from extender.core.cluster import Pod
+from extender.core.policy import Allow, Facts
+from extender.filters.anti_affinity import GROUP
+from extender.filters.preference import PREFER
+from extender.filters.share_order import SHARE, WEIGHT, ShareOrder
+from extender.kube.names import NodeName
+from tests.builders import ledger_of, node, pod
+from tests.core.gang_world import FixedClock
+from tests.performing import Performing
+
+NAMES = [NodeName(f"n{number}") for number in range(4)]
+names = st.sampled_from(NAMES)
+groups = st.sampled_from(["web", "db", None])
+LICENCE = "escher.dev/default.licence"
+
+
+class AntiAffinityMachine(RuleBasedStateMachine, Performing):
+    """A scheduler that binds wherever it is let, and pods that come, change their group, and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeper = Keeper(FixedClock())
+        for name in NAMES:
+            self.do(self.keeper.observe(node(name, {"cpu": 3000})))
+            self.do(self.keeper.set_capacity(name, LICENCE, 2))  # type: ignore[arg-type]
+        self.pods: dict[str, Pod] = {}
+        self.moved: set[str] = set()
+        """Whose group was changed while they were bound: who stands with whom is then nobody's fault."""
+        self.count = 0
+
+    @rule(group=groups, asks=st.booleans())
+    def create(self, group: str | None, asks: bool) -> None:
+        self.count += 1
+        wanted = {"cpu": 1000} | ({LICENCE: 1} if asks else {})
+        made = pod(f"p{self.count}", wanted, annotations={GROUP: group} if group else {})
+        self.pods[made.name] = made
+        self.do(self.keeper.observe(made))
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), sent=st.lists(names, unique=True, min_size=1))
+    def schedule(self, data: st.DataObject, sent: list[NodeName]) -> None:
+        chosen = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
+        if chosen.node is not None:
+            return
+        passed = list(self.do(self.keeper.filter(chosen, sent)).passed)
+        for name in passed:
+            assert not self.of_its_group(chosen, name)
+        if passed and isinstance(self.do(self.keeper.permit(chosen.uid, passed[-1])), Allow):
+            self.do(self.keeper.heed(Bound(chosen.uid, passed[-1])))
+            self.pods[chosen.name] = replace(chosen, node=passed[-1])
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), group=groups)
+    def regroup(self, data: st.DataObject, group: str | None) -> None:
+        name = data.draw(st.sampled_from(sorted(self.pods)))
+        changed = replace(self.pods[name], annotations={GROUP: group} if group else {})
+        self.moved.add(name)
+        self.pods[name] = changed
+        self.do(self.keeper.observe(changed))
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), finished=st.booleans())
+    def end(self, data: st.DataObject, finished: bool) -> None:
+        gone = self.pods.pop(data.draw(st.sampled_from(sorted(self.pods))))
+        if finished:
+            self.do(self.keeper.observe(replace(gone, finished=True)))
+        else:
+            self.do(self.keeper.forget(gone))
+
+    def of_its_group(self, asking: Pod, name: NodeName) -> list[str]:
+        group = asking.annotations.get(GROUP)
+        others = (each for each in self.pods.values() if each.name != asking.name and each.node == name)
+        return [each.name for each in others if group is not None and each.annotations.get(GROUP) == group]
+
+    @invariant()
+    def no_node_has_two_of_a_group(self) -> None:
+        settled = [each for each in self.pods.values() if each.node is not None and each.name not in self.moved]
+        held = Counter((each.node, each.annotations[GROUP]) for each in settled if GROUP in each.annotations)
+        assert not [pair for pair, times in held.items() if times > 1]
+
+    @invariant()
+    def the_ledger_is_sound(self) -> None:
+        assert self.keeper.tables.violations() == []
+
+
+class PreferenceMachine(RuleBasedStateMachine, Performing):
+    """Nodes whose labels change, and pods that prefer some: who reserves gets the best of those with room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeper = Keeper(FixedClock())
+        self.labels: dict[NodeName, dict[str, str]] = {}
+        self.free: dict[NodeName, int] = {}
+        self.count = 0
+        for name in NAMES:
+            self.free[name] = 3
+            self.label(name, {})
+            self.do(self.keeper.set_capacity(name, LICENCE, 3))  # type: ignore[arg-type]
+
+    @rule(name=names, labels=st.dictionaries(st.sampled_from(["disk", "zone"]), st.sampled_from(["a", "b"])))
+    def label(self, name: NodeName, labels: dict[str, str]) -> None:
+        self.labels[name] = labels
+        self.do(self.keeper.observe(node(name, labels=labels)))
+
+    @rule(wanted=st.lists(st.sampled_from(["disk=a", "disk", "zone=b"]), min_size=1, max_size=3, unique=True))
+    def schedule(self, wanted: list[str]) -> None:
+        self.count += 1
+        asker = pod(f"p{self.count}", {LICENCE: 1}, annotations={PREFER: ",".join(wanted)})
+        self.do(self.keeper.observe(asker))
+        passed = self.do(self.keeper.filter(asker, NAMES)).passed
+        room = [name for name in NAMES if self.free[name]]
+        assert len(passed) == min(1, len(room))
+        for name in passed:
+            assert self.worth(name, wanted) == max(self.worth(each, wanted) for each in room)
+            self.free[name] -= 1
+            assert self.do(self.keeper.permit(asker.uid, name)) == Allow()
+            self.do(self.keeper.heed(Bound(asker.uid, name)))
+
+    def worth(self, name: NodeName, wanted: list[str]) -> float:
+        """Labels that are met, and how empty the node is: each counts as much."""
+        labels = self.labels[name].items()
+        met = sum(any(f"{key}={value}" == each or key == each for key, value in labels) for each in wanted)
+        return round(met / len(wanted) + self.free[name] / 3, 6)
+
+    @rule(sent=st.lists(names, unique=True))
+    def ask(self, sent: list[NodeName]) -> None:
+        """prioritize says so too, of pods that kube-scheduler places."""
+        scores = self.keeper.prioritize(pod("other", annotations={PREFER: "disk=a"}), sent)
+        assert scores == {name: 10 for name in sent if self.labels[name].get("disk") == "a"}
+
+
+class ShareMachine(RuleBasedStateMachine, Performing):
+    """The order of shares is that of a twin that counts all pods anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = ShareOrder()
+        self.facts = Facts(ledger_of({name: {"cpu": 8000, "memory": 100} for name in NAMES}), {})
+        self.pods: dict[str, Pod] = {}
+        self.seen = dict[str, float]()
+        self.version = -1
+
+    shares = st.sampled_from(["red", "blue"])
+
+    @rule(
+        number=st.integers(0, 5),
+        share=st.one_of(shares, st.none()),
+        weight=st.sampled_from(["1", "3", None]),
+        cpu=st.sampled_from([1000, 4000]),
+        memory=st.sampled_from([0, 40]),
+        bound=st.booleans(),
+    )
+    def see(self, number: int, share: str | None, weight: str | None, cpu: int, memory: int, bound: bool) -> None:
+        said = {key: value for key, value in {SHARE: share, WEIGHT: weight}.items() if value is not None}
+        seen = pod(f"p{number}", {"cpu": cpu, "memory": memory}, node=NAMES[0] if bound else None, annotations=said)
+        self.pods[seen.name] = seen
+        self.policy.observe(seen)
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        self.policy.forget(self.pods.pop(data.draw(st.sampled_from(sorted(self.pods)))))
+
+    @rule(share=shares)
+    def ask(self, share: str) -> None:
+        members = [pod("m", annotations={SHARE: share})]
+        order = self.policy.order(members, self.facts)
+        assert abs(order - self.counted_anew(share)) < 1e-9
+        if self.version == self.policy.order_version and share in self.seen:
+            assert self.seen[share] == order
+        elif self.version != self.policy.order_version:
+            self.seen.clear()
+        self.version = self.policy.order_version
+        self.seen[share] = order
+
+    def counted_anew(self, share: str) -> float:
+        own = [each for each in self.pods.values() if each.annotations.get(SHARE) == share]
+        weight = max((int(each.annotations.get(WEIGHT, "1")) for each in own), default=1)
+        bound = [each.requests for each in own if each.node is not None]
+        total = {"cpu": 32_000, "memory": 400}
+        parts = [sum(units.get(name, 0) for units in bound) / total[name] for name in total]  # type: ignore[call-overload]
+        return float(max(parts)) / weight
+
+
+TestAntiAffinity = AntiAffinityMachine.TestCase
+TestPreference = PreferenceMachine.TestCase
+TestShares = ShareMachine.TestCase
+TestAntiAffinity.settings = TestPreference.settings = settings(max_examples=25)

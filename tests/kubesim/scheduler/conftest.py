@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.kubesim.scheduler.world import World
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()

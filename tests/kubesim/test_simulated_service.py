@@ -1,0 +1,108 @@
+"""The service in a simulation dies, is started anew, is told the wrong time and hears late; what is seen of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from extender.simulated_service import NoAnswer
+from extender.simulation import Simulation
+from kubesim.kinds import POD, Json
+from loadtests.pods import pod
+from tests.kubesim.until import until
+
+pytestmark = pytest.mark.anyio
+
+
+def bound(simulation: Simulation) -> int:
+    found: list[Json] = simulation.cluster.api.store.list(POD, "default")
+    return sum(bool(each["spec"].get("nodeName")) for each in found)
+
+
+async def gang(simulation: Simulation, name: str, size: int) -> None:
+    for number in range(size):
+        await simulation.create(pod(f"{name}-{number}", gang=name, quorum=size, cpu=8), POD)
+
+
+async def test_nobody_answers_while_it_is_dead_and_its_next_life_goes_on_from_the_cluster() -> None:
+    async with Simulation(nodes=3) as simulation:
+        await gang(simulation, "first", 1)
+        await until(lambda: bound(simulation) == 1)
+        simulation.kill()
+        await gang(simulation, "second", 2)
+        await asyncio.sleep(30)
+        assert bound(simulation) == 1
+        await simulation.restart()
+        await until(lambda: bound(simulation) == 3)
+        assert simulation.lives == 2
+        assert simulation.application.keeper.tables.violations() == []
+
+
+async def test_it_plans_nothing_on_what_is_too_old_and_goes_on_when_it_hears_again() -> None:
+    async with Simulation(nodes=3) as simulation:
+        await asyncio.sleep(200)
+        assert max(simulation.application.ages().values()) < 70, "there is a bookmark every minute"
+        simulation.hold_watches()
+        await asyncio.sleep(400)
+        assert min(simulation.application.ages().values()) > 300
+        await gang(simulation, "late", 2)
+        await asyncio.sleep(60)
+        assert bound(simulation) == 0
+        simulation.release_watches()
+        await until(lambda: bound(simulation) == 2)
+        assert max(simulation.application.ages().values()) < 70
+        assert simulation.application.keeper.tables.violations() == []
+
+
+async def test_whoever_waits_at_its_barrier_when_it_dies_hears_of_it() -> None:
+    async with Simulation(nodes=3) as simulation:
+        await gang(simulation, "whole", 1)
+        await until(lambda: bound(simulation) == 1)
+        service = simulation.service
+        assert service is not None
+        waiting = asyncio.ensure_future(service.call("bind", _bind(simulation)))
+        await asyncio.sleep(0)
+        simulation.kill()
+        with pytest.raises(NoAnswer, match="reset by peer"):
+            await waiting
+        with pytest.raises(NoAnswer, match="refused"):
+            await service.call("bind", _bind(simulation))
+
+
+def _bind(simulation: Simulation) -> bytes:
+    found = simulation.cluster.api.store.list(POD, "default")[0]["metadata"]
+    asked = f'"PodName":"{found["name"]}","PodNamespace":"default","PodUID":"{found["uid"]}","Node":"node-0"'
+    return f"{{{asked}}}".encode()
+
+
+async def test_its_clock_is_set_and_the_clusters_is_not() -> None:
+    async with Simulation(nodes=1) as simulation:
+        before, steady = simulation.clock.now(), simulation.service_clock.steady()
+        simulation.service_clock.ahead = 3600
+        assert simulation.service_clock.now() == before + 3600
+        assert simulation.service_clock.steady() == steady
+        assert simulation.clock.now() == before
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+async def test_it_hears_what_it_has_missed_when_its_watches_are_let_go(forgotten: bool) -> None:
+    async with Simulation(nodes=1) as simulation:
+        await asyncio.sleep(1)
+        simulation.hold_watches()
+        await simulation.create(pod("p", "default-scheduler"), POD)
+        await asyncio.sleep(5)
+        assert not simulation.application.keeper.tables.pods
+        if forgotten:
+            simulation.forget_changes()
+        simulation.release_watches()
+        await until(lambda: len(simulation.application.keeper.tables.pods) == 1, within=120)
+
+
+async def test_a_scheduler_that_is_started_anew_places_what_is_pending() -> None:
+    async with Simulation(nodes=2) as simulation:
+        await gang(simulation, "waits", 3)
+        await asyncio.sleep(5)
+        await simulation.cluster.restart_scheduler(0)
+        await gang(simulation, "fits", 2)
+        await until(lambda: bound(simulation) == 2)
