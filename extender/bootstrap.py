@@ -46,7 +46,6 @@ from extender.app.braking import Braking
 from extender.app.destroyed import logged
 from extender.app.effects import Effects
 from extender.app.explain import Explain
-from extender.app.feedback import PodsRewound
 from extender.app.gates import Gates
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
@@ -66,6 +65,7 @@ from extender.app.transactions import Transactions
 from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.feedback import PodsRewound
 from extender.core.gangs.backfill import Thrift
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
@@ -232,7 +232,7 @@ class Application:
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
         # Nothing but preemption waits for them: see `Budgets.known`.
-        self.keeper.tables.gangs.waiting.preempting.victims.budgets.known = False
+        self.keeper.tables.budgets.known = False
         self._budgets = follow(budgets(), facts(Budget))
         self._groups = follow(pod_groups.pod_groups(), facts(PodGroup))
         self._without_groups = False

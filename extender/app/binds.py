@@ -1,6 +1,6 @@
 """Binds: whether a pod may be bound to a node, where its units are held meanwhile, and what is held once it is bound.
 
-A gang's member waits at its barrier, and whom a node or a policy has no place for yet waits too (`permits`). Must not
+Whom a node or a policy has no place for yet waits (`permits`). Must not
 know how a Binding is written.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from extender.app.decisions import Effect
-from extender.app.feedback import Bound, NotBound
 from extender.app.in_flight import InFlight
-from extender.app.permits import AT_BARRIER, OVERFULL, WAITS, BindAnswered, Permits, WaitForRoom
+from extender.app.permits import OVERFULL, WAITS, BindAnswered, Permits, WaitForRoom
 from extender.app.tables import Tables
 from extender.core.cluster import Pod
+from extender.core.feedback import Bound, NotBound
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.policy import Allow, Permit, Refuse, Wait
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
@@ -42,7 +42,7 @@ class Binds:
         if isinstance(permit, Refuse):
             # Until now kube-scheduler counted the pod there, and maybe offered the node to no other.
             self._tables.ledger.capacity.reconsider(node)
-        elif isinstance(permit, Wait) and permit is not AT_BARRIER:
+        elif isinstance(permit, Wait) and permit.until is not None:
             self._permits.wait(uid, node, permit)
         return permit
 
@@ -71,19 +71,17 @@ class Binds:
             return Allow()
         if pod.node is not None and pod.node == node:
             return Allow()
-        in_gang = tables.gangs.of(uid) is not None
-        if not in_gang and not isinstance(claimed := self._claim_alone(pod, node, now), Allow):
-            return claimed
-        permit = tables.policies.permit(pod, node, now)
-        if isinstance(permit, Allow) and in_gang:
-            refusal = tables.gangs.barrier.arrive(uid, node, now)
-            return Refuse(refusal) if refusal else AT_BARRIER
+        if not tables.policies.placing.places(pod):
+            claimed = self._claim_alone(pod, node, now)
+            if not isinstance(claimed, Allow):
+                return claimed
+        permit = tables.policies.placing.permit(pod, node, now)
         if isinstance(permit, Refuse):
             self._let_go(uid)
         return permit
 
     def _claim_alone(self, pod: Pod, node: NodeName, now: float) -> Permit:
-        """As `permit`, for a pod that is in no gang."""
+        """As `permit`, for a pod that no policy places by itself."""
         uid, ledger = pod.uid, self._tables.ledger
         if pod.node is not None:
             return Refuse(f"the pod is bound to {pod.node} already")
@@ -91,7 +89,7 @@ class Binds:
         if held is not None and held.node == node:
             ledger.keep(uid, None)
             return Allow()
-        refusal = self._tables.policies.refusal(pod, node)
+        refusal = self._tables.policies.judging.refusal(pod, node)
         if refusal is not None:
             return refusal
         if self.assume(pod, node, None):
@@ -108,33 +106,29 @@ class Binds:
         claim = Holding(Holder(pod.uid), node, pod.requests, HoldingKind.ASSUMPTION, until=until)
         giving_way: Sequence[Holder] = ()
         if ledger.rows.short(node, pod.requests, (pod.uid,)) is not None:
-            giving_way = self._tables.gangs.waiting.queue.saved.gives_way_to(pod).get(node, ())
+            giving_way = self._tables.policies.placing.gives_way(pod).get(node, ())
         if ledger.commit([claim], releasing=giving_way).conflicts:
             return False
-        self._tables.policies.heed_held(pod, node)
+        self._tables.policies.placing.heed_held(pod, node)
         return True
 
     # -- it is bound, or not -------------------------------------------------------------------------------------
 
     def bound(self, told: Bound) -> None:
-        tables, uid, node = self._tables, told.pod, told.node
-        pod = tables.pods.get(uid)
-        if pod is not None:
-            tables.pods[uid] = now_bound = replace(pod, node=node)
-            tables.policies.observe(now_bound)
-            tables.gangs.staying.observe(now_bound, pod)
-            tables.gangs.bystanders.put(now_bound)
-            tables.ledger.confirm(uid, on=node, units=pod.requests)
-        tables.gangs.barrier.written(uid, node, tables.clock.steady())
+        tables, uid, now = self._tables, told.pod, self._tables.clock.steady()
+        known = tables.pods.get(uid)
+        if known is not None:
+            pod = replace(known, node=told.node)
+            tables.keep(pod)
+            tables.ledger.confirm(uid, on=told.node, units=pod.requests)
+            tables.policies.following.observe(pod, now)
 
     def not_bound(self, told: NotBound) -> None:
-        now = self._tables.clock.steady()
-        self._tables.gangs.barrier.failed(told.pod, now, for_good=told.for_good, surely=told.surely)
         self._let_go(told.pod)
 
     def _let_go(self, uid: PodUid) -> None:
-        """Nothing is held for the pod that is not bound. A gang has the say on what is held for it, and on nothing that
-        the pod held before it was a member."""
+        """Nothing is held for the pod that is not bound. Whoever owns what is held for it has the say on that, and on
+        nothing that the pod held before."""
         held = self._tables.ledger.holding(uid)
         if held is not None and held.kind is not HoldingKind.BOUND and held.owner is None:
             self._tables.ledger.forget(uid)

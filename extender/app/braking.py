@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import structlog
 
 from extender.app.decisions import Performer
-from extender.app.feedback import BrakeChanged
 from extender.app.keeper import Keeper
 from extender.app.management import BrakeState
 from extender.core.brake import FREE, Switches, switches_of
 from extender.core.cluster import Namespace
+from extender.core.feedback import BrakeChanged
 
 _log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from extender.app.permits import BindAnswered
-from extender.app.policies import PolicyFailed
+from extender.app.policies.containment import PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import GangEffect

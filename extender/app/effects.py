@@ -16,18 +16,18 @@ from extender.app.alarm import Alarm
 from extender.app.decisions import AdvertiseCapacity, AskRefused, Decided, Effect, PodEnded
 from extender.app.destroyed import Destroyed, Destruction, logged
 from extender.app.evicting import Evicting
-from extender.app.feedback import NotEvicted
 from extender.app.gates import Gates
 from extender.app.insisting import insist
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.permits import BindAnswered
-from extender.app.policies import PolicyFailed
+from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import Binder, Disruptions, EventType, Evictor, Nominator, PodRef, Recorder, Waker
 from extender.app.telling import Telling
 from extender.app.wording import in_words
 from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
+from extender.core.feedback import NotEvicted
 from extender.core.gangs.gang import (
     DeadlineSet,
     EvictFor,

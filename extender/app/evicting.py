@@ -26,7 +26,6 @@ import structlog
 
 from extender.app.decisions import Performer
 from extender.app.destroyed import Destroyed, Destruction
-from extender.app.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
 from extender.app.keeper import Keeper
 from extender.app.ports import Disruptions, EventType, Evictor, Nominator, PodRef
 from extender.app.wording import in_short
@@ -34,6 +33,7 @@ from extender.core.back_off import BackOff
 from extender.core.brake import Act
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
+from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
 from extender.core.gangs.gang import EvictFor
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.kube.errors import Gone, Refused, Unavailable

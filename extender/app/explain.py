@@ -232,10 +232,10 @@ class Explain:
 
     def _judge(self, pod: Pod) -> tuple[list[_Group], list[NodeName]]:
         """The nodes that may not have the pod, by rule, largest group first; and those that may."""
-        policies = self._tables.policies
+        judging = self._tables.policies.judging
         # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
-        judges = policies.judges_of_nodes(pod)
-        room = policies.room(pod)
+        judges = judging.judges_of_nodes(pod)
+        room = judging.room(pod)
         groups: dict[tuple[str, str], _Group] = {}
         fitting: list[NodeName] = []
         for node in self._tables.nodes.values():

@@ -18,7 +18,8 @@ from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
-from extender.core.gang_ask import GangAsk, MalformedAsk
+from extender.core.gang_ask import MalformedAsk
+from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 
 BOUND = "the pod is bound to another node already"
@@ -51,7 +52,7 @@ class Filtering:
         tables = self._tables
         if tables.brake.observes(pod.namespace):
             return self._let_pass(pod, sent)
-        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else tables.policies.malformed(pod)
+        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else tables.policies.judging.malformed(pod)
         if ask is not None:
             self._population.believe(pod)
             self._population.refuse(pod, ask)
@@ -70,23 +71,24 @@ class Filtering:
         self._population.believe(pod)
         if tables.knowledge.is_stale() and self._needs_a_place(pod):
             return self._not_now(pod, sent)
-        verdict = self._place_member(pod, sent) if isinstance(pod.gang, GangAsk) else self._place_alone(pod, sent)
+        verdict = self._have_placed(pod, sent) if tables.policies.placing.places(pod) else self._place_alone(pod, sent)
         self._settlement.settle()
         return verdict
 
-    def _place_member(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+    def _have_placed(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """By the policy that finds the pod's place by itself."""
         tables = self._tables
         # All that has changed counts: who is before it in turn may have it.
         self._settlement.settle()
-        allowed = tables.policies.verdict_beside_plans(pod, sent)
+        allowed = tables.policies.judging.verdict_beside_plans(pod, sent)
         if sent and not allowed.passed:
-            tables.gangs.members.observe(pod, tables.clock.steady())
             self._turned_away.add(pod)
             return allowed
-        answer = tables.gangs.admission.admit(pod, allowed.passed, tables.clock.steady())
-        if answer not in allowed.passed:
-            return replace(allowed, passed=(), unresolvable=dict.fromkeys(sent, answer) | dict(allowed.unresolvable))
-        return self._judged(pod, [NodeName(answer)])
+        place = tables.policies.placing.place(pod, allowed.passed, tables.clock.steady())
+        if isinstance(place, Refuse):
+            refused = dict.fromkeys(sent, place.reason)
+            return replace(allowed, passed=(), unresolvable=refused | dict(allowed.unresolvable))
+        return self._judged(pod, [place])
 
     def _place_alone(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         verdict = self._judged(pod, sent)
@@ -97,7 +99,7 @@ class Filtering:
         return verdict
 
     def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        verdict = self._tables.policies.verdict(pod, sent)
+        verdict = self._tables.policies.judging.verdict(pod, sent)
         if verdict.passed:
             self._turned_away.drop(pod.uid)
         else:
@@ -113,7 +115,8 @@ class Filtering:
         tables = self._tables
         before = tables.ledger.holding(pod.uid)
         kept = before is not None and before.node in verdict.passed
-        wanted = [before.node] if before is not None and kept else tables.policies.best_first(pod, verdict.passed)
+        judging = tables.policies.judging
+        wanted = [before.node] if before is not None and kept else judging.best_first(pod, verdict.passed)
         until = tables.clock.steady() + tables.rules.assume_seconds
         for node in wanted:
             if self._binds.assume(pod, node, until):
@@ -123,30 +126,21 @@ class Filtering:
 
     def _needs_a_place(self, pod: Pod) -> bool:
         """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
-        placed_by_us = isinstance(pod.gang, GangAsk) or self._reserves(pod)
+        placed_by_us = self._tables.policies.placing.places(pod) or self._reserves(pod)
         return placed_by_us and self._tables.ledger.holding(pod.uid) is None
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Nothing is planned; the pod is woken when it may be."""
-        if not (isinstance(pod.gang, GangAsk) and self.fall_asleep(pod)):
+        if not self._tables.policies.placing.sleeps(pod, self._tables.clock.steady()):
             self._turned_away.add(pod)
         self._in_flight.ended(pod.uid)
         self._settlement.settle()
         return _nowhere(sent, STALE)
 
-    def fall_asleep(self, member: Pod) -> bool:
-        """It waits to be woken with its gang. False: it has none."""
-        members = self._tables.gangs.members
-        if members.observe(member, self._tables.clock.steady()) is None:
-            return False
-        members.take_for_asleep(member.uid)
-        return True
-
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Every node passes, and nothing is held; what would have been refused is told."""
         tables, now = self._tables, self._tables.clock.steady()
-        if self._population.believe(pod):
-            tables.gangs.members.observe(pod, now)
+        self._population.believe(pod)
         self._turned_away.drop(pod.uid)
         self._in_flight.passed(pod, sent, now)
         self._effects += tables.observing.filtered(tables.pods.get(pod.uid, pod), sent, now)

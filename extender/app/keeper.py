@@ -13,18 +13,6 @@ from typing import TypeVar
 
 from extender.app.binds import Binds
 from extender.app.decisions import AdvertiseCapacity, Decided, Effect
-from extender.app.feedback import (
-    Bound,
-    BrakeChanged,
-    Evicted,
-    EvictionDone,
-    Feedback,
-    NotBound,
-    NotEvicted,
-    PodsRewound,
-    RestStays,
-    UnitStays,
-)
 from extender.app.filtering import Filtering
 from extender.app.in_flight import InFlight
 from extender.app.population import Population
@@ -35,7 +23,7 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict, Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.evictions import Evictions
+from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound, PodsRewound
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
@@ -58,10 +46,9 @@ class Keeper:
         self.tables = tables = Tables(clock, rules, policies, life)
         self._effects: list[Effect] = []
         self._in_flight = InFlight(tables.ledger)
-        self._turned_away = TurnedAway(tables.ledger, tables.policies.passes)
+        self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes)
         self._binds = Binds(tables, self._in_flight, self._effects)
-        self._evictions = Evictions(tables.gangs, tables.pods, tables.brake)
-        self._population = Population(tables, self._binds, self._turned_away, self._evictions, self._effects)
+        self._population = Population(tables, self._binds, self._turned_away, self._effects)
         self._settlement = Settlement(tables, self._binds, self._turned_away, self._effects)
         self._filtering = Filtering(
             tables,
@@ -86,10 +73,10 @@ class Keeper:
             case PodGroup():
                 self._population.regrouped(self._population.groups.see(fact))
             case Promise(controller, pods):
-                self.tables.gangs.planning.promises.see(controller, pods)
+                self.tables.promises.see(controller, pods)
                 return Decided(None)
             case Budget():
-                self.tables.gangs.waiting.preempting.victims.budgets.see(fact)
+                self.tables.budgets.see(fact)
         return self.settle()
 
     def forget(self, fact: Fact) -> Decided[None]:
@@ -103,15 +90,14 @@ class Keeper:
                 # Members that are bound stay; the others wait until it is there again.
                 self._population.regrouped(self._population.groups.lose(fact))
             case Promise():
-                self.tables.gangs.planning.promises.lose(fact.controller)
+                self.tables.promises.lose(fact.controller)
                 return Decided(None)
             case Budget():
-                self.tables.gangs.waiting.preempting.victims.budgets.lose(fact)
+                self.tables.budgets.lose(fact)
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Decided[None]:
         """These of the kind and no others exist."""
-        gangs = self.tables.gangs
         if kind is Node:
             self._replace_nodes(_of(Node, facts))
         elif kind is Pod:
@@ -119,10 +105,10 @@ class Keeper:
         elif kind is PodGroup:
             self._population.regrouped(self._population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
-            gangs.planning.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
+            self.tables.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
             return Decided(None)
         else:
-            gangs.waiting.preempting.victims.budgets.replace(_of(Budget, facts))
+            self.tables.budgets.replace(_of(Budget, facts))
         return self.settle()
 
     def _replace_nodes(self, nodes: Sequence[Node]) -> None:
@@ -137,7 +123,7 @@ class Keeper:
         tables = self.tables
         if (node := tables.nodes.pop(name, None)) is not None:
             tables.departures.leave(name, tables.clock.steady())
-            tables.policies.forget(node)
+            tables.policies.following.forget(node)
         tables.ledger.capacity.remove_node(name)
 
     def _take_node(self, node: Node) -> None:
@@ -146,7 +132,7 @@ class Keeper:
         known = tables.nodes.get(node.name)
         tables.nodes[node.name] = node
         tables.ledger.capacity.set_node(node.name, node.allocatable)
-        tables.policies.observe(node)
+        tables.policies.following.observe(node, tables.clock.steady())
         if known is not None and _welcomes(node) != _welcomes(known):
             tables.ledger.capacity.reconsider(node.name)
         if tables.drift(node):
@@ -194,7 +180,7 @@ class Keeper:
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """How good the nodes are for the pod, from 0 to 10; those left out have 0."""
-        return self.tables.policies.scores(pod, sent)
+        return self.tables.policies.judging.scores(pod, sent)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Decided[Mapping[NodeName, Victims]]:
         """Nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
@@ -213,11 +199,11 @@ class Keeper:
             return self._decided({})
         if pod.gang is not None:
             self._population.believe(pod)
-            if known.node is None and self._filtering.fall_asleep(pod):
+            if known.node is None and tables.policies.placing.sleeps(pod, tables.clock.steady()):
                 self._settlement.settle()
             return self._decided({})
         chosen = {node: each.pods for node, each in victims.items()}
-        safe = self._evictions.offer(pod, chosen, tables.clock.steady())
+        safe = tables.policies.placing.may_evict(pod, chosen, tables.clock.steady())
         return self._decided({node: each for node, each in victims.items() if node in safe})
 
     def permit(self, uid: PodUid, node: NodeName) -> Decided[Permit]:
@@ -231,34 +217,24 @@ class Keeper:
 
     def heed(self, told: Feedback) -> Decided[None]:
         """What became of an effect, or what else has happened."""
-        gangs, now = self.tables.gangs, self.tables.clock.steady()
+        if isinstance(told, Bound):
+            self._population.is_there(told.pod)
+            self._binds.bound(told)
+        self.tables.policies.following.heed(told, self.tables.clock.steady())
         match told:
-            case Bound():
-                self._population.is_there(told.pod)
-                self._binds.bound(told)
             case NotBound():
                 self._binds.not_bound(told)
-            case NotEvicted(uid):
-                gangs.members.not_evicted(uid, now)
-            case Evicted(pod, for_gang):
-                if for_gang is not None:
-                    gangs.waiting.preempting.evicted(for_gang, pod)
+            case Evicted(pod):
                 self._population.is_leaving(pod.uid)
-            case UnitStays(gang, unit, left, why):
-                gangs.waiting.preempting.refused(gang, unit, left, why, now)
-            case RestStays(order, left, why):
-                size = order.gone + len(order.rest)
-                gangs.waiting.preempting.victims.is_left_in_part(order.gang, str(order.preemptor), left, size, why)
-            case EvictionDone(gang):
-                gangs.waiting.preempting.done(gang, now)
             case BrakeChanged():
-                gangs.deadlines.heed_brake(now)
                 self._binds.heed_brake()
                 self._population.heed_brake()
                 self._effects += map(WakePod, self._turned_away.woken_in(self.tables.brake.observes))
             case PodsRewound():
                 self._population.rewound = True
                 return Decided(None)
+            case _:
+                pass
         return self.settle()
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -267,13 +243,11 @@ class Keeper:
         """What has passed its deadline is released, gang by gang."""
         tables, now = self.tables, self.tables.clock.steady()
         for held in tables.ledger.expire(now):
-            if held.owner is not None:
-                tables.gangs.deadlines.expire(held.owner, now)
-        tables.gangs.deadlines.heed_time(now)
+            tables.policies.following.heed(Expired(held), now)
+        for node in tables.policies.following.tick(now):
+            tables.ledger.capacity.reconsider(node)
         self._population.heed_time(now)
         self._binds.heed_time(now)
-        for node in tables.policies.tick(now):
-            tables.ledger.capacity.reconsider(node)
         return self.settle()
 
     def next_deadline(self) -> float | None:
@@ -281,8 +255,7 @@ class Keeper:
         tables = self.tables
         keeping_time = (
             tables.ledger,
-            tables.gangs.deadlines,
-            tables.policies,
+            tables.policies.following,
             self._binds,
             self._in_flight,
             self._population,
@@ -303,9 +276,7 @@ class Keeper:
     def _decided(self, answer: T) -> Decided[T]:
         """The answer, and all that is to be done by now. A wake is held back while somebody is in its way."""
         tables = self.tables
-        for new in (tables.gangs.effects, tables.policies.failures):
-            self._effects += new
-            new.clear()
+        self._effects += tables.policies.take_effects()
         now = tables.clock.steady()
         effects: list[Effect] = list(self._in_flight.let_go(now))
         for effect in self._effects:

@@ -6,14 +6,13 @@ only be another's missing room. What a gang would be told is worked out anew aft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from extender.app.verbs import Verdict
+from extender.app.policies import Policies
 from extender.core.bounded import Bounded
 from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk
-from extender.core.gangs.gangs import Gangs
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 
@@ -23,11 +22,8 @@ _GANGS_REMEMBERED = 1024
 
 
 class Observing:
-    """`judge`: how our filters see a pod of no gang on the nodes; it must hold nothing."""
-
-    def __init__(self, gangs: Gangs, judge: Callable[[Pod, Sequence[NodeName]], Verdict]) -> None:
-        self._gangs = gangs
-        self._judge = judge
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
         self._said: Bounded[GangKey, tuple[float, str]] = Bounded(_GANGS_REMEMBERED)
 
     def filtered(self, pod: Pod, sent: Sequence[NodeName], now: float) -> list[Withheld]:
@@ -46,7 +42,7 @@ class Observing:
             return pod.gang.reason
         if isinstance(pod.gang, GangAsk):
             return self._would_refuse_gang(pod.gang.key, pod, sent, now)
-        verdict = self._judge(pod, sent)
+        verdict = self._policies.judging.verdict(pod, sent)
         if verdict.passed or not sent:
             return ""
         return next(iter((*verdict.rejected.values(), *verdict.unresolvable.values())))
@@ -55,6 +51,6 @@ class Observing:
         known = self._said.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        said = self._gangs.admission.would_refuse(pod, sent)
+        said = self._policies.placing.would_refuse(pod, sent)
         self._said[key] = (now + HOLDS_GOOD, said)
         return said

@@ -28,10 +28,6 @@ class WaitForRoom(Wait):
     """Until its node has room for the pod."""
 
 
-AT_BARRIER = Wait(inf, "the gang's quorum is not there yet")
-"""How a gang's member waits: until its gang opens the barrier, or turns it back. Nobody else answers it."""
-
-
 @dataclass(frozen=True, slots=True)
 class BindAnswered:
     """Effect: a bind that waits to be allowed on that node is answered. Empty: it may be written."""
@@ -45,6 +41,10 @@ class BindAnswered:
 class _Waiting:
     node: NodeName
     wait: Wait
+
+    @property
+    def until(self) -> float:
+        return inf if self.wait.until is None else self.wait.until
 
 
 class Permits:
@@ -95,7 +95,8 @@ class Permits:
         if waiting is None:
             return
         match self._ask(uid, waiting.node):
-            case Wait() as wait if wait is AT_BARRIER:
+            case Wait(until=None):
+                # The policy itself answers from now on.
                 self._forget(uid)
             case Wait(reason=reason) as wait:
                 if reason != waiting.wait.reason:
@@ -112,11 +113,11 @@ class Permits:
 
     def overdue(self, now: float) -> Iterator[BindAnswered]:
         """Those that have waited long enough."""
-        for_room = takewhile(lambda each: each[1].wait.until <= now, self._for_room.items())
-        for_policies = (each for each in self._for_policies.items() if each[1].wait.until <= now)
+        for_room = takewhile(lambda each: each[1].until <= now, self._for_room.items())
+        for_policies = (each for each in self._for_policies.items() if each[1].until <= now)
         for uid, waiting in [*for_room, *for_policies]:
             yield from self.end(uid, waiting.wait.reason)
 
     def next_deadline(self) -> float | None:
         first = islice(self._for_room.values(), 1)
-        return min((each.wait.until for each in (*first, *self._for_policies.values())), default=None)
+        return min((each.until for each in (*first, *self._for_policies.values())), default=None)

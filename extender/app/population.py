@@ -15,10 +15,9 @@ from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
-from extender.core.gang_ask import GangAsk, MalformedAsk
-from extender.core.gangs.evictions import Evictions
+from extender.core.feedback import TurnedAwayBefore
+from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
-from extender.core.gangs.orders import LetRoomGo
 from extender.core.gangs.pod_groups import PodGroups
 from extender.core.ledger import HoldingKind
 from extender.kube.names import PodUid
@@ -31,18 +30,17 @@ _UNSEEN_SECONDS = 120.0
 class Population:
     """`effects`: what is to be done is added there."""
 
-    def __init__(
-        self, tables: Tables, binds: Binds, turned_away: TurnedAway, evictions: Evictions, effects: list[Effect]
-    ) -> None:
+    def __init__(self, tables: Tables, binds: Binds, turned_away: TurnedAway, effects: list[Effect]) -> None:
         self._tables = tables
         self._binds = binds
         self._turned_away = turned_away
-        self._evictions = evictions
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
         self.rewound = False
         """Whether what was heard of pods is of a time that is no more."""
         self._listed = False
+        self._finished: set[PodUid] = set()
+        """Pods that have run to their end and that the API server still has."""
         self._misread: Bounded[PodUid, None] = Bounded(_MISREAD_REMEMBERED)
         """Pods that were turned away for what they ask, which cannot be understood."""
         self._unseen: dict[PodUid, float] = {}
@@ -62,10 +60,10 @@ class Population:
         known = tables.pods.keys() | {
             held.holder for held in tables.ledger.rows.holdings() if held.kind is HoldingKind.BOUND
         }
-        known |= set(tables.gangs.members.ended_well.known)
+        known |= self._finished
         for uid in sorted(PodUid(uid) for uid in known if uid not in present):
             self.forget(uid)
-        # Finished members count for their gang only while it lives: the living come first.
+        # A policy may count those that have finished only beside the living: these come first.
         for pod in sorted(present.values(), key=lambda pod: pod.finished):
             self.observe(pod)
         if not self._listed:
@@ -96,22 +94,14 @@ class Population:
         if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
             # No filter will come to say so.
             self._effects.append(AskRefused(pod, pod.gang))
-        tables.pods[pod.uid] = pod
-        tables.policies.observe(pod)
-        tables.gangs.staying.observe(pod, known)
-        tables.gangs.waiting.preempting.heed(known, pod, now)
-        self._effects += self._evictions.heed(pod)
-        tables.gangs.bystanders.put(pod)
+        tables.keep(pod)
         if pod.node is not None:
-            if known is None or known.node is None:
-                tables.gangs.planning.heed_bystander(pod)
             tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
             self._turned_away.drop(pod.uid)
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._turned_away:
             self._turned_away.add(pod)
-        if pod.gang is not None or tables.gangs.of(pod.uid) is not None:
-            tables.gangs.members.observe(pod, now)
+        tables.policies.following.observe(pod, now)
 
     def _as_it_asks(self, pod: Pod) -> Pod:
         """The pod with its ask as it is to be understood: a stranger's says nothing to us."""
@@ -120,13 +110,15 @@ class Population:
         return replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
 
     def _finish(self, pod: Pod) -> None:
-        if self._tables.pods.pop(pod.uid, None) is not None:
+        tables = self._tables
+        self._finished.add(pod.uid)
+        if tables.drop(pod.uid) is not None:
             self._effects.append(PodEnded(pod))
-            self._tables.policies.forget(pod)
-            self._tables.ended[pod.uid] = None
+            tables.policies.following.forget(pod)
+            tables.ended[pod.uid] = None
         self._leave(pod.uid)
-        self._tables.ledger.forget(pod.uid)
-        self._tables.gangs.members.observe(pod, self._tables.clock.steady())
+        tables.ledger.forget(pod.uid)
+        tables.policies.following.finished(pod, tables.clock.steady())
 
     def forget(self, uid: PodUid) -> None:
         """The pod is deleted."""
@@ -135,12 +127,13 @@ class Population:
         self._unseen.pop(uid, None)
         self.groups.forget(uid)
         tables.strangers.forget(uid)
-        pod = tables.pods.pop(uid, None)
+        self._finished.discard(uid)
+        pod = tables.drop(uid)
         if pod is not None:
             self._effects.append(PodEnded(pod))
-            tables.policies.forget(pod)
+            tables.policies.following.forget(pod)
         self._leave(uid)
-        tables.gangs.members.remove(uid, tables.clock.steady())
+        tables.policies.following.deleted(uid, tables.clock.steady())
         tables.ledger.forget(uid)
 
     def _leave(self, uid: PodUid) -> None:
@@ -148,9 +141,6 @@ class Population:
         self._binds.end(uid)
         self._misread.pop(uid, None)
         self._turned_away.drop(uid)
-        self._tables.gangs.staying.forget(uid)
-        self._tables.gangs.waiting.preempting.victims.forget(uid)
-        self._tables.gangs.bystanders.remove(uid)
 
     def is_leaving(self, uid: PodUid) -> None:
         """The API server has taken its eviction."""
@@ -160,16 +150,14 @@ class Population:
 
     def _take_for_asleep(self, pods: Iterable[Pod]) -> None:
         """An earlier life of the service may have turned these away: nobody else would wake them."""
-        for pod in pods:
-            if pod.node is None and isinstance(pod.gang, GangAsk):
-                self._tables.gangs.members.take_for_asleep(pod.uid)
-                if pod.nominated is not None:
-                    # By an earlier life: nobody is made to leave for it now.
-                    self._effects.append(LetRoomGo(pod.gang.key, (pod,)))
-            elif pod.node is None and self._tables.ours(pod) and not (pod.gated or pod.at_our_gate):
-                if isinstance(pod.gang, MalformedAsk) or self._tables.policies.malformed(pod) is not None:
+        tables = self._tables
+        for pod in [pod for pod in pods if pod.node is None and tables.ours(pod)]:
+            if tables.policies.placing.places(pod):
+                tables.policies.following.heed(TurnedAwayBefore(pod), tables.clock.steady())
+            elif not (pod.gated or pod.at_our_gate):
+                if isinstance(pod.gang, MalformedAsk) or tables.policies.judging.malformed(pod) is not None:
                     self._misunderstand(pod)
-                elif self._tables.asks_ephemeral(pod):
+                elif tables.asks_ephemeral(pod):
                     self._turned_away.add(pod)
 
     # -- groups --------------------------------------------------------------------------------------------------
@@ -218,7 +206,7 @@ class Population:
         self._take_for_asleep(tables.pods[pod.uid] for pod in theirs if pod.uid in tables.pods)
         for pod in tables.pods.values():
             if pod.scheduler == scheduler:
-                tables.gangs.staying.observe(pod, None)
+                tables.staying.observe(pod, None)
 
     def believe(self, pod: Pod) -> bool:
         """A call has told of the pod, which is there for as long as our watch can be late. Whether it is new."""
@@ -226,9 +214,8 @@ class Population:
         if pod.uid in tables.pods or pod.uid in tables.ended or pod.node is not None:
             return False
         # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
-        tables.pods[pod.uid] = pod
-        tables.policies.observe(pod)
-        tables.gangs.bystanders.put(pod)
+        tables.keep(pod)
+        tables.policies.following.observe(pod, tables.clock.steady())
         self._unseen[pod.uid] = tables.clock.steady() + _UNSEEN_SECONDS
         return True
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.app.decisions import Performer
-from extender.app.feedback import Bound, Feedback, NotBound
 from extender.app.gates import Gates, Passage
 from extender.app.insisting import insist
 from extender.app.journal import Journal
@@ -20,6 +19,7 @@ from extender.app.ports import Binder, PodRef
 from extender.app.verbs import Verdict, Victims
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Pod
+from extender.core.feedback import Bound, Feedback, NotBound
 from extender.core.policy import Allow, Refuse, Wait
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid

@@ -23,7 +23,6 @@ class Settlement:
         self._effects = effects
         self.more_to_do = False
         """Whether a slice of work was over before all was settled."""
-        self._ordered_by = tables.policies.order_version
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, which those who were turned away were not asked about yet."""
@@ -31,37 +30,32 @@ class Settlement:
     def settle(self) -> None:
         tables = self._tables
         self._binds.heed_change()
-        tables.policies.heed_released()
-        tables.gangs.staying.heed_time(tables.clock.now())
+        tables.policies.placing.heed_released()
+        tables.staying.heed_time(tables.clock.now())
         if tables.knowledge.is_stale():
             self._was_stale, self.more_to_do = True, False
         else:
             self._settle(tables.clock.steady())
-        tables.gangs.quorums.announce()
 
     def _settle(self, now: float) -> None:
-        tables, settling = self._tables, self._tables.gangs.settling
-        queue, changes = tables.gangs.waiting.queue, tables.ledger.changes
+        tables, policies, changes = self._tables, self._tables.policies.following, self._tables.ledger.changes
         if self._was_stale:
             self._was_stale = False
             for node in tables.nodes:
                 tables.ledger.capacity.reconsider(node)
-        if self._ordered_by != (version := tables.policies.order_version):
-            self._ordered_by = version
-            queue.reorder()
-        settling.begin_slice()
-        while (gains := changes.drain_gains()) or settling.has_work or settling.heed_time(now):
+        policies.begin_slice(now)
+        while (gains := changes.drain_gains()) or policies.has_work(now):
             # First: kube-scheduler counts those pods there already.
             self._binds.heed_nodes(gains)
-            settling.settle(gains, now)
+            settled = policies.settle(gains, now)
             self._gained |= dict.fromkeys(gains)
             if not changes.has_gains:
                 # What was given up on the way is saved again by now.
-                gained, self._gained = queue.saved.with_news_for_others(self._gained), {}
+                gained, self._gained = policies.left_for_others(self._gained), {}
                 self._effects += map(WakePod, self._turned_away.woken_by(gained))
-            if queue.fits.work.is_over:
+            if policies.slice_is_over() or not settled:
                 break
-        self.more_to_do = queue.fits.work.is_over
+        self.more_to_do = policies.slice_is_over()
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""

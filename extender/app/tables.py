@@ -19,18 +19,21 @@ from extender.core import audit as ledger_audit
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
 from extender.core.brake import FREE, Brake, Switches
+from extender.core.budgets import Budgets
+from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.gangs import audit as gang_audit
 from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
 from extender.core.gangs.gangs import Gangs
-from extender.core.gangs.promises import GATHER_LIMIT
+from extender.core.gangs.promises import GATHER_LIMIT, Promises
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
 from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
-from extender.core.policy import Facts, Policy
+from extender.core.policy import Facts, GivingWay, Policy
 from extender.filters import made
+from extender.filters.gang import GangPolicy
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 KEYS_PER_NODE = 1500
@@ -71,7 +74,10 @@ DEFAULT_RULES = Rules()
 
 class Tables:
     """`pods`: those that are not finished, pending and bound. `ended`: those that ended lately: a call about one was
-    under way when it went. `strangers`: pods of schedulers that do not ask us."""
+    under way when it went. `strangers`: pods of schedulers that do not ask us. `staying`: those on the nodes for whose
+    leaving nobody waits. `bystanders`: who is on which node, for those who want to be near or away from such.
+    `promises`: how many pods controllers make. `gangs`: for those who tell of them; who decides asks `policies`.
+    """
 
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
         self.clock = clock
@@ -83,6 +89,10 @@ class Tables:
         self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
         self.strangers = Strangers(rules.schedulers)
         self.brake = Brake(rules.switches)
+        self.staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
+        self.bystanders = Bystanders()
+        self.promises = Promises(rules.gather_limit)
+        self.budgets = Budgets()
         self.gangs = Gangs(
             self.ledger,
             self.nodes,
@@ -90,18 +100,35 @@ class Tables:
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
             brake=self.brake,
-            staying=Staying(self.pods, self._may_leave, rules.long_running_seconds),
+            staying=self.staying,
             thrift=rules.thrift,
-            gather_limit=rules.gather_limit,
+            bystanders=self.bystanders,
+            promises=self.promises,
+            budgets=self.budgets,
         )
         self.gangs.waiting.preempting.victims.ours = self.ours
         self.gangs.waiting.preempting.victims.bounds = rules.preemption
-        queue = self.gangs.waiting.queue
-        facts = Facts(self.ledger, self.nodes, self.pods, queue.saved.gives_way_to)
-        self.policies = Policies(made() if policies is None else policies, facts)
-        queue.order.of = self.policies.order
-        self.observing = Observing(self.gangs, self.policies.verdict)
+        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way)
+        others = made() if policies is None else policies
+        self.policies = Policies([GangPolicy(self.gangs), *others], facts)
+        order = self.gangs.waiting.queue.order
+        order.of, order.version = self.policies.following.order, self.policies.following.order_version
+        self.observing = Observing(self.policies)
         self.knowledge = Knowledge()
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def keep(self, pod: Pod) -> None:
+        """It is there, not finished, and looks like this."""
+        known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
+        self.staying.observe(pod, known)
+        self.bystanders.put(pod)
+
+    def drop(self, uid: PodUid) -> Pod | None:
+        """It is gone, or has finished. How it looked last; None: it was not known."""
+        self.staying.forget(uid)
+        self.bystanders.remove(uid)
+        return self.pods.pop(uid, None)
 
     def ours(self, pod: Pod) -> bool:
         """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
@@ -109,6 +136,9 @@ class Tables:
 
     def _may_leave(self, pod: Pod) -> bool:
         return self.ours(pod) or self.gangs.waiting.preempting.victims.bounds.others
+
+    def _gives_way(self, pod: Pod) -> GivingWay:
+        return self.policies.placing.gives_way(pod)
 
     def asks_ephemeral(self, pod: Pod) -> bool:
         return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
@@ -133,5 +163,5 @@ class Tables:
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
         bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
-        beside = self.gangs.bystanders.violations(bound)
+        beside = self.bystanders.violations(bound)
         return [*ledger_audit.violations(self.ledger), *gang_audit.violations(self.gangs, is_claim), *beside]

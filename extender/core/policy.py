@@ -4,13 +4,18 @@ A policy is one file with one class that has a `name` and as many of the extensi
 protocol of its own, by the name that kube-scheduler's framework has for it. It is registered by one line (see
 `extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
 
-    facts come in        `observe`, `forget`                     Observes
-    a pod is to be placed `filter`, then `score`                  Filters, Scores
-    units are held for it `reserve`, or let go `unreserve`        Reserves
-    it is to be bound    `permit`                                PermitsBinds
-    gangs wait           `order`                                 Orders
-    room came free       `could_pass` (by default what `filter` lets pass)   Wakes
-    time passes          `next_deadline`, `tick`                 KeepsTime
+    facts come in           `observe`, `forget`             Observes; `finished`, `deleted`   Outlives
+    a pod is to be placed   `filter`, then `score`          Filters, Scores
+    or by one policy alone  `places`, `place`, `sleeps`     Places
+    units are held for it   `reserve`, or let go `unreserve`   Reserves; for others before it: GivesWay
+    it is to be bound       `permit`                        PermitsBinds
+    others are to leave     `may_evict`                     Preempts
+    gangs wait              `order`                         Orders
+    room came free          `could_pass` (by default what `filter` lets pass)   Wakes; `settle`   Settles
+    time passes             `next_deadline`, `tick`         KeepsTime
+    something is to be done `take_effects`, and what became of it `heed`   Acts
+
+The gang (`extender.filters.gang`) has nearly all of them; most policies need one or two.
 
 Every method is pure: it may change what the policy itself knows, and nothing else; time is an argument; what should be
 done is returned as effects. Must not know clocks, networks, or kube-scheduler's wire.
@@ -18,13 +23,15 @@ done is returned as effects. Must not know clocks, networks, or kube-scheduler's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol, runtime_checkable
 
 from extender.core.cluster import Node, Pod
+from extender.core.feedback import Feedback
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gangs.gang import GangEffect
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid
@@ -49,9 +56,9 @@ class Refuse:
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Not yet: asked again at every change of the cluster, and refused with `reason` at `until`, in seconds that only
-    pass."""
+    pass. None: the policy is not asked again, it answers by an effect, OpenBarrier or TurnBack."""
 
-    until: float
+    until: float | None
     reason: str
 
 
@@ -108,12 +115,25 @@ class Reads(Protocol):
 
 @runtime_checkable
 class Observes(Protocol):
-    def observe(self, fact: Pod | Node) -> None:
+    def observe(self, fact: Pod | Node, now: float) -> None:
         """It is there, and looks like this. A pod that has finished is forgotten instead."""
         ...
 
     def forget(self, fact: Pod | Node) -> None:
         """It is gone; this is how it looked last."""
+        ...
+
+
+@runtime_checkable
+class Outlives(Protocol):
+    """For whom a pod that has finished still counts."""
+
+    def finished(self, pod: Pod, now: float) -> None:
+        """It has run to its end, and the API server still has it. Nothing is held for it. Told whenever it is seen."""
+        ...
+
+    def deleted(self, uid: PodUid, now: float) -> None:
+        """The API server has it no more, finished or not. What is held for it is let go afterwards."""
         ...
 
 
@@ -163,6 +183,42 @@ class PermitsBinds(Protocol):
 
 
 @runtime_checkable
+class Places(Protocol):
+    """One that finds the place for some pods by itself, together with others. What is held for them is its affair, and
+    it is asked for `permit` last, when all others allow."""
+
+    def places(self, pod: Pod) -> bool:
+        """Whether it does so for this one."""
+        ...
+
+    def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
+        """The node, one of these, that is held for the pod from now on. All other filters let it be on any of them."""
+        ...
+
+    def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
+        """Why `place` would refuse the pod now, empty if it would not. Nothing is held, and nothing changes."""
+        ...
+
+    def sleeps(self, pod: Pod, now: float) -> bool:
+        """It was turned away, and not by `place`. False: this policy does not wake it."""
+        ...
+
+
+@runtime_checkable
+class GivesWay(Protocol):
+    def gives_way(self, pod: Pod) -> GivingWay:
+        """What this policy holds for others and would give up for the pod."""
+        ...
+
+
+@runtime_checkable
+class Preempts(Protocol):
+    def may_evict(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> Collection[NodeName]:
+        """Of the nodes that kube-scheduler could choose, those whose victims may go for the pod."""
+        ...
+
+
+@runtime_checkable
 class Orders(Protocol):
     def order(self, members: Sequence[Pod], facts: Facts) -> float:
         """Where a gang with these members stands among those of its priority that wait: the lower, the earlier; those
@@ -183,6 +239,43 @@ class KeepsTime(Protocol):
 
     def tick(self, now: float) -> Sequence[NodeName]:
         """What is due is done. The nodes to which somebody who was turned away may go now."""
+        ...
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """Whoever waits is planned for and woken as room comes free, in slices of work (`core.work`)."""
+
+    def begin_slice(self, now: float) -> None:
+        """As much as one slice holds may be done from now on."""
+        ...
+
+    def has_work(self, now: float) -> bool:
+        """Whether there is something to settle, though no node may have gained room."""
+        ...
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        """These nodes have gained room. Called until nobody gives up any more on the way, and nothing is left."""
+        ...
+
+    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        """All is settled: the nodes that are worth a look of those who wait for no policy."""
+        ...
+
+    @property
+    def slice_is_over(self) -> bool:
+        """What is left is for the next slice, which is soon."""
+        ...
+
+
+@runtime_checkable
+class Acts(Protocol):
+    def take_effects(self) -> Sequence[GangEffect]:
+        """What is to be done since this was asked last; `extender.app.effects` performs it."""
+        ...
+
+    def heed(self, told: Feedback, now: float) -> None:
+        """What became of effects, whosever they were."""
         ...
 
 

@@ -12,20 +12,19 @@ from collections.abc import Callable
 from extender.core.policy import Policy
 from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
-from extender.filters.gang import GangFilter
 from extender.filters.preference import Preference
 from extender.filters.reservation_guard import ReservationGuard
 from extender.filters.share_order import ShareOrder
 
 POLICIES: tuple[Callable[[], Policy], ...] = (
-    GangFilter,
     EphemeralFit,
     ReservationGuard,
     AntiAffinity,
     Preference,
     ShareOrder,
 )
-"""In the order in which they are asked; each filter sees only the nodes that the ones before it let pass."""
+"""In the order in which they are asked; each filter sees only the nodes that the ones before it let pass. The gang's
+policy (`gang`) is asked before them: it is made with what it plans on, see `extender.app.tables`."""
 
 
 def made() -> list[Policy]:

@@ -31,7 +31,7 @@ class AntiAffinity:
             return malformed(GROUP, pod.annotations[GROUP], expected, "web, on pods of no gang")
         return malformed_name(pod, GROUP, "web")
 
-    def observe(self, fact: Pod | Node) -> None:
+    def observe(self, fact: Pod | Node, now: float) -> None:
         if isinstance(fact, Pod):
             self._groups.put(fact)
 

@@ -1,21 +1,89 @@
-"""A gang's member may be on no node but the one that the gang's plan holds for it."""
+"""The gang as a policy: its members are placed together, all or none (`escher.dev/gang` and its sisters).
+
+Each extension point, and which part of `extender.core.gangs` answers it. Decides nothing by itself.
+"""
 
 from __future__ import annotations
 
-from extender.core.cluster import Pod
-from extender.core.gangs.gang import NOT_ITS_NODE
-from extender.core.policy import Facts, Judge, Refuse
-from extender.kube.names import NodeName
+from collections.abc import Collection, Mapping, Sequence
+
+from extender.core.cluster import Node, Pod
+from extender.core.feedback import (
+    Bound,
+    BrakeChanged,
+    Evicted,
+    EvictionDone,
+    Expired,
+    Feedback,
+    NotBound,
+    NotEvicted,
+    RestStays,
+    TurnedAwayBefore,
+    UnitStays,
+)
+from extender.core.gang_ask import GangAsk
+from extender.core.gangs.gang import NOT_ITS_NODE, GangEffect
+from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.orders import LetRoomGo
+from extender.core.policy import Allow, Facts, GivingWay, Judge, Permit, Refuse, Wait
+from extender.kube.names import NodeName, PodUid
 
 # Evicting pods elsewhere does not bring the plan there.
 _ELSEWHERE = Refuse(NOT_ITS_NODE, preemption_helps=False)
 
+AT_BARRIER = Wait(None, "the gang's quorum is not there yet")
+"""How a member waits to be bound: until its gang opens the barrier, or turns it back."""
 
-class GangFilter:
+
+class GangPolicy:
     name = "gang"
     kept_by_plans = True
 
+    def __init__(self, gangs: Gangs) -> None:
+        self._gangs = gangs
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def observe(self, fact: Pod | Node, now: float) -> None:
+        if isinstance(fact, Node):
+            return
+        gangs, preempting = self._gangs, self._gangs.waiting.preempting
+        gangs.effects += gangs.evictions.heed(fact)
+        if fact.node is not None and not preempting.victims.knows(fact.uid):
+            gangs.planning.heed_bystander(fact)
+        preempting.heed(fact, now)
+        if fact.gang is not None or gangs.of(fact.uid) is not None:
+            gangs.members.observe(fact, now)
+
+    def forget(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Pod):
+            self._gangs.waiting.preempting.forget(fact.uid)
+
+    def finished(self, pod: Pod, now: float) -> None:
+        self._gangs.members.observe(pod, now)
+
+    def deleted(self, uid: PodUid, now: float) -> None:
+        self._gangs.members.remove(uid, now)
+
+    # -- a member is to be placed --------------------------------------------------------------------------------
+
+    def places(self, pod: Pod) -> bool:
+        return isinstance(pod.gang, GangAsk)
+
+    def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
+        return self._gangs.admission.admit(pod, nodes, now)
+
+    def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
+        return self._gangs.admission.would_refuse(pod, nodes)
+
+    def sleeps(self, pod: Pod, now: float) -> bool:
+        if self._gangs.members.observe(pod, now) is None:
+            return False
+        self._gangs.members.take_for_asleep(pod.uid)
+        return True
+
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        """It may be on no node but the one that the gang's plan holds for it."""
         if pod.gang is None:
             return None
         held = facts.ledger.holding(pod.uid)
@@ -29,3 +97,80 @@ class GangFilter:
     def could_pass(self, pod: Pod, facts: Facts) -> Judge | None:
         """Plans follow room, and whether there is room is what others say."""
         return None
+
+    def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
+        if not self.places(pod):
+            return Allow()
+        refusal = self._gangs.barrier.arrive(pod.uid, node, now)
+        return Refuse(refusal) if refusal else AT_BARRIER
+
+    # -- others --------------------------------------------------------------------------------------------------
+
+    def gives_way(self, pod: Pod) -> GivingWay:
+        return self._gangs.waiting.queue.saved.gives_way_to(pod)
+
+    def may_evict(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> Collection[NodeName]:
+        return self._gangs.evictions.offer(pod, victims, now)
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    def begin_slice(self, now: float) -> None:
+        self._gangs.settling.begin_slice()
+
+    def has_work(self, now: float) -> bool:
+        return self._gangs.settling.has_work or self._gangs.settling.heed_time(now)
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        self._gangs.settling.settle(gains, now)
+
+    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        return self._gangs.waiting.queue.saved.with_news_for_others(gains)
+
+    @property
+    def slice_is_over(self) -> bool:
+        return self._gangs.waiting.queue.fits.work.is_over
+
+    # -- time, effects -------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        return self._gangs.deadlines.next_deadline()
+
+    def tick(self, now: float) -> Sequence[NodeName]:
+        self._gangs.deadlines.heed_time(now)
+        return ()
+
+    def take_effects(self) -> Sequence[GangEffect]:
+        self._gangs.quorums.announce()
+        taken = list(self._gangs.effects)
+        self._gangs.effects.clear()
+        return taken
+
+    def heed(self, told: Feedback, now: float) -> None:
+        gangs, preempting = self._gangs, self._gangs.waiting.preempting
+        match told:
+            case Bound(uid, node):
+                gangs.barrier.written(uid, node, now)
+            case NotBound(uid, for_good, surely):
+                gangs.barrier.failed(uid, now, for_good=for_good, surely=surely)
+            case NotEvicted(uid):
+                gangs.members.not_evicted(uid, now)
+            case Evicted(pod, for_gang) if for_gang is not None:
+                preempting.evicted(for_gang, pod)
+            case UnitStays(gang, unit, left, why):
+                preempting.refused(gang, unit, left, why, now)
+            case RestStays(order, left, why):
+                size = order.gone + len(order.rest)
+                preempting.victims.is_left_in_part(order.gang, str(order.preemptor), left, size, why)
+            case EvictionDone(gang):
+                preempting.done(gang, now)
+            case BrakeChanged():
+                gangs.deadlines.heed_brake(now)
+            case Expired(holding) if holding.owner is not None:
+                gangs.deadlines.expire(holding.owner, now)
+            case TurnedAwayBefore(pod) if isinstance(pod.gang, GangAsk):
+                gangs.members.take_for_asleep(pod.uid)
+                if pod.nominated is not None:
+                    # By an earlier life: nobody is made to leave for it now.
+                    gangs.effects.append(LetRoomGo(pod.gang.key, (pod,)))
+            case _:
+                pass

@@ -37,7 +37,7 @@ class ShareOrder:
             return malformed(WEIGHT, weight, f"a whole number from 1 to {_LARGEST_WEIGHT}", "2")
         return malformed_name(pod, SHARE, "research")
 
-    def observe(self, fact: Pod | Node) -> None:
+    def observe(self, fact: Pod | Node, now: float) -> None:
         if isinstance(fact, Node) or self._shares.put(fact):
             self._look_anew()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from extender.app.feedback import Bound
 from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
 from extender.core.attempt import attempts_for
 from extender.core.cluster import Owner, Pod
+from extender.core.feedback import Bound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import QUARANTINE
 from extender.core.gangs.machine import Phase

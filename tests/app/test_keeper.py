@@ -11,16 +11,16 @@ import pytest
 
 from extender.app.binds import GONE
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
-from extender.app.feedback import Bound, NotBound
 from extender.app.filtering import BOUND
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
-from extender.app.permits import AT_BARRIER, OVERFULL, WAITS, BindAnswered
+from extender.app.permits import OVERFULL, WAITS, BindAnswered
 from extender.app.sinks import Facts
 from extender.app.tables import Rules
 from extender.core import audit
 from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Owner, Pod
+from extender.core.feedback import Bound, NotBound
 from extender.core.gangs.gang import TurnBack, WakePod
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.promises import Promise
@@ -29,6 +29,7 @@ from extender.core.names import GangKey
 from extender.core.policy import Allow, Refuse, Wait
 from extender.filters.ephemeral_fit import ABSENT
 from extender.filters.ephemeral_fit import REASON as NOT_FREE
+from extender.filters.gang import AT_BARRIER
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.app.fakes import LoopClock
 from tests.builders import JOB, claim, gang_ask, job_pods, node, pod, reason_of, taint, toleration

@@ -12,11 +12,11 @@ from extender.app.decisions import Effect
 from extender.app.explain import Explain
 from extender.app.keeper import Keeper
 from extender.app.knowledge import STALE, Knowledge
-from extender.app.permits import AT_BARRIER
 from extender.core.cluster import Pod
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.promises import Promise
 from extender.core.names import GangKey
+from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import LoopClock
 from tests.builders import JOB, job_pods, node, pod

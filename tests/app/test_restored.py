@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.feedback import PodsRewound
 from extender.app.keeper import Keeper
 from extender.app.objects.kind import Identity
 from extender.app.ports import EphemeralResource
 from extender.core.cluster import Pod
+from extender.core.feedback import PodsRewound
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import LoopClock

@@ -13,7 +13,6 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.feedback import BrakeChanged
 from extender.app.in_flight import PLACED_WITHIN
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
@@ -24,6 +23,7 @@ from extender.core.attempt import attempts_for, read_attempt
 from extender.core.bounded import Bounded
 from extender.core.brake import Switches
 from extender.core.cluster import Pod
+from extender.core.feedback import BrakeChanged
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import ROOM_TAKEN
 from extender.core.gangs.machine import Phase

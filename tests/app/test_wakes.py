@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from extender.app.decisions import Effect
 from extender.app.keeper import Keeper
 from extender.app.policies import Policies
+from extender.app.policies.judging import Judging
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.queue import Patience
@@ -116,13 +117,13 @@ def test_a_node_that_a_pod_does_not_tolerate_does_not_wake_it_before_the_taint_i
 
 def test_pods_that_are_alike_are_judged_as_one_and_each_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    asked = Policies.passes
+    asked = Judging.passes
 
-    def passes(self: Policies, each: Pod) -> Callable[[NodeName], bool]:
+    def passes(self: Judging, each: Pod) -> Callable[[NodeName], bool]:
         judged.append(each.name)
         return asked(self, each)
 
-    monkeypatch.setattr(Policies, "passes", passes)
+    monkeypatch.setattr(Judging, "passes", passes)
     room = Room(N1)
     for number in range(500):
         room.turned_away(pod(f"asker-{number}", {"cpu": 100, DATA: 1}))
@@ -168,15 +169,15 @@ def test_what_wakes_is_what_the_filter_lets_pass_of_what_kube_scheduler_offers(
         wanted = slot(f"s{number}", on, asks) if gives else claim(f"c{number}", on, asks)
         if not ledger.commit([wanted]).conflicts and gives and gives_way:
             giving_way.setdefault(on, []).append(wanted.holder)
-    policies = Policies(made(), Facts(ledger, nodes, {}, lambda each: giving_way))
+    judging = Policies(made(), Facts(ledger, nodes, {}, lambda each: giving_way)).judging
     asker = pod("asker", {"cpu": 1000 * cpu, DATA: data})
-    could_go = policies.passes(asker)
+    could_go = judging.passes(asker)
     for name in nodes:
-        offered = not nodes[name].unschedulable and policies.room(asker)(name) is None
-        passed = policies.verdict(asker, [name]).passed == [name]
+        offered = not nodes[name].unschedulable and judging.room(asker)(name) is None
+        passed = judging.verdict(asker, [name]).passed == [name]
         assert could_go(name) == (offered and passed)
         if could_go(name):
-            assert policies.refusal(asker, name) is None
+            assert judging.refusal(asker, name) is None
 
 
 def test_a_policy_of_ones_own_is_asked_for_wakes_too() -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from extender.app.decisions import Effect
-from extender.app.feedback import NotBound
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
+from extender.core.feedback import NotBound
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.backfill import Thrift
 from extender.core.gangs.gang import EvictMembers, OpenBarrier, TurnBack

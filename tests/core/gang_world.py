@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from extender.app.decisions import AskRefused, Effect
-from extender.app.feedback import Bound, BrakeChanged, NotBound
 from extender.app.keeper import Keeper
-from extender.app.permits import AT_BARRIER, BindAnswered
+from extender.app.permits import BindAnswered
 from extender.app.tables import Rules
 from extender.app.verbs import Verdict
 from extender.core.attempt import Attempt
 from extender.core.brake import FREE, Switches, Withheld
 from extender.core.cluster import Node, Owner, Pod
+from extender.core.feedback import Bound, BrakeChanged, NotBound
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
 from extender.core.gangs.gang import (
@@ -42,6 +42,7 @@ from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
 from extender.core.policy import Allow, Refuse, Wait
+from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 from tests.builders import NOW, gone, node

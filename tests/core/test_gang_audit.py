@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from extender.app.claims import to_holding
-from extender.app.feedback import NotBound
 from extender.app.management import Claim
+from extender.core.feedback import NotBound
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.machine import Phase
 from extender.core.names import GangKey

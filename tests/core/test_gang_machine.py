@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.app.feedback import NotBound
 from extender.core.cluster import Node, Owner, Pod
+from extender.core.feedback import NotBound
 from extender.core.gang_ask import GangAsk, GroupAsk
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.packing import Shortfall, Slot, plan
@@ -349,7 +349,7 @@ class GangMachine(RuleBasedStateMachine):
         for uid in [uid for uid in world.asleep if uid not in self.shown_a_part]:
             pod = world.pods[uid]
             if pod.gang is None and (sent := world.offer(pod)):
-                passes = world.keeper.tables.policies.passes(pod)
+                passes = world.keeper.tables.policies.judging.passes(pod)
                 found = [name for name in sent if passes(name)]
                 assert not found, f"{pod.name} was turned away, could pass on {found} and sleeps"
 

@@ -6,9 +6,11 @@ from extender.core.cluster import Pod
 from extender.core.gangs.gang import NO_ROOM
 from extender.core.gangs.gangs import Gangs
 from extender.core.ledger import Holder
+from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 from tests.builders import NOW, claim, gang_pods, ledger_of, node
 
+_NO_ROOM = Refuse(NO_ROOM, preemption_helps=False)
 FULL = {"cpu": 8000}
 NODES = [NodeName(f"n{index}") for index in range(4)]
 
@@ -26,7 +28,7 @@ def a_gang_of_four_that_waits_for_the_fourth_node() -> Gangs:
     ledger.commit([claim("blocker", NODES[3], FULL)])
     gangs = Gangs(ledger, {name: node(name) for name in NODES})
     for member in seen(gangs):
-        assert gangs.admission.admit(member, NODES[:3], NOW) == NO_ROOM
+        assert gangs.admission.admit(member, NODES[:3], NOW) == _NO_ROOM
     return gangs
 
 
@@ -46,7 +48,7 @@ def test_a_gang_that_waits_is_tried_when_more_is_offered_than_before() -> None:
     gangs = Gangs(ledger, {name: node(name) for name in NODES})
     members = seen(gangs)
     # Our watch was first here: nothing will change in the ledger any more.
-    assert {gangs.admission.admit(member, NODES[:3], NOW) for member in members} == {NO_ROOM}
+    assert {gangs.admission.admit(member, NODES[:3], NOW) for member in members} == {_NO_ROOM}
     assert {gangs.admission.admit(member, NODES, NOW) for member in members} == set(NODES)
 
 
@@ -54,7 +56,7 @@ def test_the_same_offer_again_is_not_planned_on_again() -> None:
     gangs, [first, *_] = a_gang_of_four_that_waits_for_the_fourth_node(), gang_pods("train", 4, FULL)
     made = next(iter(gangs.by_key.values())).plan.slots_made
     before = next(iter(gangs.by_key.values())).wait.shortfall
-    assert gangs.admission.admit(first, NODES[2::-1], NOW) == NO_ROOM
+    assert gangs.admission.admit(first, NODES[2::-1], NOW) == _NO_ROOM
     gang = next(iter(gangs.by_key.values()))
     assert gang.wait.shortfall is before
     assert gang.plan.slots_made == made

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.feedback import NotBound
 from extender.core.cluster import Owner, Pod
+from extender.core.feedback import NotBound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import (
     INCOMPLETE,
@@ -23,7 +23,7 @@ from extender.core.gangs.machine import Phase
 from extender.core.gangs.slots import SAMPLE_FLOOR
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
-from extender.core.policy import Allow
+from extender.core.policy import Allow, Refuse
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, gang_pods, node, pod, reason_of, taint, units
 from tests.core.gang_world import GangWorld
@@ -1046,7 +1046,8 @@ def test_an_offer_of_100_nodes_may_be_a_sample_and_others_of_the_gang_go_elsewhe
 def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:
     nodes(world, 1)
     done = replace(gang_pods("train", 1)[0], finished=True)
-    assert world.keeper.tables.gangs.admission.admit(done, list(world.nodes), world.clock.now()) == NO_ROOM
+    refusal = world.keeper.tables.gangs.admission.admit(done, list(world.nodes), world.clock.now())
+    assert refusal == Refuse(NO_ROOM, preemption_helps=False)
     assert world.gangs == {}
     assert list(world.keeper.tables.ledger.rows.holdings()) == []
 

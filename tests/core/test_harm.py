@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from extender.app.feedback import NotBound, NotEvicted
 from extender.core.attempt import attempts_for
 from extender.core.cluster import Owner, Pod
+from extender.core.feedback import NotBound, NotEvicted
 from extender.core.gang_ask import GroupAsk
 from extender.core.gangs.machine import Phase, Standing
 from extender.core.gangs.pod_groups import PodGroup

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.feedback import NotBound
 from extender.app.verbs import Victims
 from extender.core.brake import Act, Switches
 from extender.core.cluster import Pod
+from extender.core.feedback import NotBound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.queue import Patience

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.feedback import Evicted, UnitStays
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
+from extender.core.feedback import Evicted, UnitStays
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.preempting import PREEMPTS_EVERY
 from extender.core.gangs.restraint import (

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.feedback import NotBound
 from extender.core.cluster import Pod
+from extender.core.feedback import NotBound
 from extender.core.gangs.machine import Phase, Standing
 from extender.core.gangs.parts import Trial
 from extender.core.names import GangKey

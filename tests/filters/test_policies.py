@@ -45,7 +45,7 @@ class TestAntiAffinity:
     def known(self, *pods: Pod) -> tuple[AntiAffinity, Facts]:
         policy = AntiAffinity()
         for each in pods:
-            policy.observe(each)
+            policy.observe(each, 0.0)
         return policy, facts(*pods)
 
     def passed(self, policy: AntiAffinity, asking: Pod, known: Facts) -> list[NodeName]:
@@ -79,12 +79,12 @@ class TestAntiAffinity:
         first, second = pod("a", node=N1, **asking("web")), pod("b", node=N2, **asking("web"))
         policy, known = self.known(first, second)
         policy.forget(first)
-        policy.observe(pod("b", node=N2))
+        policy.observe(pod("b", node=N2), 0.0)
         assert self.passed(policy, pod("c", **asking("web")), known) == NAMES
 
     def test_nodes_are_no_pods(self) -> None:
         policy, known = self.known(pod("a", node=N1, **asking("web")))
-        policy.observe(node(N1))
+        policy.observe(node(N1), 0.0)
         policy.forget(node(N1))
         assert self.passed(policy, pod("b", **asking("web")), known) == [N2, N3]
 
@@ -154,7 +154,7 @@ class TestShareOrder:
             pod("b", {"cpu": 6000}, node=N2, **sharing("teaching", weight="2")),
             pod("c", {"cpu": 6000}, **sharing("waits")),
         ):
-            policy.observe(each)
+            policy.observe(each, 0.0)
         assert self.order(policy, "research", known) == pytest.approx(6 / 24)
         assert self.order(policy, "teaching", known) == pytest.approx(3 / 24)
         assert [self.order(policy, share, known) for share in ("waits", "nobody", None)] == [0, 0, 0]
@@ -162,22 +162,22 @@ class TestShareOrder:
     def test_its_dominant_resource_counts(self) -> None:
         policy = ShareOrder()
         ledger = ledger_of({"n1": {"cpu": 1000, "memory": 100}})
-        policy.observe(pod("a", {"cpu": 100, "memory": 50}, node=N1, **sharing("s")))
+        policy.observe(pod("a", {"cpu": 100, "memory": 50}, node=N1, **sharing("s")), 0.0)
         assert self.order(policy, "s", Facts(ledger, {})) == pytest.approx(0.5)
 
     def test_the_order_is_another_once_somebody_is_bound_or_gone_and_not_before_anybody_asked(self) -> None:
         policy, known = ShareOrder(), facts()
         bound = pod("a", {"cpu": 6000}, node=N1, **sharing("s"))
-        policy.observe(bound)
+        policy.observe(bound, 0.0)
         assert policy.order_version == 0
         assert self.order(policy, "s", known) > 0
-        policy.observe(bound)
-        policy.observe(pod("other"))
+        policy.observe(bound, 0.0)
+        policy.observe(pod("other"), 0.0)
         assert policy.order_version == 0
         policy.forget(bound)
         assert policy.order_version == 1
         assert self.order(policy, "s", known) == 0
-        policy.observe(node("n9"))
+        policy.observe(node("n9"), 0.0)
         assert policy.order_version == 2
 
     @pytest.mark.parametrize("weight", ["0", "1001", "-1", "two", "1.5", "²"])

@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.app.feedback import Bound
 from extender.app.keeper import Keeper
 from extender.core.cluster import Pod
+from extender.core.feedback import Bound
 from extender.core.policy import Allow, Facts
 from extender.filters.anti_affinity import GROUP
 from extender.filters.preference import PREFER
@@ -167,7 +167,7 @@ class ShareMachine(RuleBasedStateMachine, Performing):
         said = {key: value for key, value in {SHARE: share, WEIGHT: weight}.items() if value is not None}
         seen = pod(f"p{number}", {"cpu": cpu, "memory": memory}, node=NAMES[0] if bound else None, annotations=said)
         self.pods[seen.name] = seen
-        self.policy.observe(seen)
+        self.policy.observe(seen, 0.0)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())

@@ -24,7 +24,7 @@ class CalmHours:
         self.turn: PodUid | None = None
         self.free_at = 0.0
 
-    def observe(self, fact: Pod | Node) -> None:
+    def observe(self, fact: Pod | Node, now: float) -> None:
         if isinstance(fact, Node):
             (self.closed.add if CLOSED in fact.labels else self.closed.discard)(fact.name)
 

@@ -29,6 +29,7 @@ from extender.core.gangs.slots import SAMPLE_FLOOR, Slots
 from extender.core.gangs.table import Table
 from extender.core.gangs.waiting import Waiting
 from extender.core.ledger import Ledger
+from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 
 
@@ -44,14 +45,14 @@ class Admission:
     _members: Members
     _quarantine: Quarantine
 
-    def admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | str:
-        """The member's node, one of those sent, held for it; or the constant reason why it must wait.
+    def admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | Refuse:
+        """The member's node, one of those sent, held for it; or why it must wait.
 
         Repeating the call repeats the answer as long as the node is among those sent; otherwise the plan moves.
         """
         with self._quarantine.containing(self._table.key_asked_for(pod)):
             return self._admit(pod, sent, now)
-        return QUARANTINE
+        return _refuse(QUARANTINE)
 
     def would_refuse(self, pod: Pod, sent: Sequence[NodeName]) -> str:
         """Why `admit` would turn the member away now, empty if it would not. Nothing is held, and nothing changes."""
@@ -62,12 +63,12 @@ class Admission:
             return INCOMPLETE
         return "" if self._places.has_room(gang, pod, sent, ()) else NO_ROOM
 
-    def _admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | str:
+    def _admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | Refuse:
         gang = self._members.observe(pod, now)
         if gang is None:
-            return NO_ROOM
+            return _refuse(NO_ROOM)
         if gang.phase is Phase.QUARANTINED:
-            return QUARANTINE
+            return _refuse(QUARANTINE)
         if pod.uid not in gang.plan.asked:
             gang.plan.asked.add(pod.uid)
             self._planning.plans.asked(gang)
@@ -95,7 +96,7 @@ class Admission:
             gang, pod, sent, gang.plan.deadline if gang.phase is Phase.PLANNED else now + gang.terms.timeout
         )
 
-    def _turn_away(self, gang: Gang, pod: Pod, now: float) -> str:
+    def _turn_away(self, gang: Gang, pod: Pod, now: float) -> Refuse:
         before, reason = gang.phase, INCOMPLETE if gang.missing else self._planning.why_not(gang, now)
         gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
         untold = gang.phase is not before or gang.phase is not gang.wait.turned_away_in
@@ -105,25 +106,25 @@ class Admission:
         gang.wait.rejected.add(pod.uid)
         if gang.phase is Phase.WAITING:
             self._waiting.enter(gang, now)
-        return reason
+        return _refuse(reason)
 
-    def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
+    def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> Refuse:
         """The plan stands, but the pod fits on none of the nodes sent."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.wait.rejected.add(pod.uid)
             self._waiting.surplus.has(gang)
             if not self._slots.is_sample(sent):
                 self._waiting.surplus.found_no_place(gang, pod)
-            return NO_ROOM_FOR_MEMBER
+            return _refuse(NO_ROOM_FOR_MEMBER)
         if [pod.nominated] == list(sent) and len(self._slots.nodes) > 1:
             # kube-scheduler asks about the node that it keeps for the pod first, and then about the others.
-            return NO_ROOM
+            return _refuse(NO_ROOM)
         times = gang.plan.displaced[pod.uid] = gang.plan.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self._slots.nodes) // max(1, len(sent)))
         if len(sent) >= SAMPLE_FLOOR and times <= windows:
             # Another window of the scheduler's sample may hold its node.
             self._table.effects.append(WakePod(pod))
-            return NO_ROOM
+            return _refuse(NO_ROOM)
         lacks_members = gang.missing > 0
         self._planning.give_up(gang, now, "a member fits on no node that kube-scheduler offers")
         if lacks_members:
@@ -139,3 +140,8 @@ class Admission:
             self._ledger.holding(pod.uid) is None
             and len(self._places.unbound(gang)) + gang.roster.placed >= gang.terms.quorum
         )
+
+
+def _refuse(reason: str) -> Refuse:
+    """Evicting pods of lower priority for one member helps no gang: it preempts as a whole."""
+    return Refuse(reason, preemption_helps=False)

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
 from extender.core.gangs.gang import Gang
-from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.orders import EvictRest, Preempted
 from extender.core.gangs.restraint import BudgetsUnknown
+from extender.core.gangs.table import Table
+from extender.core.gangs.victims import Victims
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
@@ -42,8 +43,9 @@ class _Offer:
 class Evictions:
     """`pods`: all that are not finished. `brake`: whether the rest of a gang may be evicted by us."""
 
-    def __init__(self, gangs: Gangs, pods: Mapping[PodUid, Pod], brake: Brake) -> None:
-        self._gangs = gangs
+    def __init__(self, table: Table, victims: Victims, pods: Mapping[PodUid, Pod], brake: Brake) -> None:
+        self._gangs = table
+        self._victims = victims
         self._pods = pods
         self._brake = brake
         self._offered: dict[PodUid, float] = {}
@@ -76,7 +78,7 @@ class Evictions:
 
     def _may_go(self, victim: Pod, preemptor: Pod) -> bool:
         """As for a gang: never one that would come again in the same place, nor another scheduler's unless allowed."""
-        return victim.priority < preemptor.priority and self._gangs.waiting.preempting.victims.may_leave(victim)
+        return victim.priority < preemptor.priority and self._victims.may_leave(victim)
 
     def _offer_gangs(
         self,
@@ -143,16 +145,15 @@ class Evictions:
             return True
         if not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace):
             return False
-        return all(self._gangs.waiting.preempting.victims.may_leave(each) for each in rest)
+        return all(self._victims.may_leave(each) for each in rest)
 
     def _objection(self, keys: Iterable[GangKey]) -> object | None:
         """Why the disruption budgets do not let all of these gangs go."""
-        preempting = self._gangs.waiting.preempting
-        if not preempting.victims.budgets.known:
+        if not self._victims.budgets.known:
             return BudgetsUnknown()
         gangs = [self._gangs.by_key[key] for key in keys]
         leaving = [self._pods[uid] for gang in gangs for uid in sorted(gang.roster.bound) if uid in self._pods]
-        return preempting.victims.budgets.objection(pod for pod in leaving if not pod.deleting)
+        return self._victims.budgets.objection(pod for pod in leaving if not pod.deleting)
 
     # -- what was taken ------------------------------------------------------------------------------------------
 

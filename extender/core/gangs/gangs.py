@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extender.core.brake import Brake
+from extender.core.budgets import Budgets
 from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node
 from extender.core.gangs.admission import Admission
@@ -28,13 +29,14 @@ from extender.core.gangs.backfill import DEFAULT_THRIFT, SavedRoom, Thrift
 from extender.core.gangs.barrier import Barrier
 from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.deadlines import Deadlines
+from extender.core.gangs.evictions import Evictions
 from extender.core.gangs.fit_index import Fits
 from extender.core.gangs.members import Members
 from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
 from extender.core.gangs.plans import Plans
 from extender.core.gangs.preempting import Preempting
-from extender.core.gangs.promises import GATHER_LIMIT, Promises
+from extender.core.gangs.promises import Promises
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.quarantine import Quarantine
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience, Queue
@@ -44,6 +46,7 @@ from extender.core.gangs.slots import Offers, Slots
 from extender.core.gangs.staying import Staying
 from extender.core.gangs.surplus import Surplus
 from extender.core.gangs.table import Table
+from extender.core.gangs.victims import Victims
 from extender.core.gangs.waiting import Waiting
 from extender.core.ledger import Ledger
 from extender.kube.names import NodeName
@@ -66,13 +69,15 @@ class Gangs:
         life: str = "0",
         staying: Staying | None = None,
         thrift: Thrift = DEFAULT_THRIFT,
-        gather_limit: int = GATHER_LIMIT,
+        bystanders: Bystanders | None = None,
+        promises: Promises | None = None,
+        budgets: Budgets | None = None,
         brake: Brake | None = None,
     ) -> None:
         brake = brake or Brake()
         self.ledger = ledger
         self.staying = staying = Staying({}) if staying is None else staying
-        self.bystanders = bystanders = Bystanders()
+        bystanders = Bystanders() if bystanders is None else bystanders
         table = Table()
         self.by_key = table.by_key
         self.effects = table.effects
@@ -85,7 +90,9 @@ class Gangs:
         fits = Fits(ledger, places, prospects, slots, plans, staying)
         queue = Queue(fits, SavedRoom(ledger, places, prospects, thrift), patience, brake)
         surplus = Surplus(ledger, table, fits.copies, slots.would_have)
-        preempting = Preempting(ledger, prospects, table, brake)
+        victims = Victims(table, brake, Budgets() if budgets is None else budgets)
+        preempting = Preempting(ledger, prospects, table, brake, victims)
+        self.evictions = Evictions(table, victims, staying.pods, brake)
         self.waiting = waiting = Waiting(table, queue, surplus, preempting, staying, patience, brake)
         self.planning = planning = Planning(
             ledger,
@@ -93,7 +100,7 @@ class Gangs:
             places,
             prospects,
             plans,
-            Promises(gather_limit),
+            Promises() if promises is None else promises,
             waiting,
             bystanders,
             reserve_at_filter,

@@ -87,8 +87,8 @@ class _History:
 
 
 class Preempting:
-    def __init__(self, ledger: Ledger, prospects: Prospects, table: Table, brake: Brake) -> None:
-        self.victims = Victims(table, brake)
+    def __init__(self, ledger: Ledger, prospects: Prospects, table: Table, brake: Brake, victims: Victims) -> None:
+        self.victims = victims
         self._ledger = ledger
         self._prospects = prospects
         self._table = table
@@ -97,6 +97,8 @@ class Preempting:
         self._history: dict[GangKey, _History] = {}
         self._made: dict[Maker, GangKey] = {}
         """Makers of pods that were evicted, and for whom."""
+        self._nominated: set[PodUid] = set()
+        """Pods that kube-scheduler keeps room for, as was seen last."""
         self._latest: _Circumstances | None = None
         self._searched: tuple[object, ...] | None = None
         self._why_not: tuple[GangKey, WhyNot] | None = None
@@ -105,15 +107,24 @@ class Preempting:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def heed(self, known: Pod | None, pod: Pod, now: float) -> None:
-        """The pod is not finished; it was known like that, and looks like this."""
+    def heed(self, pod: Pod, now: float) -> None:
+        """The pod is not finished, and looks like this."""
         if pod.node is None:
-            if known is not None and known.nominated is not None and pod.nominated is None:
+            if pod.nominated is not None:
+                self._nominated.add(pod.uid)
+            elif pod.uid in self._nominated:
+                self._nominated.remove(pod.uid)
                 self._keep_room(pod)
             return
-        for maker in self.victims.observe(known, pod, now):
+        self._nominated.discard(pod.uid)
+        for maker in self.victims.observe(pod, now):
             if maker in self._made:
                 self._heed_made_again(maker, pod, now)
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone, or has finished."""
+        self._nominated.discard(uid)
+        self.victims.forget(uid)
 
     def _keep_room(self, pod: Pod) -> None:
         """kube-scheduler has dropped a nomination, as it does when a pod is turned away again."""

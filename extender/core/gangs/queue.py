@@ -39,10 +39,12 @@ DEFAULT_PATIENCE = Patience()
 
 
 class _Order:
-    """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say."""
+    """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say. `version`:
+    another number whenever it may be another place."""
 
-    def __init__(self, of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()) -> None:
-        self.of = of
+    def __init__(self) -> None:
+        self.of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()
+        self.version: Callable[[], int] = lambda: 0
 
     def place(self, gang: Gang) -> None:
         """Its turn, waiting or not, is where the policies have it now."""
@@ -78,6 +80,7 @@ class Queue:
         """Gangs that wait and that no room is saved for, until then at least."""
         self._version = 0
         self._first: tuple[tuple[int, int, int, int], Gang | None] = ((-1, -1, -1, -1), None)
+        self._ordered_by = 0
         self._held_back: dict[GangKey, None] = {}
         """Gangs of which it was told that the brake keeps room from being saved for them."""
 
@@ -102,7 +105,10 @@ class Queue:
         self._version += 1
 
     def reorder(self) -> None:
-        """Everybody who waits stands where the policies have it now. O(those that wait)."""
+        """Everybody who waits stands where the policies have it now. O(those that wait), if they have it otherwise."""
+        if self._ordered_by == (version := self.order.version()):
+            return
+        self._ordered_by = version
         for key, entry in list(self._entries.items()):
             self.order.place(entry.gang)
             if entry.gang.turn != entry.turn:

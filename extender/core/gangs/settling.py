@@ -51,6 +51,7 @@ class Settling:
 
     def begin_slice(self) -> None:
         """As much work as one slice holds may be done from now on."""
+        self._queue.reorder()
         self._queue.fits.resume()
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:

@@ -70,7 +70,7 @@ class Victims:
 
     _table: Table
     _brake: Brake
-    budgets: Budgets = field(default_factory=Budgets, init=False)
+    budgets: Budgets = field(default_factory=Budgets)
     bounds: Bounds = field(default=DEFAULT_BOUNDS, init=False)
     ours: Callable[[Pod], bool] = field(default=lambda pod: True, init=False)
     unfinished: dict[GangKey, Unfinished] = field(default_factory=dict, init=False)
@@ -85,12 +85,14 @@ class Victims:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def observe(self, known: Pod | None, pod: Pod, now: float) -> Sequence[Maker]:
-        """The pod, which is bound and not finished, was known like that and looks like this. Its makers, where they
-        have just made it."""
-        # Not as it was known: the keeper has it as bound already when we have written its Binding.
-        is_new = pod.uid not in self._bound and pod.uid not in self._going
-        if is_new or known is None or known.deleting != pod.deleting:
+    def knows(self, uid: PodUid) -> bool:
+        """Whether it was seen bound before."""
+        return uid in self._bound or uid in self._going
+
+    def observe(self, pod: Pod, now: float) -> Sequence[Maker]:
+        """The pod, which is bound and not finished, looks like this. Its makers, where they have just made it."""
+        is_new = not self.knows(pod.uid)
+        if is_new or (pod.uid in self._going) != pod.deleting:
             self.changes += 1
         if pod.deleting:
             self._bound.pop(pod.uid, None)

@@ -1,4 +1,5 @@
-"""Feedback: what became of the keeper's effects, and what else it is told that is no object of the cluster."""
+"""Feedback: what became of effects, and what else the keeper and the policies are told that is no object of the
+cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 
 from extender.core.cluster import Pod
 from extender.core.gangs.orders import EvictRest
+from extender.core.ledger import Holding
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
@@ -80,4 +82,30 @@ class PodsRewound:
     """The API server has gone back in time: who is bound, and where, is as the list says that follows."""
 
 
-Feedback = Bound | NotBound | NotEvicted | Evicted | UnitStays | RestStays | EvictionDone | BrakeChanged | PodsRewound
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What was held for an owner has passed its deadline, and is held no more."""
+
+    holding: Holding
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAwayBefore:
+    """An earlier life of the service may have turned the pod away: nobody else would wake it."""
+
+    pod: Pod
+
+
+Feedback = (
+    Bound
+    | NotBound
+    | NotEvicted
+    | Evicted
+    | UnitStays
+    | RestStays
+    | EvictionDone
+    | BrakeChanged
+    | PodsRewound
+    | Expired
+    | TurnedAwayBefore
+)

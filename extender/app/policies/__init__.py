@@ -1,0 +1,34 @@
+"""The policies in force, asked as one: whether a pod may be on a node, where best, and whether it may be bound now.
+
+In the order in which they are asked. Dispatch and nothing else: which policy has which extension point is found out
+once, and a defect of one policy is told and ends here (`containment`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from extender.app.policies.containment import Containment, PolicyFailed
+from extender.app.policies.following import Following
+from extender.app.policies.judging import Judging
+from extender.app.policies.placing import Placing
+from extender.core.gangs.gang import GangEffect
+from extender.core.policy import Facts, Policy
+
+
+class Policies:
+    """`judging`: where a pod may be, and where best. `placing`: what is held for whom, and who may be bound.
+    `following`: what policies are told, and what they want done."""
+
+    def __init__(self, policies: Sequence[Policy], facts: Facts) -> None:
+        self._containment = Containment()
+        self.judging = Judging(policies, facts, self._containment)
+        self.placing = Placing(policies, facts, self._containment)
+        self.following = Following(policies, facts, self._containment)
+
+    def take_effects(self) -> list[GangEffect | PolicyFailed]:
+        """What is to be done since this was asked last."""
+        taken: list[GangEffect | PolicyFailed] = [*self.following.take_effects()]
+        taken += self._containment.failures
+        self._containment.failures.clear()
+        return taken

@@ -1,0 +1,111 @@
+# mypy: disable-error-code="type-abstract"
+"""Following: policies are told what is there, what became of effects, and what time it is; and say what is to be done.
+
+Dispatch and nothing else. Must not know what any policy is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from itertools import chain
+
+from extender.app.policies.containment import Containment, having
+from extender.core.cluster import Node, Pod
+from extender.core.feedback import Feedback
+from extender.core.gangs.gang import GangEffect
+from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Settles
+from extender.kube.names import NodeName, PodUid
+
+_NOTHING: Sequence[GangEffect] = ()
+_PAUSE = 1.0
+"""Seconds for which a policy whose `tick` has failed is left alone: what was due is due still."""
+
+
+class Following:
+    def __init__(self, policies: Sequence[Policy], facts: Facts, containment: Containment) -> None:
+        self._facts = facts
+        self._contained = containment
+        self._observes = having(Observes, policies)
+        self._outlives = having(Outlives, policies)
+        self._acts = having(Acts, policies)
+        self._orders = having(Orders, policies)
+        self._keeps_time = having(KeepsTime, policies)
+        self._settles = having(Settles, policies)
+        self._not_before: dict[str, float] = {}
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def observe(self, fact: Pod | Node, now: float) -> None:
+        self._contained.tell_each(self._observes, lambda policy: policy.observe(fact, now))
+
+    def forget(self, fact: Pod | Node) -> None:
+        self._contained.tell_each(self._observes, lambda policy: policy.forget(fact))
+
+    def finished(self, pod: Pod, now: float) -> None:
+        self._contained.tell_each(self._outlives, lambda policy: policy.finished(pod, now))
+
+    def deleted(self, uid: PodUid, now: float) -> None:
+        self._contained.tell_each(self._outlives, lambda policy: policy.deleted(uid, now))
+
+    # -- effects and what became of them -------------------------------------------------------------------------
+
+    def take_effects(self) -> Iterator[GangEffect]:
+        return chain.from_iterable(self._contained.ask_each(self._acts, lambda policy: policy.take_effects(), _NOTHING))
+
+    def heed(self, told: Feedback, now: float) -> None:
+        self._contained.tell_each(self._acts, lambda policy: policy.heed(told, now))
+
+    # -- order and time ------------------------------------------------------------------------------------------
+
+    def order_version(self) -> int:
+        """Another number whenever `order` may answer otherwise than before."""
+        return sum(self._contained.ask_each(self._orders, lambda policy: policy.order_version, 0))
+
+    def order(self, members: Sequence[Pod]) -> tuple[float, ...]:
+        """Where a gang stands among those of its priority that wait: the policies in their order, the lower first."""
+        return tuple(self._contained.ask_each(self._orders, lambda policy: policy.order(members, self._facts), 0.0))
+
+    def next_deadline(self) -> float | None:
+        due: list[float] = []
+        for name, policy in self._keeps_time.items():
+            when = self._contained.ask(name, policy.next_deadline, None)
+            if when is not None:
+                due.append(max(when, self._not_before.get(name, when)))
+        return min(due, default=None)
+
+    def tick(self, now: float) -> Iterator[NodeName]:
+        """What is due is done; the nodes that are worth another look."""
+        for name, policy in self._keeps_time.items():
+            nodes = self._contained.ask(name, partial(policy.tick, now), None)
+            if nodes is None:
+                self._not_before[name] = now + _PAUSE
+            else:
+                self._not_before.pop(name, None)
+                yield from nodes
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    def begin_slice(self, now: float) -> None:
+        self._contained.tell_each(self._settles, lambda policy: policy.begin_slice(now))
+
+    def has_work(self, now: float) -> bool:
+        return any(self._contained.ask_each(self._settles, lambda policy: policy.has_work(now), False))
+
+    def settle(self, gains: Collection[NodeName], now: float) -> bool:
+        """Whether all is well: who has met a defect is not to be asked again at once."""
+
+        def settle(policy: Settles) -> bool:
+            policy.settle(gains, now)
+            return True
+
+        return all([*self._contained.ask_each(self._settles, settle, False)])
+
+    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        """All is settled: the nodes that are worth a look of those who wait for no policy."""
+        for name, policy in self._settles.items():
+            gains = self._contained.ask(name, partial(policy.left_for_others, gains), gains)
+        return gains
+
+    def slice_is_over(self) -> bool:
+        return any(self._contained.ask_each(self._settles, lambda policy: policy.slice_is_over, False))

@@ -1,0 +1,158 @@
+# mypy: disable-error-code="type-abstract"
+"""Judging: whether a pod may be on a node, and where best.
+
+A pod may be on a node if every policy lets it, beside what kube-scheduler itself asks: selectors, taints and cordons
+(`node_match`), and room, where what gives way to the pod counts as free. The filter verb asks the policies alone, for
+kube-scheduler has asked the rest; who was turned away is woken by the whole rule. One rule, asked by the filter verb,
+by bind, by explain, and by what wakes. A pod about which a policy has met a defect is refused for that.
+
+Dispatch and nothing else. Must not know what any policy is for, nor who was turned away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from extender.app.policies.containment import REFUSED, Containment, PolicyFailed, having
+from extender.app.verbs import Verdict
+from extender.core.cluster import Pod
+from extender.core.gang_ask import MalformedAsk
+from extender.core.policy import Facts, Filters, Judge, Policy, Reads, Refuse, Scorer, Scores, Wakes
+from extender.core.units import Short
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts
+
+_HIGHEST_SCORE = 10
+"""MaxExtenderPriority of kube-scheduler."""
+_Asked = Callable[[Pod, Facts], Judge | None]
+
+
+def _refuse_all(node: NodeName) -> Refuse | None:
+    return REFUSED
+
+
+_REFUSING: Judge | None = _refuse_all
+
+
+class Judging:
+    """In the order in which they are asked: each sees only the nodes that the ones before it let pass."""
+
+    def __init__(self, policies: Sequence[Policy], facts: Facts, containment: Containment) -> None:
+        self._facts = facts
+        self._contained = containment
+        filters, wakes = having(Filters, policies), having(Wakes, policies)
+        self._filters: dict[str, _Asked] = {name: policy.filter for name, policy in filters.items()}
+        could_pass = {name: policy.could_pass for name, policy in wakes.items() if name in filters}
+        self._could_pass = {**self._filters, **could_pass}
+        self._beside_plans = {
+            name: policy.filter for name, policy in filters.items() if not getattr(policy, "kept_by_plans", False)
+        }
+        self._scores = having(Scores, policies)
+        self._reads = having(Reads, policies)
+
+    # -- filter --------------------------------------------------------------------------------------------------
+
+    def malformed(self, pod: Pod) -> MalformedAsk | None:
+        """What the pod asks of a policy and cannot be understood."""
+        if not pod.annotations:
+            return None
+        asked = self._contained.ask_each(self._reads, lambda policy: policy.malformed(pod), None)
+        return next((said for said in asked if said is not None), None)
+
+    def _judges(self, pod: Pod, asked: Mapping[str, _Asked]) -> list[tuple[str, Judge]]:
+        """Those of the policies that have a say about the pod, and how each judges nodes for it."""
+        ask = self._contained.ask
+        said = [(name, ask(name, partial(question, pod, self._facts), _REFUSING)) for name, question in asked.items()]
+        return [(name, judge) for name, judge in said if judge is not None]
+
+    def judges_of_nodes(self, pod: Pod) -> list[tuple[str, Judge]]:
+        """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes."""
+        return self._judges(pod, self._could_pass)
+
+    def verdict(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """What the policies say of the nodes that kube-scheduler sent."""
+        return self._verdict(self._judges(pod, self._filters), sent)
+
+    def verdict_beside_plans(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """As `verdict`, by those policies alone that a gang's plan does not keep to by itself."""
+        return self._verdict(self._judges(pod, self._beside_plans), sent)
+
+    def _verdict(self, judges: Sequence[tuple[str, Judge]], sent: Sequence[NodeName]) -> Verdict:
+        if not judges:
+            return Verdict(sent)
+        passed: list[NodeName] = []
+        rejected: dict[NodeName, str] = {}
+        unresolvable: dict[NodeName, str] = {}
+        for node in sent:
+            refusal = self._first_refusal(judges, node)
+            if refusal is None:
+                passed.append(node)
+            else:
+                (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+        return Verdict(passed, rejected, unresolvable)
+
+    def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
+        """Why the policies do not let the pod be there."""
+        return self._first_refusal(self._judges(pod, self._filters), node)
+
+    def room(self, pod: Pod) -> Callable[[NodeName], Short | None]:
+        """What is short on a node for the pod, though all gave way that would."""
+        ledger, giving_way = self._facts.ledger, self._facts.giving_way(pod)
+        return lambda node: ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
+
+    def passes(self, pod: Pod) -> Callable[[NodeName], bool]:
+        """Whether the pod, if it were tried now, could go to a node."""
+        judges = self.judges_of_nodes(pod)
+        room = self.room(pod)
+
+        def could_go(name: NodeName) -> bool:
+            node = self._facts.nodes.get(name)
+            if node is None or not accepts(node, pod) or room(name) is not None:
+                return False
+            return self._first_refusal(judges, name) is None
+
+        return could_go
+
+    def _first_refusal(self, judges: Iterable[tuple[str, Judge]], node: NodeName) -> Refuse | None:
+        for name, judge in judges:
+            try:
+                refusal = judge(node)
+            except Exception as defect:
+                self._contained.failures.append(PolicyFailed(name, defect))
+                return REFUSED
+            if refusal is not None:
+                return refusal
+        return None
+
+    # -- score ---------------------------------------------------------------------------------------------------
+
+    def best_first(self, pod: Pod, nodes: Sequence[NodeName]) -> Iterator[NodeName]:
+        """The nodes, the best for the pod first; of equals the one that was sent first."""
+        scorers = self._scorers(pod)
+        if not scorers or len(nodes) < 2:
+            yield from nodes
+            return
+        # Mostly the first is taken, and to sort thousands for that would take as long as all the rest.
+        totals = {node: self._total(scorers, node) for node in nodes}
+        best = max(nodes, key=totals.__getitem__)
+        yield best
+        yield from sorted((node for node in nodes if node != best), key=totals.__getitem__, reverse=True)
+
+    def scores(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
+        """From 0 to 10, without those of 0: the mean of what the policies say that have a preference."""
+        scorers = self._scorers(pod)
+        if not scorers:
+            return {}
+        share = _HIGHEST_SCORE / len(scorers)
+        scored = ((node, int(share * self._total(scorers, node))) for node in nodes)
+        return {node: score for node, score in scored if score}
+
+    def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
+        ask, scores = self._contained.ask, self._scores.items()
+        asked = [(name, ask(name, partial(policy.score, pod, self._facts), None)) for name, policy in scores]
+        return [(name, scorer) for name, scorer in asked if scorer is not None]
+
+    def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
+        said = (self._contained.ask(name, partial(scorer, node), 0.0) for name, scorer in scorers)
+        return sum(min(1.0, max(0.0, score)) for score in said)
