@@ -17,17 +17,24 @@ from typing import Any, cast
 from extender.core import policy as seam
 from extender.core.policy import Policy
 from extender.filters import made
+from extender.filters.gang import GANG
 from extender.settings import BadSettings
 
 ENTRY_POINTS = "escher.policies"
 POINTS = (
     seam.Observes,
+    seam.Outlives,
     seam.Filters,
     seam.Scores,
+    seam.Places,
     seam.Reserves,
+    seam.GivesWay,
     seam.PermitsBinds,
+    seam.Preempts,
     seam.Orders,
+    seam.Settles,
     seam.KeepsTime,
+    seam.Acts,
 )
 
 
@@ -45,7 +52,7 @@ def policies(names: Sequence[str] = (), folder: Path | None = None) -> list[Poli
     found = made()
     for name in names:
         policy = _make(name)
-        if policy.name in {each.name for each in found}:
+        if policy.name in {GANG, *(each.name for each in found)}:
             raise BadPolicy(
                 f"policies: {name!r} is called {policy.name!r}, and so is another: give it a name of its own"
             )

@@ -33,7 +33,7 @@ from extender.core.ledger import Ledger
 from extender.core.names import in_domain
 from extender.core.policy import Facts, GivingWay, Policy
 from extender.filters import made
-from extender.filters.gang import GangPolicy
+from extender.filters.gang import gang_policies
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 KEYS_PER_NODE = 1500
@@ -110,7 +110,7 @@ class Tables:
         self.gangs.waiting.preempting.victims.bounds = rules.preemption
         facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way)
         others = made() if policies is None else policies
-        self.policies = Policies([GangPolicy(self.gangs), *others], facts)
+        self.policies = Policies([*gang_policies(self.gangs), *others], facts)
         order = self.gangs.waiting.queue.order
         order.of, order.version = self.policies.following.order, self.policies.following.order_version
         self.observing = Observing(self.policies)

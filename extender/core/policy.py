@@ -262,7 +262,6 @@ class Settles(Protocol):
         """All is settled: the nodes that are worth a look of those who wait for no policy."""
         ...
 
-    @property
     def slice_is_over(self) -> bool:
         """What is left is for the next slice, which is soon."""
         ...

@@ -1,6 +1,7 @@
 """The gang as a policy: its members are placed together, all or none (`escher.dev/gang` and its sisters).
 
-Each extension point, and which part of `extender.core.gangs` answers it. Decides nothing by itself.
+Each extension point, and which part of `extender.core.gangs` answers it. Decides nothing by itself. In three classes,
+as `extender.app.policies` asks them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gangs.gang import NOT_ITS_NODE, GangEffect
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.orders import LetRoomGo
-from extender.core.policy import Allow, Facts, GivingWay, Judge, Permit, Refuse, Wait
+from extender.core.policy import Allow, Facts, GivingWay, Judge, Permit, Policy, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
+
+GANG = "gang"
+"""Its name, which no other policy may have."""
 
 # Evicting pods elsewhere does not bring the plan there.
 _ELSEWHERE = Refuse(NOT_ITS_NODE, preemption_helps=False)
@@ -35,37 +39,18 @@ AT_BARRIER = Wait(None, "the gang's quorum is not there yet")
 """How a member waits to be bound: until its gang opens the barrier, or turns it back."""
 
 
-class GangPolicy:
-    name = "gang"
+def gang_policies(gangs: Gangs) -> list[Policy]:
+    return [GangPlacing(gangs), GangFollowing(gangs), GangSettling(gangs)]
+
+
+class GangPlacing:
+    """A member's place: found, held, claimed; and what of it others get."""
+
+    name = GANG
     kept_by_plans = True
 
     def __init__(self, gangs: Gangs) -> None:
         self._gangs = gangs
-
-    # -- facts ---------------------------------------------------------------------------------------------------
-
-    def observe(self, fact: Pod | Node, now: float) -> None:
-        if isinstance(fact, Node):
-            return
-        gangs, preempting = self._gangs, self._gangs.waiting.preempting
-        gangs.effects += gangs.evictions.heed(fact)
-        if fact.node is not None and not preempting.victims.knows(fact.uid):
-            gangs.planning.heed_bystander(fact)
-        preempting.heed(fact, now)
-        if fact.gang is not None or gangs.of(fact.uid) is not None:
-            gangs.members.observe(fact, now)
-
-    def forget(self, fact: Pod | Node) -> None:
-        if isinstance(fact, Pod):
-            self._gangs.waiting.preempting.forget(fact.uid)
-
-    def finished(self, pod: Pod, now: float) -> None:
-        self._gangs.members.observe(pod, now)
-
-    def deleted(self, uid: PodUid, now: float) -> None:
-        self._gangs.members.remove(uid, now)
-
-    # -- a member is to be placed --------------------------------------------------------------------------------
 
     def places(self, pod: Pod) -> bool:
         return isinstance(pod.gang, GangAsk)
@@ -104,40 +89,40 @@ class GangPolicy:
         refusal = self._gangs.barrier.arrive(pod.uid, node, now)
         return Refuse(refusal) if refusal else AT_BARRIER
 
-    # -- others --------------------------------------------------------------------------------------------------
-
     def gives_way(self, pod: Pod) -> GivingWay:
         return self._gangs.waiting.queue.saved.gives_way_to(pod)
 
     def may_evict(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> Collection[NodeName]:
         return self._gangs.evictions.offer(pod, victims, now)
 
-    # -- settling ------------------------------------------------------------------------------------------------
 
-    def begin_slice(self, now: float) -> None:
-        self._gangs.settling.begin_slice()
+class GangFollowing:
+    """Gangs as their pods come, change and go, and what is to be done about them."""
 
-    def has_work(self, now: float) -> bool:
-        return self._gangs.settling.has_work or self._gangs.settling.heed_time(now)
+    name = GANG
 
-    def settle(self, gains: Collection[NodeName], now: float) -> None:
-        self._gangs.settling.settle(gains, now)
+    def __init__(self, gangs: Gangs) -> None:
+        self._gangs = gangs
 
-    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
-        return self._gangs.waiting.queue.saved.with_news_for_others(gains)
+    def observe(self, fact: Pod | Node, now: float) -> None:
+        if isinstance(fact, Node):
+            return
+        gangs = self._gangs
+        gangs.effects += gangs.evictions.heed(fact)
+        if gangs.waiting.preempting.heed(fact, now):
+            gangs.planning.heed_bystander(fact)
+        if fact.gang is not None or gangs.of(fact.uid) is not None:
+            gangs.members.observe(fact, now)
 
-    @property
-    def slice_is_over(self) -> bool:
-        return self._gangs.waiting.queue.fits.work.is_over
+    def forget(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Pod):
+            self._gangs.waiting.preempting.forget(fact.uid)
 
-    # -- time, effects -------------------------------------------------------------------------------------------
+    def finished(self, pod: Pod, now: float) -> None:
+        self._gangs.members.observe(pod, now)
 
-    def next_deadline(self) -> float | None:
-        return self._gangs.deadlines.next_deadline()
-
-    def tick(self, now: float) -> Sequence[NodeName]:
-        self._gangs.deadlines.heed_time(now)
-        return ()
+    def deleted(self, uid: PodUid, now: float) -> None:
+        self._gangs.members.remove(uid, now)
 
     def take_effects(self) -> Sequence[GangEffect]:
         self._gangs.quorums.announce()
@@ -174,3 +159,34 @@ class GangPolicy:
                     gangs.effects.append(LetRoomGo(pod.gang.key, (pod,)))
             case _:
                 pass
+
+
+class GangSettling:
+    """Gangs that wait, as room comes free and as time passes."""
+
+    name = GANG
+
+    def __init__(self, gangs: Gangs) -> None:
+        self._gangs = gangs
+
+    def begin_slice(self, now: float) -> None:
+        self._gangs.settling.begin_slice()
+
+    def has_work(self, now: float) -> bool:
+        return self._gangs.settling.has_work or self._gangs.settling.heed_time(now)
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        self._gangs.settling.settle(gains, now)
+
+    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        return self._gangs.waiting.queue.saved.with_news_for_others(gains)
+
+    def slice_is_over(self) -> bool:
+        return self._gangs.waiting.queue.fits.work.is_over
+
+    def next_deadline(self) -> float | None:
+        return self._gangs.deadlines.next_deadline()
+
+    def tick(self, now: float) -> Sequence[NodeName]:
+        self._gangs.deadlines.heed_time(now)
+        return ()

@@ -8,7 +8,7 @@ from extender.core.ledger import Holder, Ledger
 from extender.core.policy import Facts, Refuse
 from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT, REASON, EphemeralFit
-from extender.filters.gang import GangPolicy
+from extender.filters.gang import GangPlacing
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_ask, ledger_of, pod, slot, units
 
@@ -19,17 +19,17 @@ R = ResourceKey("escher.dev/team.r")
 class TestGang:
     def test_a_pod_of_no_gang_is_none_of_its_business(self) -> None:
         ledger = ledger_of({"n1": {"cpu": 1000}})
-        assert GangPolicy(Gangs(ledger, {})).filter(pod(), Facts(ledger, {})) is None
+        assert GangPlacing(Gangs(ledger, {})).filter(pod(), Facts(ledger, {})) is None
 
     def test_a_member_goes_where_its_place_is_and_nowhere_without_one(self) -> None:
         ledger = ledger_of({"n1": {"cpu": 1000}, "n2": {"cpu": 1000}})
         member = pod("train-0", gang=gang_ask())
         elsewhere = Refuse(NOT_ITS_NODE, preemption_helps=False)
-        judge = GangPolicy(Gangs(ledger, {})).filter(member, Facts(ledger, {}))
+        judge = GangPlacing(Gangs(ledger, {})).filter(member, Facts(ledger, {}))
         assert judge is not None
         assert [judge(N1), judge(N2)] == [elsewhere, elsewhere]
         ledger.commit([slot(member.uid, "n2", {"cpu": 1000})])
-        judge = GangPolicy(Gangs(ledger, {})).filter(member, Facts(ledger, {}))
+        judge = GangPlacing(Gangs(ledger, {})).filter(member, Facts(ledger, {}))
         assert judge is not None
         assert [judge(N1), judge(N2)] == [elsewhere, None]
 

@@ -6,24 +6,14 @@ from typing import Any
 
 import pytest
 
+from extender.core import policy as seam
 from extender.core.cluster import Pod
-from extender.core.policy import (
-    Facts,
-    Filters,
-    KeepsTime,
-    Observes,
-    Orders,
-    PermitsBinds,
-    Policy,
-    Reads,
-    Refuse,
-    Reserves,
-    Scores,
-    Wakes,
-    has,
-)
-from extender.filters import made
+from extender.core.gangs.gangs import Gangs
+from extender.core.ledger import Ledger
+from extender.core.policy import Facts, Policy, Refuse, has
+from extender.filters import gang, made
 from extender.filters.anti_affinity import GROUP, REASON, AntiAffinity
+from extender.filters.gang import gang_policies
 from extender.filters.preference import PREFER, Preference
 from extender.filters.share_order import SHARE, WEIGHT, ShareOrder
 from extender.kube.names import NodeName
@@ -201,9 +191,16 @@ def sharing(share: str | None, weight: str | None = None) -> dict[str, Any]:
     return {"annotations": {key: value for key, value in said.items() if value is not None}}
 
 
-POINTS = (Reads, Observes, Filters, Wakes, Scores, Reserves, PermitsBinds, Orders, KeepsTime)
+POINTS = [point for point in vars(seam).values() if getattr(point, "_is_runtime_protocol", False)]
+GANG = gang_policies(Gangs(Ledger(), {}))
 
 
-@pytest.mark.parametrize("policy", made(), ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", [*made(), *GANG], ids=lambda policy: policy.name)
 def test_a_policy_has_the_points_whose_members_it_has(policy: Policy) -> None:
     assert [has(policy, point) for point in POINTS] == [isinstance(policy, point) for point in POINTS]
+
+
+def test_the_gang_has_every_point_but_those_that_are_for_others_to_say() -> None:
+    missing = {point for point in POINTS if not any(has(policy, point) for policy in GANG)}
+    assert missing == {seam.Reads, seam.Scores, seam.Reserves, seam.Orders}
+    assert {policy.name for policy in GANG} == {gang.GANG}

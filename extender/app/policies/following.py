@@ -108,4 +108,4 @@ class Following:
         return gains
 
     def slice_is_over(self) -> bool:
-        return any(self._contained.ask_each(self._settles, lambda policy: policy.slice_is_over, False))
+        return any(self._contained.ask_each(self._settles, lambda policy: policy.slice_is_over(), False))

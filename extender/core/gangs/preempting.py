@@ -107,19 +107,21 @@ class Preempting:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def heed(self, pod: Pod, now: float) -> None:
-        """The pod is not finished, and looks like this."""
+    def heed(self, pod: Pod, now: float) -> bool:
+        """The pod is not finished, and looks like this. Whether it is bound, and was not seen bound before."""
         if pod.node is None:
             if pod.nominated is not None:
                 self._nominated.add(pod.uid)
             elif pod.uid in self._nominated:
                 self._nominated.remove(pod.uid)
                 self._keep_room(pod)
-            return
+            return False
         self._nominated.discard(pod.uid)
-        for maker in self.victims.observe(pod, now):
+        makers = self.victims.observe(pod, now)
+        for maker in makers or ():
             if maker in self._made:
                 self._heed_made_again(maker, pod, now)
+        return makers is not None
 
     def forget(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""

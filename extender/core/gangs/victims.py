@@ -85,23 +85,19 @@ class Victims:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def knows(self, uid: PodUid) -> bool:
-        """Whether it was seen bound before."""
-        return uid in self._bound or uid in self._going
-
-    def observe(self, pod: Pod, now: float) -> Sequence[Maker]:
-        """The pod, which is bound and not finished, looks like this. Its makers, where they have just made it."""
-        is_new = not self.knows(pod.uid)
+    def observe(self, pod: Pod, now: float) -> Sequence[Maker] | None:
+        """The pod, which is bound and not finished, looks like this. Its makers, if it was not seen bound before."""
+        is_new = pod.uid not in self._bound and pod.uid not in self._going
         if is_new or (pod.uid in self._going) != pod.deleting:
             self.changes += 1
         if pod.deleting:
             self._bound.pop(pod.uid, None)
             since = self._going[pod.uid][1] if pod.uid in self._going else now
             self._going[pod.uid] = (pod, since)
-            return ()
+            return () if is_new else None
         makers = makers_of(pod)
         self._bound[pod.uid] = _Bound(pod, makers, unit_of((pod,)), DAEMONS if pod.comes_again else "")
-        return makers if is_new else ()
+        return makers if is_new else None
 
     def forget(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""

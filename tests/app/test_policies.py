@@ -1,0 +1,189 @@
+"""Policies asked as one: one that places pods by itself, one that wants something done, and a defect of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from extender.app.decisions import Effect
+from extender.app.keeper import Keeper
+from extender.app.permits import BindAnswered
+from extender.app.policies.containment import FAILED, PolicyFailed
+from extender.core.cluster import Pod
+from extender.core.feedback import BrakeChanged, Feedback
+from extender.core.gangs.gang import GangEffect, OpenBarrier, WakePod
+from extender.core.names import GangKey
+from extender.core.policy import Allow, Facts, Permit, Policy, Refuse, Wait
+from extender.kube.names import NodeName
+from tests.builders import node, pod
+from tests.core.gang_world import FixedClock
+from tests.performing import Performing
+
+N1, N2 = NodeName("n1"), NodeName("n2")
+NOT_YET = Refuse("not yet", preemption_helps=False)
+
+
+class Room(Performing):
+    def __init__(self, *policies: Policy) -> None:
+        self.clock = FixedClock()
+        self.keeper = Keeper(self.clock, policies=policies)
+        self.effects: list[Effect] = []
+        for name in (N1, N2):
+            self.do(self.keeper.observe(node(name)))
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        self.effects += effects
+
+    def failed(self) -> list[str]:
+        return [effect.policy for effect in self.effects if isinstance(effect, PolicyFailed)]
+
+
+class Pairs:
+    """Pods named alike come in pairs, both on the last node that is offered; who is alone waits."""
+
+    name = "pairs"
+
+    def __init__(self) -> None:
+        self.asleep: list[Pod] = []
+        self.at_the_door: list[Pod] = []
+        self.effects: list[GangEffect] = []
+
+    def places(self, pod: Pod) -> bool:
+        return pod.name.startswith("twin")
+
+    def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
+        self.effects += map(WakePod, self.asleep)
+        self.asleep = [] if self.asleep else [pod]
+        return NOT_YET if self.asleep else nodes[-1]
+
+    def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
+        return "" if self.asleep else NOT_YET.reason
+
+    def sleeps(self, pod: Pod, now: float) -> bool:
+        return True
+
+    def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
+        if not self.places(pod):
+            return Allow()
+        self.at_the_door.append(pod)
+        if len(self.at_the_door) == 2:
+            self.effects.append(OpenBarrier(GangKey("default", "twins"), tuple(each.uid for each in self.at_the_door)))
+        return Wait(None, "the other twin is not here yet")
+
+    def take_effects(self) -> Sequence[GangEffect]:
+        taken, self.effects = self.effects, []
+        return taken
+
+    def heed(self, told: Feedback, now: float) -> None: ...
+
+
+class Curfew:
+    name = "curfew"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.over = False
+
+    def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
+        self.asked.append(pod.name)
+        return Allow() if self.over else Wait(now + 60, "it is late")
+
+
+def test_a_policy_may_find_the_place_of_its_pods_by_itself() -> None:
+    room = Room(Pairs())
+    one, other = pod("twin-1"), pod("twin-2")
+    verdict = room.do(room.keeper.filter(one, [N1, N2]))
+    assert (verdict.passed, set(verdict.unresolvable.values())) == ((), {"not yet"})
+    assert list(room.do(room.keeper.filter(other, [N1, N2])).passed) == [N2]
+    assert [effect.pod.name for effect in room.effects if isinstance(effect, WakePod)] == ["twin-1"]
+    assert list(room.do(room.keeper.filter(pod("single"), [N1, N2])).passed) == [N1, N2]
+
+
+def test_who_places_a_pod_has_the_last_word_on_its_bind_and_answers_by_an_effect() -> None:
+    pairs, curfew = Pairs(), Curfew()
+    room = Room(pairs, curfew)
+    twins = [pod("twin-1"), pod("twin-2")]
+    for twin in twins:
+        room.do(room.keeper.observe(twin))
+        assert room.do(room.keeper.permit(twin.uid, N2)) == Wait(60 + room.clock.steady(), "it is late")
+    assert not pairs.at_the_door, "asked when all others allow"
+    curfew.over = True
+    room.effects.clear()
+    room.do(room.keeper.settle())
+    assert pairs.at_the_door == twins
+    assert [type(effect) for effect in room.effects] == [OpenBarrier], "nobody else answers"
+    assert not [effect for effect in room.effects if isinstance(effect, BindAnswered)]
+
+
+class Broken:
+    """Every question about time, places and what is to be done meets a defect."""
+
+    name = "broken"
+
+    def __init__(self) -> None:
+        self.ticks = self.settled = 0
+
+    def places(self, pod: Pod) -> bool:
+        return pod.name == "unlucky"
+
+    def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
+        raise ZeroDivisionError
+
+    def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
+        raise ZeroDivisionError
+
+    def sleeps(self, pod: Pod, now: float) -> bool:
+        raise ZeroDivisionError
+
+    def next_deadline(self) -> float | None:
+        return 0.0
+
+    def tick(self, now: float) -> Sequence[NodeName]:
+        self.ticks += 1
+        raise ZeroDivisionError
+
+    def begin_slice(self, now: float) -> None:
+        raise ZeroDivisionError
+
+    def has_work(self, now: float) -> bool:
+        return True
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        self.settled += 1
+        raise ZeroDivisionError
+
+    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        raise ZeroDivisionError
+
+    def slice_is_over(self) -> bool:
+        raise ZeroDivisionError
+
+    def take_effects(self) -> Sequence[GangEffect]:
+        raise ZeroDivisionError
+
+    def heed(self, told: Feedback, now: float) -> None:
+        raise ZeroDivisionError
+
+
+class TestADefect:
+    def test_is_told_and_refuses_the_pods_that_the_policy_was_asked_about_and_no_others(self) -> None:
+        room = Room(Broken())
+        assert set(room.do(room.keeper.filter(pod("unlucky"), [N1, N2])).unresolvable.values()) == {FAILED}
+        assert list(room.do(room.keeper.filter(pod("lucky"), [N1, N2])).passed) == [N1, N2]
+        room.do(room.keeper.heed(BrakeChanged()))
+        assert set(room.failed()) == {"broken"}
+
+    def test_in_settling_ends_that_round_and_is_not_asked_again_at_once(self) -> None:
+        broken = Broken()
+        room = Room(broken)
+        before = broken.settled
+        room.do(room.keeper.settle())
+        assert broken.settled == before + 1
+        assert not room.keeper.more_to_do
+
+    def test_in_what_is_due_leaves_the_policy_alone_for_a_second(self) -> None:
+        broken = Broken()
+        room = Room(broken)
+        assert room.keeper.next_deadline() == 0.0
+        room.do(room.keeper.tick())
+        assert broken.ticks == 1
+        assert room.keeper.next_deadline() == room.clock.steady() + 1.0
