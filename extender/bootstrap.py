@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import random
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from signal import Signals
@@ -54,7 +50,7 @@ from extender.app.knowledge import Knowledge
 from extender.app.management import Management
 from extender.app.objects.conditions import Conditions
 from extender.app.objects.marks import Marks
-from extender.app.ports import Clock, EphemeralResource, ResourceStatus
+from extender.app.ports import EphemeralResource, ResourceStatus
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
@@ -79,6 +75,7 @@ from extender.registry import policies
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
 from extender.stopping import Asked
+from extender.world import MACHINE, World
 
 _log = structlog.get_logger(__name__)
 
@@ -88,41 +85,17 @@ _LOOK_FOR_GROUPS_SECONDS = 60.0
 _LOOK_FOR_JOBS_SECONDS = 60.0
 
 
-class WallClock:
-    """`ports.Clock`: the machine's."""
-
-    def __init__(self) -> None:
-        self._began = time.time() - time.monotonic()
-
-    def now(self) -> float:
-        return time.time()
-
-    def steady(self) -> float:
-        return self._began + time.monotonic()
-
-
 class Cluster(Requests, Protocol):
     """What the application needs of its connection to a cluster."""
 
     async def keep_warm(self, connections: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class World:
-    """Where time and chance come from: the machine, or a simulation."""
-
-    clock: Clock = field(default_factory=WallClock)
-    chance: Callable[[], float] = random.random
-    """Numbers from 0 to 1."""
-    unique: Callable[[], str] = lambda: os.urandom(8).hex()
-    """A new text at every call."""
-
-
 class Application:
     """Everything behind the HTTP server, on one connection to a cluster. `run` keeps it going."""
 
     def __init__(
-        self, connection: Cluster, settings: Settings, world: World = World(), *, open_files: int | None = None
+        self, connection: Cluster, settings: Settings, world: World = MACHINE, *, open_files: int | None = None
     ) -> None:
         """`open_files`: how many this process may have; None where no connection is a file."""
         self.registry = CollectorRegistry()

@@ -12,10 +12,11 @@ from contextlib import aclosing
 from typing import Any
 
 from extender.app.ports import Clock
-from extender.bootstrap import Application, Cluster, World
+from extender.bootstrap import Application, Cluster
 from extender.kube.errors import Away, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
 from extender.settings import Settings
+from extender.world import World
 
 _DEAD = "the process is dead"
 

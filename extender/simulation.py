@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import msgspec
 
-from extender.bootstrap import Application, World
+from extender.bootstrap import Application
 from extender.bootstrap import Cluster as Connection
 from extender.controlplane import crds, nodes, schedulers
 from extender.controlplane.nodes import NodeShape
@@ -30,6 +30,7 @@ from extender.core.names import DOMAIN
 from extender.kube.requests import JSON
 from extender.settings import Settings
 from extender.simulated_service import NoAnswer, ServiceLife, SteppedClock
+from extender.world import World
 from kubesim.apiserver.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster

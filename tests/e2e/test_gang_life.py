@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loadtests.observer import Report
 from loadtests.pods import EXTENDER, Json
+from loadtests.sightings import Report
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, quiet, stays
 

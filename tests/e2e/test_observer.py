@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from extender.controlplane.witness import Sighting
-from loadtests.observer import Replay, Report, collection
+from loadtests.observer import collection
 from loadtests.reading import quantity, quorum_of, requests_of
+from loadtests.sightings import Replay, Report
 
 MIB = 2**20
 

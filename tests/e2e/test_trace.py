@@ -31,8 +31,8 @@ import pytest
 from extender.controlplane.nodes import GPU, GPU_MODEL_LABEL
 from extender.controlplane.trace import TracePod, read_nodes, read_pods
 from loadtests.ledger import saved
-from loadtests.observer import GangSeen
 from loadtests.room import RoomWatch, partly_bound, saved_in_vain, waiting_though_there_is_room
+from loadtests.sightings import GangSeen
 from tests.e2e.conftest import shared_field
 from tests.e2e.workload import GANG_APPROACHES, Arena, Field, together
 

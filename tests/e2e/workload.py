@@ -20,8 +20,9 @@ from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api, ApiError
 from extender.controlplane.clusters import LocalCluster
 from loadtests.ledger import Service, differences, unfinished
-from loadtests.observer import Observer, Report
+from loadtests.observer import Observer
 from loadtests.pods import EXTENDER, OURS, PROFILES, Json, pod
+from loadtests.sightings import Report
 from tests.controlplane.deadline import eventually
 
 GANG_APPROACHES = OURS
