@@ -118,7 +118,7 @@ class Binds:
         tables, uid, now = self._tables, told.pod, self._tables.clock.steady()
         known = tables.pods.get(uid)
         if known is not None:
-            pod = replace(known, node=told.node)
+            pod = replace(known, node=told.node, attempt=told.attempt or known.attempt)
             tables.keep(pod)
             tables.ledger.confirm(uid, on=told.node, units=pod.requests)
             tables.policies.following.observe(pod, now)

@@ -90,7 +90,7 @@ class Population:
                 pod = replace(pod, requests=known.requests)
             if pod.node is None and known.node is not None:
                 # Told before its Binding was written, and heard after.
-                pod = replace(pod, node=known.node)
+                pod = replace(pod, node=known.node, attempt=known.attempt)
         if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
             # No filter will come to say so.
             self._effects.append(AskRefused(pod, pod.gang))

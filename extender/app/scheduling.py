@@ -30,6 +30,8 @@ class _Tries:
     """Of one Binding. `lost`: the answer to one never came, or was that the API server cannot say."""
 
     lost: bool = False
+    said: Attempt | None = None
+    """What the Binding says that was surely written by us."""
 
 
 class Scheduling:
@@ -100,7 +102,7 @@ class Scheduling:
         except Unavailable as error:
             self._told(NotBound(pod.uid, for_good=False, surely=not tries.lost))
             return f"the API server cannot be reached: {error}"
-        self._told(Bound(pod.uid, node))
+        self._told(Bound(pod.uid, node, tries.said))
         return ""
 
     def _told(self, feedback: Feedback) -> None:
@@ -124,16 +126,15 @@ class Scheduling:
 
         Raises Refused, and Unavailable after a while.
         """
-        said: dict[str, str] = {}
-        if attempt is not None:
-            said[ATTEMPT] = to_annotation(replace(attempt, at=self._keeper.tables.clock.now()), pod.uid)
+        said = None if attempt is None else replace(attempt, at=self._keeper.tables.clock.now())
         await insist(
             lambda: self._try_to_write(pod, node, said, tries), self._write_within, what="bind", pod=str(pod), node=node
         )
 
-    async def _try_to_write(self, pod: PodRef, node: NodeName, said: Mapping[str, str], tries: _Tries) -> None:
+    async def _try_to_write(self, pod: PodRef, node: NodeName, said: Attempt | None, tries: _Tries) -> None:
         try:
-            await self._binder.bind(pod, node, said)
+            await self._binder.bind(pod, node, {} if said is None else {ATTEMPT: to_annotation(said, pod.uid)})
+            tries.said = said
         except Occupied:
             # Written by a try that seemed to fail, or by somebody else.
             if await self._binder.node_of(pod) != node:

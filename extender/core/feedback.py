@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
 from extender.core.gangs.orders import EvictRest
 from extender.core.ledger import Holding
@@ -15,10 +16,11 @@ from extender.kube.names import NodeName, PodUid
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The pod's Binding is written."""
+    """The pod's Binding is written, and says that it is of that attempt; None: it says nothing, or not for sure."""
 
     pod: PodUid
     node: NodeName
+    attempt: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)

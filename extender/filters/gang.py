@@ -133,7 +133,7 @@ class GangFollowing:
     def heed(self, told: Feedback, now: float) -> None:
         gangs, preempting = self._gangs, self._gangs.waiting.preempting
         match told:
-            case Bound(uid, node):
+            case Bound(uid, node, _):
                 gangs.barrier.written(uid, node, now)
             case NotBound(uid, for_good, surely):
                 gangs.barrier.failed(uid, now, for_good=for_good, surely=surely)

@@ -356,6 +356,18 @@ class TestTheApiServerIsAway:
         told = set(town.told())
         assert told == ({"GangInPart"} if seconds == 60 else set())
 
+    async def test_before_any_watch_has_told_what_the_bindings_say(self) -> None:
+        """What we wrote ourselves is known: its attempt proves a part, and nothing is in doubt."""
+        async with Town(watches_open=False) as town:
+            town.create(*town.gang("train", 4))
+            await town.until_bound(2)
+            town.go_away()
+            await town.pass_time(60)
+            town.come_back()
+            await town.until_bound(4, within=15)
+            await town.pass_time(3)
+            assert set(town.told()) == {"GangInPart"}
+
     async def test_for_longer_than_the_rest_of_a_gang_may_take_to_follow(self, town: Town) -> None:
         """Members that wait for each other outlast it: whoever could not be evicted meanwhile is whole afterwards."""
         town.create(*town.gang("train", 4))

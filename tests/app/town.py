@@ -77,13 +77,16 @@ class Town:
         *,
         watches_late_by: float = 0.0,
         http_timeout: float = HTTP_TIMEOUT,
+        watches_open: bool = True,
         **settings: Any,
     ) -> None:
-        """`watches_late_by`: seconds by which the service hears late; `http_timeout`: kube-scheduler's patience with
+        """`watches_late_by`: seconds by which the service hears late; `watches_open`: whether all of its watches are
+        before anything happens, and not only its lists made; `http_timeout`: kube-scheduler's patience with
         it; `settings`: the service's."""
         self.stop = 0.1
         """Seconds that the containers of pods take to end that are created from now on."""
         self._http_timeout = http_timeout
+        self._watches_open = watches_open
         self.simulation = _Overheard(
             node_objects=[_node(f"n{number}") for number in range(nodes)],
             settings=Settings.model_validate(settings),
@@ -104,8 +107,8 @@ class Town:
 
     async def __aenter__(self) -> Self:
         await self.simulation.__aenter__()
-        # Until all of its watches are open.
-        await asyncio.sleep(1)
+        if self._watches_open:
+            await asyncio.sleep(1)
         api = self.simulation.cluster.api
         self.store, self.faults = api.store, api.faults
         self.store.subscribe(self._look)

@@ -417,7 +417,7 @@ class GangWorld(Performing):
             return
         self.pods[uid] = replace(pod, node=node, attempt=self.said.pop(uid, None))
         self.events.append(self.pods[uid])
-        self.do(self.keeper.heed(Bound(uid, node)))
+        self.do(self.keeper.heed(Bound(uid, node, self.pods[uid].attempt)))
 
     def restart_scheduler(self) -> None:
         """A new one knows nothing of what its predecessor has tried; its bind calls are still with us."""
