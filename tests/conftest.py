@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 pytest_plugins = ["kubesim.pytest_plugin", "pytester"]
@@ -27,6 +28,15 @@ settings.register_profile(
     "mutants", settings.get_profile("ci"), max_examples=20, phases=[Phase.explicit, Phase.generate], print_blob=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# As by default, but for tracebacks: one with the values of all variables takes 50 ms to print, and some tests have
+# hundreds of errors logged.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.hookimpl(wrapper=True)
