@@ -55,7 +55,7 @@ class Binds:
         tables = self._tables
         pod, held = tables.pods[uid], tables.ledger.holding(uid)
         self._in_flight.ended(uid)
-        if held is not None and held.node == node:
+        if held is not None and held.node == node and held.kind is HoldingKind.ASSUMPTION:
             tables.ledger.keep(uid, None)
         elif pod.node is None and not self.assume(pod, node, None):
             self._effects.append(tables.observing.overfull(pod, node))
@@ -71,7 +71,7 @@ class Binds:
             return Allow()
         if pod.node is not None and pod.node == node:
             return Allow()
-        if not tables.policies.placing.places(pod):
+        if not tables.policies.placing.owned(uid):
             claimed = self._claim_alone(pod, node, now)
             if not isinstance(claimed, Allow):
                 return claimed
@@ -81,7 +81,7 @@ class Binds:
         return permit
 
     def _claim_alone(self, pod: Pod, node: NodeName, now: float) -> Permit:
-        """As `permit`, for a pod that no policy places by itself."""
+        """As `permit`, for a pod that no policy owns."""
         uid, ledger = pod.uid, self._tables.ledger
         if pod.node is not None:
             return Refuse(f"the pod is bound to {pod.node} already")
@@ -121,7 +121,7 @@ class Binds:
             pod = replace(known, node=told.node, attempt=told.attempt or known.attempt)
             tables.keep(pod)
             tables.ledger.confirm(uid, on=told.node, units=pod.requests)
-            tables.policies.following.observe(pod, now)
+            tables.policies.following.bound(pod, now)
 
     def not_bound(self, told: NotBound) -> None:
         self._let_go(told.pod)

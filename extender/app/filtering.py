@@ -12,6 +12,7 @@ from extender.app.binds import GONE, Binds
 from extender.app.decisions import Effect
 from extender.app.in_flight import InFlight
 from extender.app.knowledge import STALE
+from extender.app.policies.containment import REFUSED
 from extender.app.population import Population
 from extender.app.settlement import Settlement
 from extender.app.tables import Tables
@@ -86,6 +87,9 @@ class Filtering:
             return allowed
         place = tables.policies.placing.place(pod, allowed.passed, tables.clock.steady())
         if isinstance(place, Refuse):
+            if place is REFUSED:
+                # Nobody else wakes it.
+                self._turned_away.add(pod)
             refused = dict.fromkeys(sent, place.reason)
             return replace(allowed, passed=(), unresolvable=refused | dict(allowed.unresolvable))
         return self._judged(pod, [place])

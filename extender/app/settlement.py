@@ -47,13 +47,13 @@ class Settlement:
         while (gains := changes.drain_gains()) or policies.has_work(now):
             # First: kube-scheduler counts those pods there already.
             self._binds.heed_nodes(gains)
-            settled = policies.settle(gains, now)
+            policies.settle(gains, now)
             self._gained |= dict.fromkeys(gains)
             if not changes.has_gains:
                 # What was given up on the way is saved again by now.
                 gained, self._gained = policies.left_for_others(self._gained), {}
                 self._effects += map(WakePod, self._turned_away.woken_by(gained))
-            if policies.slice_is_over() or not settled:
+            if policies.slice_is_over():
                 break
         self.more_to_do = policies.slice_is_over()
 

@@ -188,7 +188,11 @@ class Places(Protocol):
     it is asked for `permit` last, when all others allow."""
 
     def places(self, pod: Pod) -> bool:
-        """Whether it does so for this one."""
+        """Whether it does so for this one, as kube-scheduler has it: that may be newer than what was observed."""
+        ...
+
+    def owns(self, uid: PodUid) -> bool:
+        """Whether it has taken that pod for one of its own: then it has the last word on its bind."""
         ...
 
     def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
@@ -274,7 +278,7 @@ class Acts(Protocol):
         ...
 
     def heed(self, told: Feedback, now: float) -> None:
-        """What became of effects, whosever they were."""
+        """What became of effects, whosever they were. That a Binding is written it hears here, and not by `observe`."""
         ...
 
 

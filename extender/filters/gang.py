@@ -55,6 +55,9 @@ class GangPlacing:
     def places(self, pod: Pod) -> bool:
         return isinstance(pod.gang, GangAsk)
 
+    def owns(self, uid: PodUid) -> bool:
+        return self._gangs.of(uid) is not None
+
     def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
         return self._gangs.admission.admit(pod, nodes, now)
 
@@ -84,7 +87,7 @@ class GangPlacing:
         return None
 
     def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
-        if not self.places(pod):
+        if not self.owns(pod.uid):
             return Allow()
         refusal = self._gangs.barrier.arrive(pod.uid, node, now)
         return Refuse(refusal) if refusal else AT_BARRIER
@@ -133,8 +136,8 @@ class GangFollowing:
     def heed(self, told: Feedback, now: float) -> None:
         gangs, preempting = self._gangs, self._gangs.waiting.preempting
         match told:
-            case Bound(uid, node, _):
-                gangs.barrier.written(uid, node, now)
+            case Bound(uid, node, attempt):
+                gangs.barrier.written(uid, node, attempt, now)
             case NotBound(uid, for_good, surely):
                 gangs.barrier.failed(uid, now, for_good=for_good, surely=surely)
             case NotEvicted(uid):

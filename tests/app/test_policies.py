@@ -13,7 +13,7 @@ from extender.core.feedback import BrakeChanged, Feedback
 from extender.core.gangs.gang import GangEffect, OpenBarrier, WakePod
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Facts, Permit, Policy, Refuse, Wait
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, PodUid
 from tests.builders import node, pod
 from tests.core.gang_world import FixedClock
 from tests.performing import Performing
@@ -55,6 +55,9 @@ class Pairs:
         self.asleep = [] if self.asleep else [pod]
         return NOT_YET if self.asleep else nodes[-1]
 
+    def owns(self, uid: PodUid) -> bool:
+        return uid.startswith("uid-twin")
+
     def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
         return "" if self.asleep else NOT_YET.reason
 
@@ -62,7 +65,7 @@ class Pairs:
         return True
 
     def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
-        if not self.places(pod):
+        if not self.owns(pod.uid):
             return Allow()
         self.at_the_door.append(pod)
         if len(self.at_the_door) == 2:
@@ -125,6 +128,9 @@ class Broken:
     def places(self, pod: Pod) -> bool:
         return pod.name == "unlucky"
 
+    def owns(self, uid: PodUid) -> bool:
+        raise ZeroDivisionError
+
     def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
         raise ZeroDivisionError
 
@@ -172,18 +178,54 @@ class TestADefect:
         room.do(room.keeper.heed(BrakeChanged()))
         assert set(room.failed()) == {"broken"}
 
-    def test_in_settling_ends_that_round_and_is_not_asked_again_at_once(self) -> None:
-        broken = Broken()
-        room = Room(broken)
-        before = broken.settled
-        room.do(room.keeper.settle())
-        assert broken.settled == before + 1
+    def test_in_settling_leaves_the_policy_alone_for_a_second_and_nobody_else(self) -> None:
+        broken, calm = Broken(), Settling()
+        room = Room(broken, calm)
+        room.clock.time += 1.0
+        room.do(room.keeper.tick())
+        asked, others = broken.settled, calm.settled
+        room.do(room.keeper.observe(node(N1, {"cpu": 9000})))
+        room.do(room.keeper.observe(node(N1, {"cpu": 10000})))
+        assert broken.settled == asked, "it rests"
+        assert calm.settled == others + 2
         assert not room.keeper.more_to_do
 
     def test_in_what_is_due_leaves_the_policy_alone_for_a_second(self) -> None:
         broken = Broken()
         room = Room(broken)
-        assert room.keeper.next_deadline() == 0.0
-        room.do(room.keeper.tick())
-        assert broken.ticks == 1
-        assert room.keeper.next_deadline() == room.clock.steady() + 1.0
+        for _ in range(3):
+            room.do(room.keeper.tick())
+            due = room.keeper.next_deadline()
+            assert due is not None
+            assert due > room.clock.steady()
+            room.clock.time = due
+        assert broken.ticks == 2, "when the service began it was left alone already"
+
+    def test_of_its_own_place_leaves_nobody_asleep_for_ever(self) -> None:
+        broken = Broken()
+        room = Room(broken)
+        room.do(room.keeper.observe(pod("unlucky")))
+        assert not room.do(room.keeper.filter(pod("unlucky"), [N1, N2])).passed
+        room.do(room.keeper.observe(node(N1, {"cpu": 9000})))
+        assert [effect.pod.name for effect in room.effects if isinstance(effect, WakePod)] == ["unlucky"]
+
+
+class Settling:
+    name = "settling"
+
+    def __init__(self) -> None:
+        self.settled = 0
+
+    def begin_slice(self, now: float) -> None: ...
+
+    def has_work(self, now: float) -> bool:
+        return False
+
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        self.settled += 1
+
+    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
+        return gains
+
+    def slice_is_over(self) -> bool:
+        return False

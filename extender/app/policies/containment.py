@@ -11,6 +11,8 @@ from extender.core.policy import Policy, Refuse, has
 
 FAILED = "a policy has met a defect of its own: see Escher's log"
 REFUSED = Refuse(FAILED, preemption_helps=False)
+_PAUSE = 1.0
+"""Seconds."""
 P = TypeVar("P")
 T = TypeVar("T")
 
@@ -27,23 +29,31 @@ class Containment:
     def __init__(self) -> None:
         self.failures: list[PolicyFailed] = []
         """Of which nobody has been told."""
+        self.resting: dict[str, float] = {}
+        """Policies that are left alone for a while, and until when: what was due is due still."""
 
-    def ask(self, name: str, question: Callable[[], T], otherwise: T) -> T:
-        """What the policy of that name answers, or else, where it meets a defect."""
+    def ask(self, name: str, question: Callable[[], T], otherwise: T, now: float | None = None) -> T:
+        """What the policy of that name answers, or else, where it meets a defect. `now`: it then rests."""
         try:
             return question()
         except Exception as defect:
             self.failures.append(PolicyFailed(name, defect))
+            if now is not None:
+                self.resting[name] = now + _PAUSE
             return otherwise
 
-    def ask_each(self, policies: Mapping[str, P], question: Callable[[P], T], otherwise: T) -> Iterator[T]:
-        """What each of them answers, in their order."""
+    def ask_each(
+        self, policies: Mapping[str, P], question: Callable[[P], T], otherwise: T, now: float | None = None
+    ) -> Iterator[T]:
+        """What each of them answers, in their order. `now`: but for those who rest, as whoever meets a defect then
+        does."""
         for name, policy in policies.items():
-            yield self.ask(name, partial(question, policy), otherwise)
+            if now is None or self.resting.get(name, now) <= now:
+                yield self.ask(name, partial(question, policy), otherwise, now)
 
-    def tell_each(self, policies: Mapping[str, P], tell: Callable[[P], None]) -> None:
-        for name, policy in policies.items():
-            self.ask(name, partial(tell, policy), None)
+    def tell_each(self, policies: Mapping[str, P], tell: Callable[[P], None], now: float | None = None) -> None:
+        for _ in self.ask_each(policies, tell, None, now):
+            pass
 
 
 def having(point: type[P], policies: Iterable[Policy]) -> dict[str, P]:

@@ -18,8 +18,7 @@ from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outli
 from extender.kube.names import NodeName, PodUid
 
 _NOTHING: Sequence[GangEffect] = ()
-_PAUSE = 1.0
-"""Seconds for which a policy whose `tick` has failed is left alone: what was due is due still."""
+_NO_NODES: Sequence[NodeName] = ()
 
 
 class Following:
@@ -32,12 +31,17 @@ class Following:
         self._orders = having(Orders, policies)
         self._keeps_time = having(KeepsTime, policies)
         self._settles = having(Settles, policies)
-        self._not_before: dict[str, float] = {}
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Pod | Node, now: float) -> None:
         self._contained.tell_each(self._observes, lambda policy: policy.observe(fact, now))
+
+    def bound(self, pod: Pod, now: float) -> None:
+        """Its Binding is written, which no watch has told yet. Those who act hear of it by `heed`: what they know of
+        the pod may be newer than this."""
+        others = {name: policy for name, policy in self._observes.items() if name not in self._acts}
+        self._contained.tell_each(others, lambda policy: policy.observe(pod, now))
 
     def forget(self, fact: Pod | Node) -> None:
         self._contained.tell_each(self._observes, lambda policy: policy.forget(fact))
@@ -67,39 +71,32 @@ class Following:
         return tuple(self._contained.ask_each(self._orders, lambda policy: policy.order(members, self._facts), 0.0))
 
     def next_deadline(self) -> float | None:
-        due: list[float] = []
+        resting = self._contained.resting
+        due = [*resting.values()]
         for name, policy in self._keeps_time.items():
             when = self._contained.ask(name, policy.next_deadline, None)
-            if when is not None:
-                due.append(max(when, self._not_before.get(name, when)))
+            if when is not None and name not in resting:
+                due.append(when)
         return min(due, default=None)
 
     def tick(self, now: float) -> Iterator[NodeName]:
         """What is due is done; the nodes that are worth another look."""
-        for name, policy in self._keeps_time.items():
-            nodes = self._contained.ask(name, partial(policy.tick, now), None)
-            if nodes is None:
-                self._not_before[name] = now + _PAUSE
-            else:
-                self._not_before.pop(name, None)
-                yield from nodes
+        resting = self._contained.resting
+        for name in [name for name, until in resting.items() if until <= now]:
+            del resting[name]
+        ticked = self._contained.ask_each(self._keeps_time, lambda policy: policy.tick(now), _NO_NODES, now)
+        return chain.from_iterable(ticked)
 
     # -- settling ------------------------------------------------------------------------------------------------
 
     def begin_slice(self, now: float) -> None:
-        self._contained.tell_each(self._settles, lambda policy: policy.begin_slice(now))
+        self._contained.tell_each(self._settles, lambda policy: policy.begin_slice(now), now)
 
     def has_work(self, now: float) -> bool:
-        return any(self._contained.ask_each(self._settles, lambda policy: policy.has_work(now), False))
+        return any(self._contained.ask_each(self._settles, lambda policy: policy.has_work(now), False, now))
 
-    def settle(self, gains: Collection[NodeName], now: float) -> bool:
-        """Whether all is well: who has met a defect is not to be asked again at once."""
-
-        def settle(policy: Settles) -> bool:
-            policy.settle(gains, now)
-            return True
-
-        return all([*self._contained.ask_each(self._settles, settle, False)])
+    def settle(self, gains: Collection[NodeName], now: float) -> None:
+        self._contained.tell_each(self._settles, lambda policy: policy.settle(gains, now), now)
 
     def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
         """All is settled: the nodes that are worth a look of those who wait for no policy."""

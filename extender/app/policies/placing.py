@@ -36,9 +36,7 @@ class Placing:
         self._facts = facts
         self._contained = containment
         self._places = having(Places, policies)
-        permits = having(PermitsBinds, policies)
-        # Who places the pod has the last word, when all others allow.
-        self._permits = {name: permits[name] for name in sorted(permits, key=self._places.__contains__)}
+        self._permits = having(PermitsBinds, policies)
         self._reserves = having(Reserves, policies)
         self._gives_way = having(GivesWay, policies)
         self._preempts = having(Preempts, policies)
@@ -55,6 +53,16 @@ class Placing:
     def places(self, pod: Pod) -> bool:
         """Whether a policy finds the place for this pod by itself."""
         return self._placer(pod) is not None
+
+    def owned(self, uid: PodUid) -> bool:
+        """Whether a policy has taken that pod for one of its own."""
+        return self._owner(uid) is not None
+
+    def _owner(self, uid: PodUid) -> str | None:
+        for name, policy in self._places.items():
+            if self._contained.ask(name, partial(policy.owns, uid), False):
+                return name
+        return None
 
     def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
         """The one of these nodes that is held for the pod, which a policy places."""
@@ -96,21 +104,21 @@ class Placing:
 
     def permit(self, pod: Pod, node: NodeName, now: float) -> Permit:
         """Whether the pod may be bound there now: the first refusal counts, and of those who wait the longest; whoever
-        places it is asked when all others allow."""
+        owns it is asked when all others allow."""
         failed: Permit = REFUSED
         waits: list[Wait] = []
-        placer = self._placer(pod)
-        for name, policy in self._permits.items():
-            if waits and placer is not None and name == placer[0]:
+        owner = self._owner(pod.uid)
+        for name in sorted(self._permits, key=lambda name: name == owner):
+            if waits and name == owner:
                 break
-            match self._contained.ask(name, partial(policy.permit, pod, node, self._facts, now), failed):
+            question = partial(self._permits[name].permit, pod, node, self._facts, now)
+            match self._contained.ask(name, question, failed):
                 case Refuse() as refusal:
                     return refusal
-                case Wait(until=None) as wait:
-                    return wait
                 case Wait() as wait:
                     waits.append(wait)
-        return max(waits, key=lambda wait: wait.until or 0.0) if waits else Allow()
+        # Who answers by itself is not asked again: that is for those who are.
+        return max(waits, key=lambda wait: -1.0 if wait.until is None else wait.until) if waits else Allow()
 
     # -- what gives way, and who is evicted ----------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ the attempt that is gone on with (`parts`). Must not know how a Binding is writt
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from extender.core.attempt import Attempt
 from extender.core.gangs.gang import NOT_ITS_NODE, QUARANTINE, ROOM_TAKEN, Gang, OpenBarrier
 from extender.core.gangs.machine import Past, Phase, Standing, Step
 from extender.core.gangs.parts import Trial, gone_on_with
@@ -132,10 +133,12 @@ class Barrier:
 
     # -- what became of a Binding --------------------------------------------------------------------------------
 
-    def written(self, uid: PodUid, node: NodeName, now: float) -> None:
-        """The member's Binding is written."""
+    def written(self, uid: PodUid, node: NodeName, attempt: Attempt | None, now: float) -> None:
+        """The member's Binding is written, and says that it is of that attempt."""
         with self._quarantine.containing(self._table.key_of(uid)):
             if (gang := self._table.of(uid)) is not None:
+                member = gang.roster.members[uid]
+                gang.roster.members[uid] = replace(member, attempt=attempt or member.attempt)
                 self.is_bound(gang, uid, now)
                 self.open_if_complete(gang)
 

@@ -105,13 +105,13 @@ class Quorums:
 
     def announce(self) -> None:
         """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
-        for key in self._untold:
+        untold, self._untold = self._untold, {}
+        for key in untold:
             gang = self._table.by_key.get(key)
             if gang is not None and key in self.in_part and not self._brake.observes(key.namespace):
                 self._table.effects.append(
                     GangInPart(key, gang.terms.quorum, tuple(gang.roster.staying()), gang.terms.timeout)
                 )
-        self._untold.clear()
 
     def next_deadline(self) -> float | None:
         known = (*self.in_part.values(), *self.in_doubt.values())
