@@ -25,7 +25,6 @@ from extender.kube.node_match import accepts
 
 _HIGHEST_SCORE = 10
 """MaxExtenderPriority of kube-scheduler."""
-_Asked = Callable[[Pod, Facts], Judge | None]
 
 
 def _refuse_all(node: NodeName) -> Refuse | None:
@@ -41,12 +40,10 @@ class Judging:
     def __init__(self, policies: Sequence[Policy], facts: Facts, containment: Containment) -> None:
         self._facts = facts
         self._contained = containment
-        filters, wakes = having(Filters, policies), having(Wakes, policies)
-        self._filters: dict[str, _Asked] = {name: policy.filter for name, policy in filters.items()}
-        could_pass = {name: policy.could_pass for name, policy in wakes.items() if name in filters}
-        self._could_pass = {**self._filters, **could_pass}
+        self._filters = having(Filters, policies)
+        self._wakes = having(Wakes, policies)
         self._beside_plans = {
-            name: policy.filter for name, policy in filters.items() if not getattr(policy, "kept_by_plans", False)
+            name: policy for name, policy in self._filters.items() if not getattr(policy, "kept_by_plans", False)
         }
         self._scores = having(Scores, policies)
         self._reads = having(Reads, policies)
@@ -60,15 +57,20 @@ class Judging:
         asked = self._contained.ask_each(self._reads, lambda policy: policy.malformed(pod), None)
         return next((said for said in asked if said is not None), None)
 
-    def _judges(self, pod: Pod, asked: Mapping[str, _Asked]) -> list[tuple[str, Judge]]:
+    def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, Judge]]:
         """Those of the policies that have a say about the pod, and how each judges nodes for it."""
-        ask = self._contained.ask
-        said = [(name, ask(name, partial(question, pod, self._facts), _REFUSING)) for name, question in asked.items()]
-        return [(name, judge) for name, judge in said if judge is not None]
+        judges = self._contained.ask_each(policies, lambda policy: policy.filter(pod, self._facts), _REFUSING)
+        return [(name, judge) for name, judge in zip(policies, judges, strict=True) if judge is not None]
 
     def judges_of_nodes(self, pod: Pod) -> list[tuple[str, Judge]]:
         """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes."""
-        return self._judges(pod, self._could_pass)
+        found: list[tuple[str, Judge]] = []
+        for name, policy in self._filters.items():
+            question = self._wakes[name].could_pass if name in self._wakes else policy.filter
+            judge = self._contained.ask(name, partial(question, pod, self._facts), _REFUSING)
+            if judge is not None:
+                found.append((name, judge))
+        return found
 
     def verdict(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """What the policies say of the nodes that kube-scheduler sent."""
