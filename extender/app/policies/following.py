@@ -28,6 +28,7 @@ class Following:
         self._observes = having(Observes, policies)
         self._outlives = having(Outlives, policies)
         self._acts = having(Acts, policies)
+        self._only_observes = {name: policy for name, policy in self._observes.items() if name not in self._acts}
         self._orders = having(Orders, policies)
         self._keeps_time = having(KeepsTime, policies)
         self._settles = having(Settles, policies)
@@ -40,8 +41,7 @@ class Following:
     def bound(self, pod: Pod, now: float) -> None:
         """Its Binding is written, which no watch has told yet. Those who act hear of it by `heed`: what they know of
         the pod may be newer than this."""
-        others = {name: policy for name, policy in self._observes.items() if name not in self._acts}
-        self._contained.tell_each(others, lambda policy: policy.observe(pod, now))
+        self._contained.tell_each(self._only_observes, lambda policy: policy.observe(pod, now))
 
     def forget(self, fact: Pod | Node) -> None:
         self._contained.tell_each(self._observes, lambda policy: policy.forget(fact))

@@ -137,8 +137,8 @@ class Barrier:
         """The member's Binding is written, and says that it is of that attempt."""
         with self._quarantine.containing(self._table.key_of(uid)):
             if (gang := self._table.of(uid)) is not None:
-                member = gang.roster.members[uid]
-                gang.roster.members[uid] = replace(member, attempt=attempt or member.attempt)
+                if attempt is not None:
+                    gang.roster.members[uid] = replace(gang.roster.members[uid], attempt=attempt)
                 self.is_bound(gang, uid, now)
                 self.open_if_complete(gang)
 
