@@ -4,16 +4,16 @@ A policy is one file with one class that has a `name` and as many of the extensi
 protocol of its own, by the name that kube-scheduler's framework has for it. It is registered by one line (see
 `extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
 
-    facts come in           `observe`, `forget`             Observes; `finished`, `deleted`   Outlives
-    a pod is to be placed   `filter`, then `score`          Filters, Scores
-    or by one policy alone  `places`, `place`, `sleeps`     Places
-    units are held for it   `reserve`, or let go `unreserve`   Reserves; for others before it: GivesWay
-    it is to be bound       `permit`                        PermitsBinds
-    others are to leave     `may_evict`                     Preempts
-    gangs wait              `order`                         Orders
-    room came free          `could_pass` (by default what `filter` lets pass)   Wakes; `settle`   Settles
-    time passes             `next_deadline`, `tick`         KeepsTime
-    something is to be done `take_effects`, and what became of it `heed`   Acts
+    facts come in            Observes: `observe`, `forget`. Outlives: `finished`, `deleted`
+    a pod is to be placed    Filters: `filter`. Scores: `score`. Reads: `malformed`
+    or by one policy alone   Places: `places`, `place`, `owns`, `sleeps`, `would_refuse`
+    units are held           Reserves: `reserve`, `unreserve`. GivesWay: `gives_way`
+    it is to be bound        PermitsBinds: `permit`
+    others are to leave      Preempts: `may_evict`
+    gangs wait               Orders: `order`, `order_version`
+    room came free           Wakes: `could_pass`, by default what `filter` lets pass. Settles: `settle` and its sisters
+    time passes              KeepsTime: `next_deadline`, `tick`
+    something is to be done  Acts: `take_effects`; what became of it: `heed`
 
 The gang (`extender.filters.gang`) has nearly all of them; most policies need one or two.
 
