@@ -138,7 +138,7 @@ class Application:
         self.metrics = Metrics(
             self.registry, self.keeper.tables, self.write_back, lambda: self.resources.intents.unfinished()
         )
-        self.auditor = Auditor(self.keeper.tables, self.journal, self.metrics.violated)
+        self._auditor = Auditor(self.keeper.tables, self.journal, self.metrics.violated)
         self.gates = Gates()
         binder = ApiBinder(connection)
         self.effects = Effects(
@@ -168,7 +168,7 @@ class Application:
         )
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
-        self.conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
+        self._conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
             self.resources.known, store, self.resources.placements, chance=chance
         )
         self.reconcile = Reconcile(
@@ -177,10 +177,10 @@ class Application:
             self.resources,
             self.write_back,
             ApiOwners(connection),
-            each_round=[self.conditions.look_again],
+            each_round=[self._conditions.look_again],
             chance=chance,
         )
-        self.stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
+        self._stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
         self.braking = Braking(self.keeper, self.effects)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
         self.management = Management(
@@ -205,7 +205,7 @@ class Application:
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
         # Nothing but preemption waits for them: see `Budgets.known`.
-        self.keeper.tables.budgets.known = False
+        self.keeper.tables.around.budgets.known = False
         self._budgets = follow(budgets(), facts(Budget))
         self._groups = follow(pod_groups.pod_groups(), facts(PodGroup))
         self._without_groups = False
@@ -238,11 +238,11 @@ class Application:
             self._follow_groups(),
             self._follow_jobs(),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
-            self.conditions.run(after=synced),
+            self._conditions.run(after=synced),
             self.reconcile.run(after=synced),
-            self.stale_wakes.run(),
+            self._stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
-            self.auditor.run(),
+            self._auditor.run(),
             self.keeper.tables.knowledge.watch(lambda: self.effects.do(self.keeper.settle())),
         ]
 

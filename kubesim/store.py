@@ -90,9 +90,6 @@ class Store:
         table = self._table(kind)
         return [table.objects[key] for key in _within(table.keys, namespace)]
 
-    def count(self, kind: Kind) -> int:
-        return len(self._table(kind).objects)
-
     def list_at(
         self, kind: Kind, version: int, namespace: str | None = None, after: str = ""
     ) -> Iterator[tuple[str, Json]]:

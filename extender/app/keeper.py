@@ -73,10 +73,10 @@ class Keeper:
             case PodGroup():
                 self._population.regrouped(self._population.groups.see(fact))
             case Promise(controller, pods):
-                self.tables.promises.see(controller, pods)
+                self.tables.around.promises.see(controller, pods)
                 return Decided(None)
             case Budget():
-                self.tables.budgets.see(fact)
+                self.tables.around.budgets.see(fact)
         return self.settle()
 
     def forget(self, fact: Fact) -> Decided[None]:
@@ -90,10 +90,10 @@ class Keeper:
                 # Members that are bound stay; the others wait until it is there again.
                 self._population.regrouped(self._population.groups.lose(fact))
             case Promise():
-                self.tables.promises.lose(fact.controller)
+                self.tables.around.promises.lose(fact.controller)
                 return Decided(None)
             case Budget():
-                self.tables.budgets.lose(fact)
+                self.tables.around.budgets.lose(fact)
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Decided[None]:
@@ -105,10 +105,10 @@ class Keeper:
         elif kind is PodGroup:
             self._population.regrouped(self._population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
-            self.tables.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
+            self.tables.around.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
             return Decided(None)
         else:
-            self.tables.budgets.replace(_of(Budget, facts))
+            self.tables.around.budgets.replace(_of(Budget, facts))
         return self.settle()
 
     def _replace_nodes(self, nodes: Sequence[Node]) -> None:

@@ -206,7 +206,7 @@ class Population:
         self._take_for_asleep(tables.pods[pod.uid] for pod in theirs if pod.uid in tables.pods)
         for pod in tables.pods.values():
             if pod.scheduler == scheduler:
-                tables.staying.observe(pod, None)
+                tables.around.staying.observe(pod, None)
 
     def believe(self, pod: Pod) -> bool:
         """A call has told of the pod, which is there for as long as our watch can be late. Whether it is new."""

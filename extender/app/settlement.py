@@ -31,14 +31,14 @@ class Settlement:
         tables = self._tables
         self._binds.heed_change()
         tables.policies.placing.heed_released()
-        tables.staying.heed_time(tables.clock.now())
+        tables.around.staying.heed_time(tables.clock.now())
         if tables.knowledge.is_stale():
             self._was_stale, self.more_to_do = True, False
         else:
             self._settle(tables.clock.steady())
 
     def _settle(self, now: float) -> None:
-        tables, policies, changes = self._tables, self._tables.policies.following, self._tables.ledger.changes
+        tables, policies, changes = self._tables, self._tables.policies.settling, self._tables.ledger.changes
         if self._was_stale:
             self._was_stale = False
             for node in tables.nodes:

@@ -6,7 +6,7 @@ The keeper and its parts alone change them. Must not know who asks, nor what is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.app.claims import is_claim
 from extender.app.departures import Departures
@@ -72,11 +72,22 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What gangs are planned by, beside nodes and pods. `staying`: those on the nodes for whose leaving nobody waits.
+    `bystanders`: who is on which node, for those who want to be near or away from such. `promises`: how many pods
+    controllers make. `budgets`: for disruptions."""
+
+    staying: Staying
+    promises: Promises
+    bystanders: Bystanders = field(default_factory=Bystanders)
+    budgets: Budgets = field(default_factory=Budgets)
+
+
 class Tables:
     """`pods`: those that are not finished, pending and bound. `ended`: those that ended lately: a call about one was
-    under way when it went. `strangers`: pods of schedulers that do not ask us. `staying`: those on the nodes for whose
-    leaving nobody waits. `bystanders`: who is on which node, for those who want to be near or away from such.
-    `promises`: how many pods controllers make. `gangs`: for those who tell of them; who decides asks `policies`.
+    under way when it went. `strangers`: pods of schedulers that do not ask us. `gangs`: for those who tell of them;
+    who decides asks `policies`.
     """
 
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
@@ -89,10 +100,8 @@ class Tables:
         self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
         self.strangers = Strangers(rules.schedulers)
         self.brake = Brake(rules.switches)
-        self.staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
-        self.bystanders = Bystanders()
-        self.promises = Promises(rules.gather_limit)
-        self.budgets = Budgets()
+        staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
+        self.around = around = Surroundings(staying, Promises(rules.gather_limit))
         self.gangs = Gangs(
             self.ledger,
             self.nodes,
@@ -100,11 +109,11 @@ class Tables:
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
             brake=self.brake,
-            staying=self.staying,
+            staying=around.staying,
             thrift=rules.thrift,
-            bystanders=self.bystanders,
-            promises=self.promises,
-            budgets=self.budgets,
+            bystanders=around.bystanders,
+            promises=around.promises,
+            budgets=around.budgets,
         )
         self.gangs.waiting.preempting.victims.ours = self.ours
         self.gangs.waiting.preempting.victims.bounds = rules.preemption
@@ -121,13 +130,13 @@ class Tables:
     def keep(self, pod: Pod) -> None:
         """It is there, not finished, and looks like this."""
         known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
-        self.staying.observe(pod, known)
-        self.bystanders.put(pod)
+        self.around.staying.observe(pod, known)
+        self.around.bystanders.put(pod)
 
     def drop(self, uid: PodUid) -> Pod | None:
         """It is gone, or has finished. How it looked last; None: it was not known."""
-        self.staying.forget(uid)
-        self.bystanders.remove(uid)
+        self.around.staying.forget(uid)
+        self.around.bystanders.remove(uid)
         return self.pods.pop(uid, None)
 
     def ours(self, pod: Pod) -> bool:
@@ -163,5 +172,5 @@ class Tables:
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
         bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
-        beside = self.bystanders.violations(bound)
+        beside = self.around.bystanders.violations(bound)
         return [*ledger_audit.violations(self.ledger), *gang_audit.violations(self.gangs, is_claim), *beside]

@@ -139,10 +139,6 @@ class Outside(Changing):
                     found[node][Place(self._letters.get(job, "?"), held)] += number
         return found
 
-    def ghosts(self, job: Job) -> int:
-        """How many places are held by nothing but ghosts of the job."""
-        return sum(on_node[Place(job.letter, Held.GHOST)] for on_node in self.taken().values())
-
     # -- the watch
 
     def following(self) -> AbstractAsyncContextManager[None]:
@@ -197,3 +193,8 @@ def _offers(found: Json) -> dict[str, str]:
 def _by_number(name: str) -> tuple[str, int]:
     text = name.rstrip("0123456789")
     return text, int(name[len(text) :] or 0)
+
+
+def ghosts(outside: Outside, job: Job) -> int:
+    """How many places are held by nothing but ghosts of the job."""
+    return sum(on_node[Place(job.letter, Held.GHOST)] for on_node in outside.taken().values())

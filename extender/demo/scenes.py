@@ -16,7 +16,7 @@ from extender.core.names import DOMAIN
 from extender.demo.approaches import Manifest, Plain, Way, create, manifest, members, remove
 from extender.demo.board import Board
 from extender.demo.jobs import Job
-from extender.demo.outside import NAMESPACE, Outside
+from extender.demo.outside import NAMESPACE, Outside, ghosts
 from extender.demo.room import FreeRoom
 from extender.demo.service import Service, ServiceTrouble
 from extender.demo.stage import Stage
@@ -148,11 +148,11 @@ async def contention(show: Show, way: Way) -> dict[str, Any]:
     if second.bound:
         raise NotAsPromised(f"{second.bound} of {size} members of {second.name} are bound, and the others do not fit")
     placed = f"{first.letter} is placed, {size} of {size}, after {first.took * 1000:.0f} ms."
-    if held := outside.ghosts(second):
+    if held := ghosts(outside, second):
         show.map()
         stage.say(f"{placed} {second.letter}'s ghosts hold what is left, {held} places, until they time out.")
         with stage.waiting("the ghosts give up"):
-            await outside.until(lambda: not outside.ghosts(second), f"the end of {second.name}'s ghosts")
+            await outside.until(lambda: not ghosts(outside, second), f"the end of {second.name}'s ghosts")
         placed = ""
     show.map()
     stage.good(f"{placed} {second.letter} holds nothing and waits its turn.".strip())

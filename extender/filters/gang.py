@@ -119,7 +119,7 @@ class GangFollowing:
 
     def forget(self, fact: Pod | Node) -> None:
         if isinstance(fact, Pod):
-            self._gangs.waiting.preempting.forget(fact.uid)
+            self._gangs.waiting.preempting.victims.forget(fact.uid)
 
     def finished(self, pod: Pod, now: float) -> None:
         self._gangs.members.observe(pod, now)

@@ -233,7 +233,7 @@ async def _still_works(api: ApiServer, result: Result) -> None:
             result.find(None, f"a pod that makes sense does not run: {found and found['status']}")
             return
         await asyncio.sleep(0.5)
-    result.objects = sum(api.store.count(kind) for kind in api.served.all())
+    result.objects = sum(len(api.store.list(kind)) for kind in api.served.all())
 
 
 def _where(error: BaseException) -> str:

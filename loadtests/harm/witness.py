@@ -22,55 +22,38 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from loadtests.harm import harms, parts
 from loadtests.harm.breakups import KUBE_SCHEDULER, Breakups
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import History, Seen
 from loadtests.harm.preemptions import USUAL, Bounds, Preemptions
+from loadtests.harm.statements import (
+    IN_PART_REASONS,
+    PART_REASON,
+    SHORTLY,
+    VICTIM_REASON,
+    Eviction,
+    PartsTold,
+    Statement,
+    Statements,
+)
 from loadtests.reading import Json, seconds
 
 SERVICE, SCHEDULER = "escher", "system:kube-scheduler"
 KUBELETS = ("system:nodes", "kwok")
 OURS = ("escher", "escher-ledger")
-PART_REASON, VICTIM_REASON, IN_PART_REASONS = "GangEvicted", "Preempted", ("GangInPart", "GangInDoubt")
-"""Reasons of the service's Events: for a part that is evicted; in the reason for a victim; for a gang in part."""
 
 _ATTRIBUTED_WITHIN = 10.0
 """Seconds by which what a watch tells and what the audit log tells may be apart."""
-_STATED_WITHIN = 150.0
-"""The service tries to write an Event for two minutes, for the API server may be away."""
-_CLOSE = 5.0
 _REMEMBERED = 600.0
 _MASS_END = ("deletecollection", "pods", "")
 _ENDS = (("delete", "pods", ""), ("create", "pods", "eviction"))
 _REFUSED_FOR_GOOD = (404, 409, 422)
 _MOST = 100_000
 """Pods of which something is remembered beyond their end."""
-_SHORTLY = 3.0
 _SAME = 0.001
 """Seconds: closer than that is at the same time."""
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What the service said about a pod in an Event."""
-
-    at: float
-    reason: str
-    note: str
-
-
-@dataclass
-class _Eviction:
-    pod: Seen
-    at: float
-    not_a_part: str
-    """Why it may not have been evicted as a part; empty if it may."""
-    followed: bool
-    """Others of its gang had been taken."""
-    judged: bool = False
 
 
 class HarmWitness:
@@ -95,13 +78,10 @@ class HarmWitness:
         self.events = 0
         self._services, self._schedulers = frozenset(services), frozenset(scheduler_users)
         self._kubelets = frozenset(kubelets)
-        self._bounds, self._is_audited, self._part_seconds = bounds, audited, part_seconds
+        self._is_audited = audited
         self._found: list[Harm] = []
         self._breakups = Breakups(self.history, bounds.whole_within, self._found.append, self._call_at, self._hindered)
         self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at, self._breakups)
-        self._statements: dict[str, list[Statement]] = {}
-        self._waiting: dict[str, list[_Eviction]] = {}
-        """By UID: evictions whose reason is not known yet."""
         self._refused: dict[str, None] = {}
         self._not_let_go: dict[str, float] = {}
         """By UID: when the eviction of a pod was last refused to the service."""
@@ -120,9 +100,10 @@ class HarmWitness:
         """Collections of pods that were deleted: when, the namespace, by whom."""
         self._ended_namespaces: set[str] = set()
         self._interruptions: list[float] = []
-        self._in_part: dict[str, float] = {}
-        """By gang: since when it has been in part, where that is looked at later."""
-        self._said_in_part: dict[str, float] = {}
+        self._statements = Statements(
+            self.history, bounds, self._preemptions, self._interruptions, self._found.append, self._call_at
+        )
+        self._parts_told = PartsTold(self.history, part_seconds, self._found.append, self._call_at)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._now = 0.0
@@ -138,11 +119,7 @@ class HarmWitness:
     def finish(self, at: float) -> None:
         """No more comes after this: what waits for another word is judged, unless there was no time for it."""
         self._advance(at)
-        for held in list(self._waiting.values()):
-            for eviction in held:
-                if at - eviction.at > _CLOSE:
-                    self._judge_unstated(eviction)
-        self._waiting.clear()
+        self._statements.finish(at)
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -215,7 +192,7 @@ class HarmWitness:
             self._begins_to_go(pod, at)
         self._preemptions.pod_changed(pod, before)
         self._breakups.pod_changed(pod)
-        self._heed_part(pod, at)
+        self._parts_told.heed(pod, at)
 
     def _begins_to_go(self, pod: Seen, at: float) -> None:
         if not self._is_audited or pod.left_by:
@@ -314,16 +291,7 @@ class HarmWitness:
             why = "the service deleted it, and did not ask for its eviction: no budget was heeded"
             self._found.append(Harm(harms.DELETED, facts.key, at, why))
         not_a_part = parts.fault(pod, self.history, self._refused, self._bound_by_others)
-        eviction = _Eviction(pod, at, not_a_part, self._breakups.is_broken_up(pod))
-        said = self._statements.get(facts.uid, ())
-        close = [each for each in said if abs(each.at - at) <= _CLOSE]
-        if close:
-            self._judge(eviction, close[-1])
-            return
-        self._waiting.setdefault(facts.uid, []).append(eviction)
-        # An Event is not repeated: one that is older may have been the word for this as well.
-        self._call_at(at + _CLOSE, lambda: self._judge_by_older(eviction))
-        self._call_at(at + _STATED_WITHIN, lambda: self._judge_unstated(eviction))
+        self._statements.evicted(Eviction(pod, at, not_a_part, self._breakups.is_broken_up(pod)))
 
     def _not_evicted(self, event: Json, about: Json, at: float) -> None:
         pod = self._pod_of(event, about)
@@ -332,7 +300,7 @@ class HarmWitness:
 
     def _hindered(self, since: float, rest: Sequence[Seen]) -> str:
         """What has kept the service from evicting the rest, from then on; empty if nothing did."""
-        if any(since - _SHORTLY < each for each in self._interruptions):
+        if any(since - SHORTLY < each for each in self._interruptions):
             return "the service was killed meanwhile"
         if any(self._not_let_go.get(pod.facts.uid, 0.0) >= since for pod in rest):
             return "the API server refused the others, which it would have let go at the beginning"
@@ -341,55 +309,10 @@ class HarmWitness:
     def _stated(self, event: Json, at: float) -> None:
         regarding = event.get("regarding") or event.get("involvedObject") or {}
         uid, reason = regarding.get("uid") or "", event.get("reason") or ""
-        statement = Statement(at, reason, event.get("note") or event.get("message") or "")
         if reason in IN_PART_REASONS:
-            self._has_said_in_part(uid, at)
-        if not _is_about_an_end(reason):
-            return
-        self._statements.setdefault(uid, []).append(statement)
-        if len(self._statements) > _MOST:
-            del self._statements[next(iter(self._statements))]
-        for eviction in self._waiting.pop(uid, ()):
-            self._judge(eviction, statement)
-
-    def _judge_by_older(self, eviction: _Eviction) -> None:
-        said = self._statements.get(eviction.pod.facts.uid)
-        if said and not eviction.judged:
-            self._judge(eviction, said[-1])
-
-    def _judge(self, eviction: _Eviction, statement: Statement) -> None:
-        if eviction.judged:
-            return
-        eviction.judged = True
-        pod, at = eviction.pod, eviction.at
-        as_part = statement.reason == PART_REASON
-        if pod.facts.scheduler not in self.history.schedulers and (as_part or not self._bounds.foreign_victims):
-            why = f"it is {pod.facts.scheduler}'s, and the service evicted it: {statement.note!r}"
-            self._found.append(Harm(harms.FOREIGN, pod.facts.key, at, why))
-        if as_part:
-            if eviction.not_a_part and pod.facts.scheduler in self.history.schedulers:
-                self._found.append(Harm(harms.PART, pod.facts.key, at, eviction.not_a_part))
-        else:
-            self._preemptions.evicted(pod, statement.note, at, followed=eviction.followed)
-
-    def _judge_unstated(self, eviction: _Eviction) -> None:
-        if eviction.judged:
-            return
-        eviction.judged = True
-        pod, at = eviction.pod, eviction.at
-        self._waiting.pop(pod.facts.uid, None)
-        if not eviction.not_a_part:
-            # It was allowed, whatever was said.
-            return
-        if eviction.followed:
-            self._preemptions.evicted(pod, "", at, followed=True)
-            return
-        why = "the service evicted it and wrote no Event that says why"
-        if any(-_SHORTLY < each - at < _STATED_WITHIN for each in self._interruptions):
-            self._found.append(Harm(harms.INTERRUPTED, pod.facts.key, at, why))
-            return
-        why = f"{why}; as a part it was not to be evicted: {eviction.not_a_part}"
-        self._found.append(Harm(harms.UNSTATED, pod.facts.key, at, why))
+            self._parts_told.said(uid, at)
+        if reason == PART_REASON or VICTIM_REASON in reason:
+            self._statements.said(uid, Statement(at, reason, event.get("note") or event.get("message") or ""))
 
     def _bound(self, event: Json, user: str, code: int) -> None:
         about = event.get("objectRef") or {}
@@ -408,34 +331,6 @@ class HarmWitness:
             if seen is None or seen.bound_at is None:
                 _remember(self._refused, uid)
 
-    # -- gangs in part -------------------------------------------------------------------------------------------
-
-    def _heed_part(self, pod: Seen, at: float) -> None:
-        gang = self.history.gang_of(pod)
-        if gang is None or gang.partly_since != at or self._in_part.get(gang.key) == at:
-            return
-        key, since = gang.key, at
-        self._in_part[key] = since
-
-        def look() -> None:
-            if self._in_part.get(key) == since:
-                del self._in_part[key]
-            now = self.history.gangs.get(key)
-            if now is None or now.partly_since != since or self._said_in_part.get(key, 0.0) >= since:
-                return
-            why = (
-                f"{len(now.bound)} of quorum {now.quorum} are bound since {self._part_seconds:g} s, "
-                f"and no Event {IN_PART_REASONS[0]} says so"
-            )
-            self._found.append(Harm(harms.IN_PART, f"gang {key}", since, why))
-
-        self._call_at(at + self._part_seconds, look)
-
-    def _has_said_in_part(self, uid: str, at: float) -> None:
-        seen = self.history.pods.get(uid)
-        if seen is not None and seen.facts.gang is not None:
-            self._said_in_part[seen.facts.gang.key] = at
-
     # -- time ----------------------------------------------------------------------------------------------------
 
     def _call_at(self, at: float, what: Callable[[], None]) -> None:
@@ -446,10 +341,6 @@ class HarmWitness:
         while self._due and self._due[0][0] <= at:
             heapq.heappop(self._due)[2]()
         self._now = max(self._now, at)
-
-
-def _is_about_an_end(reason: str) -> bool:
-    return reason == PART_REASON or VICTIM_REASON in reason
 
 
 def _received(event: Json) -> float:

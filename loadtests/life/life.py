@@ -240,7 +240,7 @@ class Life:
                 return
             await self._sleep(max(0.0, happens_at - loop.time()))
             [what] = rng.choices(list(weights), list(weights.values()))
-            if what in NEW_WORKS and self._store.count(POD) > _MOST_PODS:
+            if what in NEW_WORKS and len(self._store.list(POD)) > _MOST_PODS:
                 what = END_WORK
             self._counts[what] += 1
             self._tell(await self._happenings.begin(what))
@@ -269,12 +269,12 @@ class Life:
         for pod in self._store.list(POD):
             await self._user.delete(POD, pod)
         deadline = asyncio.get_running_loop().time() + _TIDY_WITHIN
-        while self._store.count(POD) and asyncio.get_running_loop().time() < deadline:
+        while len(self._store.list(POD)) and asyncio.get_running_loop().time() < deadline:
             await self._sleep(_MINUTE)
             for pod in self._store.list(POD):
                 await self._user.delete(POD, pod)
-        if self._store.count(POD):
-            self.find(REST, f"{self._store.count(POD)} pods do not go")
+        if len(self._store.list(POD)):
+            self.find(REST, f"{len(self._store.list(POD))} pods do not go")
             return
         await self._sleep(_MINUTE)
         self._witness.finish(self._simulation.clock.now())

@@ -42,7 +42,7 @@ class Troubles:
         self._rng = rng
         self._store = simulation.cluster.api.store
         self._kind = ephemeral_resources(simulation)
-        self._made = self._store.count(NODE)
+        self._made = len(self._store.list(NODE))
         self._backup: Backup = self._store.back_up()
         self.by_name: Mapping[str, Callable[[], Awaitable[str]]] = {
             "rotation": self.rotation,

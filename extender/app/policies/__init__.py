@@ -12,19 +12,21 @@ from extender.app.policies.containment import Containment, PolicyFailed
 from extender.app.policies.following import Following
 from extender.app.policies.judging import Judging
 from extender.app.policies.placing import Placing
+from extender.app.policies.settling import Settling
 from extender.core.gangs.gang import GangEffect
 from extender.core.policy import Facts, Policy
 
 
 class Policies:
     """`judging`: where a pod may be, and where best. `placing`: what is held for whom, and who may be bound.
-    `following`: what policies are told, and what they want done."""
+    `following`: what policies are told, and what they want done. `settling`: who waits is planned for and woken."""
 
     def __init__(self, policies: Sequence[Policy], facts: Facts) -> None:
         self._containment = Containment()
         self.judging = Judging(policies, facts, self._containment)
         self.placing = Placing(policies, facts, self._containment)
         self.following = Following(policies, facts, self._containment)
+        self.settling = Settling(policies, self._containment)
 
     def take_effects(self) -> list[GangEffect | PolicyFailed]:
         """What is to be done since this was asked last."""

@@ -6,15 +6,14 @@ Dispatch and nothing else. Must not know what any policy is for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from extender.app.policies.containment import Containment, having
 from extender.core.cluster import Node, Pod
 from extender.core.feedback import Feedback
 from extender.core.gangs.gang import GangEffect
-from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Settles
+from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy
 from extender.kube.names import NodeName, PodUid
 
 _NOTHING: Sequence[GangEffect] = ()
@@ -31,7 +30,6 @@ class Following:
         self._only_observes = {name: policy for name, policy in self._observes.items() if name not in self._acts}
         self._orders = having(Orders, policies)
         self._keeps_time = having(KeepsTime, policies)
-        self._settles = having(Settles, policies)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -86,23 +84,3 @@ class Following:
             del resting[name]
         ticked = self._contained.ask_each(self._keeps_time, lambda policy: policy.tick(now), _NO_NODES, now)
         return chain.from_iterable(ticked)
-
-    # -- settling ------------------------------------------------------------------------------------------------
-
-    def begin_slice(self, now: float) -> None:
-        self._contained.tell_each(self._settles, lambda policy: policy.begin_slice(now), now)
-
-    def has_work(self, now: float) -> bool:
-        return any(self._contained.ask_each(self._settles, lambda policy: policy.has_work(now), False, now))
-
-    def settle(self, gains: Collection[NodeName], now: float) -> None:
-        self._contained.tell_each(self._settles, lambda policy: policy.settle(gains, now), now)
-
-    def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
-        """All is settled: the nodes that are worth a look of those who wait for no policy."""
-        for name, policy in self._settles.items():
-            gains = self._contained.ask(name, partial(policy.left_for_others, gains), gains)
-        return gains
-
-    def slice_is_over(self) -> bool:
-        return any(self._contained.ask_each(self._settles, lambda policy: policy.slice_is_over(), False))

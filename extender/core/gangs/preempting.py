@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from extender.core.bounded import Bounded
 from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
@@ -41,6 +42,7 @@ from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
+_NOMINATED_REMEMBERED = 16_384
 PREEMPTS_EVERY = 10.0
 """For how many seconds after a search there is no other, whatever has changed."""
 
@@ -97,7 +99,7 @@ class Preempting:
         self._history: dict[GangKey, _History] = {}
         self._made: dict[Maker, GangKey] = {}
         """Makers of pods that were evicted, and for whom."""
-        self._nominated: set[PodUid] = set()
+        self._nominated: Bounded[PodUid, None] = Bounded(_NOMINATED_REMEMBERED)
         """Pods that kube-scheduler keeps room for, as was seen last."""
         self._latest: _Circumstances | None = None
         self._searched: tuple[object, ...] | None = None
@@ -111,22 +113,17 @@ class Preempting:
         """The pod is not finished, and looks like this. Whether it is bound, and was not seen bound before."""
         if pod.node is None:
             if pod.nominated is not None:
-                self._nominated.add(pod.uid)
+                self._nominated[pod.uid] = None
             elif pod.uid in self._nominated:
-                self._nominated.remove(pod.uid)
+                del self._nominated[pod.uid]
                 self._keep_room(pod)
             return False
-        self._nominated.discard(pod.uid)
+        self._nominated.pop(pod.uid, None)
         makers = self.victims.observe(pod, now)
         for maker in makers or ():
             if maker in self._made:
                 self._heed_made_again(maker, pod, now)
         return makers is not None
-
-    def forget(self, uid: PodUid) -> None:
-        """The pod is gone, or has finished."""
-        self._nominated.discard(uid)
-        self.victims.forget(uid)
 
     def _keep_room(self, pod: Pod) -> None:
         """kube-scheduler has dropped a nomination, as it does when a pod is turned away again."""
