@@ -23,12 +23,12 @@ from extender.core.cluster import Owner, Pod
 from extender.core.names import GangKey
 from extender.esl.base import (
     CapacityConfirmed,
+    Change,
     CreateGhost,
     DeleteGhost,
     Effect,
     EffectRefused,
     Event,
-    EvictMember,
     News,
     PodGone,
     PodSeen,
@@ -36,6 +36,7 @@ from extender.esl.base import (
     Report,
     SetCapacity,
     TimePassed,
+    lane_of,
 )
 from extender.esl.gang_life import USUAL_TIMES, Times
 from extender.esl.gang_run import GangRun
@@ -44,7 +45,6 @@ from extender.esl.gang_turns import GangEsl, Space
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import count
 
-Change = CreateGhost | DeleteGhost | EvictMember | SetCapacity | RemoveCapacity
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -178,15 +178,10 @@ class AppSpace:
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case Report():
-                    self._report(effect)
-                case CreateGhost(ghost):
-                    self._do(f"pod {ghost.name}", effect)
-                case DeleteGhost(_, name, _) | EvictMember(_, name, _):
-                    self._do(f"pod {name}", effect)
-                case SetCapacity(node) | RemoveCapacity(node):
-                    self._do(f"node {node}", effect)
+            if isinstance(effect, Report):
+                self._report(effect)
+            else:
+                self._do(lane_of(effect), effect)
         if self._timer is not None:
             self._timer.cancel()
         due = self._esl.next_deadline()

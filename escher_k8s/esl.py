@@ -6,13 +6,14 @@ here are its names, and `AppSpace`, which runs the gang ESL on a cluster port of
 
 from __future__ import annotations
 
-from escher_k8s.app_space import AppSpace, Change, ClusterPort, Gone, Refused, TryAgain, pod_seen
+from escher_k8s.app_space import AppSpace, ClusterPort, Gone, Refused, TryAgain, pod_seen
 from extender.core.cluster import Pod
 from extender.core.names import GangKey
 from extender.esl import GhostPhase, gang
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
+    Change,
     CreateGhost,
     DeleteGhost,
     Effect,

@@ -213,7 +213,7 @@ class Explain:
             other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING)
             for other in self._tables.gangs.by_key.values()
         )
-        if self._tables.gangs.staying.anybody() and not self._tables.gangs.planning.could_ever_fit(gang):
+        if self._tables.around.staying.anybody() and not self._tables.gangs.planning.could_ever_fit(gang):
             # Nothing is saved for it, and nobody evicted: that would lead to nothing.
             stays = "pods of DaemonSets, static pods, those of other schedulers and those that run for long stay"
             reason = f"{reason}; it would not fit if all that may leave had left: {stays}"

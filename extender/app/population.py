@@ -208,16 +208,15 @@ class Population:
             if pod.scheduler == scheduler:
                 tables.around.staying.observe(pod, None)
 
-    def believe(self, pod: Pod) -> bool:
-        """A call has told of the pod, which is there for as long as our watch can be late. Whether it is new."""
+    def believe(self, pod: Pod) -> None:
+        """A call has told of the pod, which is there for as long as our watch can be late."""
         tables = self._tables
         if pod.uid in tables.pods or pod.uid in tables.ended or pod.node is not None:
-            return False
+            return
         # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
         tables.keep(pod)
         tables.policies.following.observe(pod, tables.clock.steady())
         self._unseen[pod.uid] = tables.clock.steady() + _UNSEEN_SECONDS
-        return True
 
     def is_there(self, uid: PodUid) -> None:
         """The API server has it, though no watch may have told of it yet."""

@@ -6,7 +6,7 @@ The keeper and its parts alone change them. Must not know who asks, nor what is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from extender.app.claims import is_claim
 from extender.app.departures import Departures
@@ -19,8 +19,6 @@ from extender.core import audit as ledger_audit
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
 from extender.core.brake import FREE, Brake, Switches
-from extender.core.budgets import Budgets
-from extender.core.bystanders import Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.gangs import audit as gang_audit
 from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
@@ -29,6 +27,7 @@ from extender.core.gangs.promises import GATHER_LIMIT, Promises
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
 from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
+from extender.core.gangs.surroundings import Surroundings
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
 from extender.core.policy import Facts, GivingWay, Policy
@@ -72,18 +71,6 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What gangs are planned by, beside nodes and pods. `staying`: those on the nodes for whose leaving nobody waits.
-    `bystanders`: who is on which node, for those who want to be near or away from such. `promises`: how many pods
-    controllers make. `budgets`: for disruptions."""
-
-    staying: Staying
-    promises: Promises
-    bystanders: Bystanders = field(default_factory=Bystanders)
-    budgets: Budgets = field(default_factory=Budgets)
-
-
 class Tables:
     """`pods`: those that are not finished, pending and bound. `ended`: those that ended lately: a call about one was
     under way when it went. `strangers`: pods of schedulers that do not ask us. `gangs`: for those who tell of them;
@@ -101,7 +88,7 @@ class Tables:
         self.strangers = Strangers(rules.schedulers)
         self.brake = Brake(rules.switches)
         staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
-        self.around = around = Surroundings(staying, Promises(rules.gather_limit))
+        self.around = Surroundings(staying, Promises(rules.gather_limit))
         self.gangs = Gangs(
             self.ledger,
             self.nodes,
@@ -109,14 +96,11 @@ class Tables:
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
             brake=self.brake,
-            staying=around.staying,
+            around=self.around,
             thrift=rules.thrift,
-            bystanders=around.bystanders,
-            promises=around.promises,
-            budgets=around.budgets,
+            bounds=rules.preemption,
+            ours=self.ours,
         )
-        self.gangs.waiting.preempting.victims.ours = self.ours
-        self.gangs.waiting.preempting.victims.bounds = rules.preemption
         facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way)
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)

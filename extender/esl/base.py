@@ -154,7 +154,19 @@ class Report:
     """Which run of the gang it is about: its token."""
 
 
-Effect = CreateGhost | DeleteGhost | SetCapacity | RemoveCapacity | EvictMember | Report
+Change = CreateGhost | DeleteGhost | EvictMember | SetCapacity | RemoveCapacity
+Effect = Change | Report
+
+
+def lane_of(change: Change) -> str:
+    """The pod or the node that it is about: what is done to one is done in order."""
+    match change:
+        case CreateGhost(ghost):
+            return f"pod {ghost.name}"
+        case DeleteGhost(_, name, _) | EvictMember(_, name, _):
+            return f"pod {name}"
+        case SetCapacity(node) | RemoveCapacity(node):
+            return f"node {node}"
 
 
 class Esl(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import LoopClock
 from tests.app.kube_scheduler import KubeScheduler
+from tests.app.passing import Passing
 from tests.app.pod_server import Follower, Line, PodServer
 from tests.app.wired import Wired
 from tests.builders import Amounts, node, pod
@@ -112,10 +113,11 @@ class Job:
         return Owner("Job", self.name, f"uid-job-{self.name}")
 
 
-class Town:
+class Town(Passing):
     """Nodes of 8 CPU; the service and kube-scheduler run. Time passes in `pass_time` alone."""
 
     def __init__(self, nodes: int = 4, *, delay: float = 0.0, http_timeout: float = HTTP_TIMEOUT) -> None:
+        super().__init__()
         self.clock = LoopClock()
         self.server = PodServer(self.clock)
         self._delay, self._http_timeout = delay, http_timeout
@@ -129,7 +131,6 @@ class Town:
         self.lives = 1
         self.server.ended.append(self._pod_ended)
         self.server.witnesses.append(self._look)
-        self._changed = asyncio.Event()
         self._bound_once: dict[GangKey, set[PodUid]] = defaultdict(set)
 
     def _new_service(self) -> Service:
@@ -209,19 +210,6 @@ class Town:
 
     # -- what happens --------------------------------------------------------------------------------------------
 
-    async def pass_time(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def until(self, holds: Callable[[], bool], *, within: float = 120.0) -> None:
-        """It holds, right after some change at the API server."""
-        async with asyncio.timeout(within):
-            while not holds():
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def until_bound(self, count: int, gang: str = "train", *, within: float = 120.0) -> None:
-        await self.until(lambda: len(self.bound(gang)) == count, within=within)
-
     def crash(self, *, losing: bool = False, for_seconds: float = 0.3) -> None:
         """The service is dead, and there again after a while with what the cluster says. `losing`: as `Line.cut`."""
         if self.service is None:
@@ -246,7 +234,7 @@ class Town:
     # -- how it must end -----------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        self._changed.set()
+        self.has_changed()
         for each in self.server.pods.values():
             if isinstance(each.gang, GangAsk) and each.node is not None:
                 self._bound_once[each.gang.key].add(each.uid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -36,6 +36,7 @@ from kubesim.kinds import EVENT, JOB, NODE, POD, Json, Kind
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from kubesim.store import Change
 from loadtests.pods import pod
+from tests.app.passing import Passing
 
 WHOLE_NODE = 8
 """CPUs."""
@@ -68,7 +69,7 @@ class Job:
             self._town.create(made)
 
 
-class Town:
+class Town(Passing):
     """Nodes of 8 CPU. Enter it; time passes in `pass_time` and the like alone."""
 
     def __init__(
@@ -83,6 +84,7 @@ class Town:
         """`watches_late_by`: seconds by which the service hears late; `watches_open`: whether all of its watches are
         before anything happens, and not only its lists made; `http_timeout`: kube-scheduler's patience with
         it; `settings`: the service's."""
+        super().__init__()
         self.stop = 0.1
         """Seconds that the containers of pods take to end that are created from now on."""
         self._http_timeout = http_timeout
@@ -101,7 +103,6 @@ class Town:
         self.asked: list[str] = []
         """What the service has asked the API server to change: verb, subresource or resource, name."""
         self._known: set[PodUid] = set()
-        self._changed = asyncio.Event()
         self._bound_once: dict[GangKey, set[PodUid]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -261,19 +262,6 @@ class Town:
 
     # -- what happens --------------------------------------------------------------------------------------------
 
-    async def pass_time(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def until(self, holds: Callable[[], bool], *, within: float = 120.0) -> None:
-        """It holds, right after some change at the API server."""
-        async with asyncio.timeout(within):
-            while not holds():
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def until_bound(self, count: int, gang: str = "train", *, within: float = 120.0) -> None:
-        await self.until(lambda: len(self.bound(gang)) == count, within=within)
-
     def crash(self, *, losing: bool = False, for_seconds: float = 0.3) -> None:
         """The service is dead, and there again after a while with what the cluster says. `losing`: and what it has
         just sent does not arrive."""
@@ -316,7 +304,7 @@ class Town:
                 self.pods[seen.uid] = seen
                 if isinstance(seen.gang, GangAsk) and seen.node is not None:
                     self._bound_once[seen.gang.key].add(seen.uid)
-        self._changed.set()
+        self.has_changed()
 
     def _ended(self, gone: Pod) -> None:
         for job in self.jobs:

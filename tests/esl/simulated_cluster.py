@@ -29,6 +29,7 @@ from extender.esl.base import (
     Report,
     SetCapacity,
     TimePassed,
+    lane_of,
 )
 from extender.esl.gang_left import left_behind
 from extender.esl.gang_spec import GangSpec
@@ -228,17 +229,12 @@ class SimulatedCluster:
 
     def _perform(self, application: Application, effects: list[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case Report(subject, news):
-                    application.reports.append(effect)
-                    if news is News.RESERVED and subject.name in application.before:
-                        self.launch(application.before.pop(subject.name))
-                case CreateGhost(ghost):
-                    application.lanes.setdefault(ghost.name, deque()).append(effect)
-                case DeleteGhost(_, name, _) | EvictMember(_, name, _):
-                    application.lanes.setdefault(name, deque()).append(effect)
-                case SetCapacity(node) | RemoveCapacity(node):
-                    application.lanes.setdefault(node, deque()).append(effect)
+            if not isinstance(effect, Report):
+                application.lanes.setdefault(lane_of(effect), deque()).append(effect)
+                continue
+            application.reports.append(effect)
+            if effect.news is News.RESERVED and effect.subject.name in application.before:
+                self.launch(application.before.pop(effect.subject.name))
 
     def _carry_out(self, application: Application, lane: str) -> None:
         effect = application.lanes[lane].popleft()

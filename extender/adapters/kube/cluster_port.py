@@ -44,6 +44,7 @@ from extender.esl.base import (
     Report,
     SetCapacity,
     TimePassed,
+    lane_of,
 )
 from extender.esl.gang_left import GHOST_LABEL, Keys
 from extender.esl.ghost_manifest import ghost_manifest
@@ -159,15 +160,10 @@ class EslDriver:
     def perform(self, effects: Iterable[Effect]) -> None:
         """These are under way; what is due later will be."""
         for effect in effects:
-            match effect:
-                case Report():
-                    self._report(effect)
-                case CreateGhost(ghost):
-                    self._enqueue(f"pod {ghost.name}", effect)
-                case DeleteGhost(_, name, _) | EvictMember(_, name, _):
-                    self._enqueue(f"pod {name}", effect)
-                case SetCapacity(node) | RemoveCapacity(node):
-                    self._enqueue(f"node {node}", effect)
+            if isinstance(effect, Report):
+                self._report(effect)
+            else:
+                self._enqueue(lane_of(effect), effect)
         self._set_timer()
         self.changed.set()
 

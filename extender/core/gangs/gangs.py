@@ -18,12 +18,10 @@ run out. So one whose plan ran out holds its next one as a whole, as does one th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from extender.core.brake import Brake
-from extender.core.budgets import Budgets
-from extender.core.bystanders import Bystanders
-from extender.core.cluster import Node
+from extender.core.cluster import Node, Pod
 from extender.core.gangs.admission import Admission
 from extender.core.gangs.backfill import DEFAULT_THRIFT, SavedRoom, Thrift
 from extender.core.gangs.barrier import Barrier
@@ -36,15 +34,15 @@ from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
 from extender.core.gangs.plans import Plans
 from extender.core.gangs.preempting import Preempting
-from extender.core.gangs.promises import Promises
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.quarantine import Quarantine
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience, Queue
 from extender.core.gangs.quorums import Quorums
+from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.settling import Settling
 from extender.core.gangs.slots import Offers, Slots
-from extender.core.gangs.staying import Staying
 from extender.core.gangs.surplus import Surplus
+from extender.core.gangs.surroundings import Surroundings
 from extender.core.gangs.table import Table
 from extender.core.gangs.victims import Victims
 from extender.core.gangs.waiting import Waiting
@@ -67,17 +65,16 @@ class Gangs:
         *,
         reserve_at_filter: bool = True,
         life: str = "0",
-        staying: Staying | None = None,
+        around: Surroundings | None = None,
         thrift: Thrift = DEFAULT_THRIFT,
-        bystanders: Bystanders | None = None,
-        promises: Promises | None = None,
-        budgets: Budgets | None = None,
+        bounds: Bounds = DEFAULT_BOUNDS,
+        ours: Callable[[Pod], bool] = lambda pod: True,
         brake: Brake | None = None,
     ) -> None:
         brake = brake or Brake()
+        around = around or Surroundings()
+        staying, bystanders = around.staying, around.bystanders
         self.ledger = ledger
-        self.staying = staying = Staying({}) if staying is None else staying
-        bystanders = Bystanders() if bystanders is None else bystanders
         table = Table()
         self.by_key = table.by_key
         self.effects = table.effects
@@ -90,7 +87,7 @@ class Gangs:
         fits = Fits(ledger, places, prospects, slots, plans, staying)
         queue = Queue(fits, SavedRoom(ledger, places, prospects, thrift), patience, brake)
         surplus = Surplus(ledger, table, fits.copies, slots.would_have)
-        victims = Victims(table, brake, Budgets() if budgets is None else budgets)
+        victims = Victims(table, brake, around.budgets, bounds, ours)
         preempting = Preempting(ledger, prospects, table, brake, victims)
         self.evictions = Evictions(table, victims, staying.pods, brake)
         self.waiting = waiting = Waiting(table, queue, surplus, preempting, staying, patience, brake)
@@ -100,7 +97,7 @@ class Gangs:
             places,
             prospects,
             plans,
-            Promises() if promises is None else promises,
+            around.promises,
             waiting,
             bystanders,
             reserve_at_filter,

@@ -23,7 +23,6 @@ from extender.core.gangs.restraint import (
     BRAKED,
     BUDGET,
     DAEMONS,
-    DEFAULT_BOUNDS,
     MADE_AGAIN,
     OTHERS,
     REFUSED,
@@ -70,9 +69,9 @@ class Victims:
 
     _table: Table
     _brake: Brake
-    budgets: Budgets = field(default_factory=Budgets)
-    bounds: Bounds = field(default=DEFAULT_BOUNDS, init=False)
-    ours: Callable[[Pod], bool] = field(default=lambda pod: True, init=False)
+    budgets: Budgets
+    bounds: Bounds
+    ours: Callable[[Pod], bool]
     unfinished: dict[GangKey, Unfinished] = field(default_factory=dict, init=False)
     """Gangs that were evicted in part, could not be to the end, and lack members of their quorum since."""
     changes: int = field(default=0, init=False)

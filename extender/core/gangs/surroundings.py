@@ -1,0 +1,21 @@
+"""What gangs are planned by, beside nodes, pods and the ledger. The gangs read it; whoever owns the tables keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from extender.core.budgets import Budgets
+from extender.core.bystanders import Bystanders
+from extender.core.gangs.promises import Promises
+from extender.core.gangs.staying import Staying
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`staying`: those on the nodes for whose leaving nobody waits. `promises`: how many pods controllers make.
+    `bystanders`: who is on which node, for those who want to be near or away from such. `budgets`: for disruptions."""
+
+    staying: Staying = field(default_factory=lambda: Staying({}))
+    promises: Promises = field(default_factory=Promises)
+    bystanders: Bystanders = field(default_factory=Bystanders)
+    budgets: Budgets = field(default_factory=Budgets)
