@@ -15,7 +15,7 @@ Its keys are `<domain>/<namespace>.<policy>--<suffix>`, and whatever nodes have 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -88,7 +88,9 @@ class PolicyEsl(ABC):
         self.view = View(domain)
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
-        gone, or `release` says so."""
+        gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone."""
+        self._adopted: set[str] = set()
+        """Those of them that are known by their pods alone."""
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._under_way: dict[Place, int] = {}
         self._refused: dict[Place, int] = {}
@@ -107,8 +109,14 @@ class PolicyEsl(ABC):
         """What nodes should have, in view of `view` and `tasks`."""
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
-        """What is to be done beside that; the view has taken the event. None: a task was asked for or released."""
+        """What is to be done beside that; the view has taken the event. None: a task was asked for or released, or
+        all begins."""
         return []
+
+    def possible_nodes(self, task: Task) -> Collection[NodeName] | None:
+        """Where alone the task's pod could ever have what it asks of this policy, with the nodes there are, whatever
+        tasks may come and go; None: there is no saying."""
+        return None
 
     def due(self) -> float | None:
         """When `decide` and `capacities` have something new to say, though nothing should happen before."""
@@ -129,6 +137,7 @@ class PolicyEsl(ABC):
         if task.group:
             require_label("group", task.group)
         self.tasks[task.name] = task
+        self._adopted.discard(task.name)
         requirement = self.requirement(task)
         return requirement, self._effects(None, now)
 
@@ -145,15 +154,29 @@ class PolicyEsl(ABC):
 
     # -- Esl -------------------------------------------------------------------------------------------------------
 
+    def begin(self, there: Iterable[Event], now: float) -> list[Effect]:
+        """All that there is when the application begins is known, and only then is anything decided: who decides by
+        the first half of what there is takes the nodes of the second for lost."""
+        for event in there:
+            self._learn(event, now)
+        self._fights.clear()
+        return self._effects(None, now)
+
     def handle(self, event: Event, now: float) -> list[Effect]:
+        return [*self._learn(event, now), *self._effects(event, now)]
+
+    def _learn(self, event: Event, now: float) -> list[Effect]:
         before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
         contested = isinstance(event, CapacitySeen) and self._is_contested(event)
         self.view.take(event)
         match event:
             case PodSeen(pod):
                 self._adopt(pod)
-            case PodGone() if before is not None and before.node is not None:
-                self.tasks.pop(before.labels.get(self.label, ""), None)
+            case PodGone() if before is not None:
+                task = before.labels.get(self.label, "")
+                if before.node is not None or task in self._adopted:
+                    self.tasks.pop(task, None)
+                    self._adopted.discard(task)
             case CapacityConfirmed(node, resource, units):
                 if self._under_way.get((node, resource)) == units:
                     del self._under_way[node, resource]
@@ -168,8 +191,8 @@ class PolicyEsl(ABC):
                 for place in [place for place in self._under_way if place[0] == name]:
                     del self._under_way[place]
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                return [*self._heed_refusal(change, why), *self._effects(event, now)]
-        return self._effects(event, now)
+                return self._heed_refusal(change, why)
+        return []
 
     def next_deadline(self) -> float | None:
         known = [until for _, until in self._fights.values() if until > self._now]
@@ -231,8 +254,10 @@ class PolicyEsl(ABC):
             return
         if pod.finished:
             self.tasks.pop(task, None)
+            self._adopted.discard(task)
         elif task not in self.tasks:
             mine = {
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
             }
             self.tasks[task] = Task(task, pod.labels.get(self.group_label, ""), mine, pod.node_selector)
+            self._adopted.add(task)

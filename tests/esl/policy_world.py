@@ -63,6 +63,8 @@ class PolicyWorld:
         self.refuse: Callable[[Effect], str] = lambda effect: ""
         """Why the API server does not do it; empty: it does."""
         self.dice = random.Random(seed)
+        self.templates: dict[str, tuple[Vector, Mapping[str, str]]] = {}
+        """By task: what the application makes its pod from, where it is the policy that launches it."""
         self._lanes: dict[str, deque[Effect]] = {}
         self._inbox: deque[Event] = deque()
         self._serial = 0
@@ -72,7 +74,8 @@ class PolicyWorld:
     # -- the application -------------------------------------------------------------------------------------------
 
     def ask(self, name: str, group: str = "", **more: Vector | Mapping[str, str]) -> PodRequirement:
-        """The task is asked for; nothing is launched."""
+        """The task is asked for; nothing is launched, unless by the policy."""
+        self.templates[name] = more.get("needs", {}), more.get("node_labels", {})  # type: ignore[assignment]
         requirement, effects = self.esl.ask(Task(name, group, **more), self.now)  # type: ignore[arg-type]
         self.perform(effects)
         return requirement
@@ -118,12 +121,10 @@ class PolicyWorld:
         self.esl = esl
         self._lanes.clear()
         self._inbox.clear()
-        for node in self.nodes.values():
-            self._tell(NodeSeen(node))
-        for (name, key), units in self.units.items():
-            self._tell(CapacitySeen(name, key, units))
-        for pod in self.pods.values():
-            self._tell(PodSeen(pod))
+        nodes_seen = [NodeSeen(node) for node in self.nodes.values()]
+        capacities_seen = [CapacitySeen(name, key, units) for (name, key), units in self.units.items()]
+        pods_seen = [PodSeen(pod) for pod in self.pods.values()]
+        self.perform(esl.begin([*pods_seen, *capacities_seen, *nodes_seen], self.now))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
@@ -240,9 +241,11 @@ class PolicyWorld:
             case RemoveCapacity(node, resource):
                 self.units.pop((node, resource), None)
                 self._tell(CapacityConfirmed(node, resource, 0))
-            case LaunchTask(_, name, _, requirement):
+            case LaunchTask(_, name, task, requirement):
                 if name not in self.pods:
-                    self.create(name, requirement)
+                    self.create(name, requirement, *self.templates.get(task, ({}, {})))
+                elif not requirement.labels.items() <= self.pods[name].labels.items():
+                    self._tell(EffectRefused(effect, "another pod has that name"))
             case CancelTask(namespace, name, uid):
                 pod = self.pods.get(name)
                 if pod is None or pod.uid != uid:
