@@ -85,7 +85,7 @@ class PolicyEsl(ABC):
         self.label = f"esl.{DOMAIN}/{name}"
         """Its value on a pod: of which task of this policy it is."""
         self.group_label = f"group.{DOMAIN}/{name}"
-        self.view = View(domain)
+        self.view = View(domain, namespace)
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
         gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone."""
@@ -152,6 +152,10 @@ class PolicyEsl(ABC):
         self.tasks.pop(task, None)
         return self._effects(None, now)
 
+    def will_have(self, node: NodeName, resource: ResourceKey) -> int:
+        """Units of one of the policy's resources, when what is under way has arrived."""
+        return self._under_way.get((node, resource), self.view.units.get((node, resource), 0))
+
     # -- Esl -------------------------------------------------------------------------------------------------------
 
     def begin(self, there: Iterable[Event], now: float) -> list[Effect]:
@@ -172,7 +176,7 @@ class PolicyEsl(ABC):
         match event:
             case PodSeen(pod):
                 self._adopt(pod)
-            case PodGone() if before is not None:
+            case PodGone() if before is not None and before.namespace == self.namespace:
                 task = before.labels.get(self.label, "")
                 if before.node is not None or task in self._adopted:
                     self.tasks.pop(task, None)
@@ -217,7 +221,7 @@ class PolicyEsl(ABC):
         for node, resource in sorted({*wanted, *mine, *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
-            if units == self._under_way.get(place, self.view.units.get(place, 0)):
+            if units == self.will_have(node, resource):
                 continue
             if now < self._fights.get(place, (0, now))[1] or self._refused.get(place) == units:
                 continue
@@ -250,7 +254,7 @@ class PolicyEsl(ABC):
     def _adopt(self, pod: Pod) -> None:
         """What the pod says of its task is known, be it from a life before."""
         task = pod.labels.get(self.label)
-        if task is None:
+        if task is None or pod.namespace != self.namespace:
             return
         if pod.finished:
             self.tasks.pop(task, None)
