@@ -131,15 +131,27 @@ class PolicyEsl(ABC):
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
 
-        Raises InvalidName where its name or group is no label.
+        Raises InvalidName as `would_require`.
+        """
+        requirement = self.would_require(task)
+        self.tasks[task.name] = task
+        self._adopted.discard(task.name)
+        return requirement, self._effects(None, now)
+
+    def would_require(self, task: Task) -> PodRequirement:
+        """What `ask` would answer. Nothing has changed.
+
+        Raises InvalidName where its name or group is no label, or makes a resource's name too long.
         """
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
-        self.tasks[task.name] = task
-        self._adopted.discard(task.name)
-        requirement = self.requirement(task)
-        return requirement, self._effects(None, now)
+        known = self.tasks
+        self.tasks = {**known, task.name: task}
+        try:
+            return self.requirement(task)
+        finally:
+            self.tasks = known
 
     def requirement(self, task: Task) -> PodRequirement:
         """What the task's pod has to say."""
