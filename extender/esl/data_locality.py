@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from extender.core.cluster import Pod
 from extender.esl.base import Effect, Event, PodRequirement
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
-from extender.kube.names import NodeName, ResourceKey
+from extender.kube.names import InvalidName, NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 
@@ -41,13 +41,13 @@ class DataLocality(PolicyEsl):
         return super().ask(task, now)
 
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
-        """As PolicyEsl. Raises ValueError where it says no data to read."""
-        if not task.group:
-            raise ValueError(f"task {task.name!r} reads nothing; its group is to be the name of the data")
+        """As PolicyEsl. A task that stored the data reads it from now on."""
         self._storing.discard(task.name)
         return super().ask(task, now)
 
     def requires(self, task: Task) -> Vector:
+        if not task.group:
+            raise InvalidName("group", "", f"of task {task.name!r} is to be the name of the data")
         return {} if task.name in self._storing else {self.key(task.group): 1}
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:

@@ -57,19 +57,30 @@ class Soft(LaunchingEsl):
 
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """As LaunchingEsl. Raises ValueError where there is no alternative, or one that no pod can meet."""
-        if not (alternatives := self._alternatives(task)):
+        if not (alternatives := self.alternatives(task)):
             raise ValueError(f"task {task.name!r} has no alternative; give one at least, if only one that asks nothing")
         for alternative in alternatives:
-            self.requirement(task) & alternative
+            self.would_require(task) & alternative
         if (known := self.launches.get(task.name)) is not None and not known.wanted:
             self._turns.pop(task.name, None)
         return super().ask(task, now)
 
     def attempt(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]] | None:
         turn = self._turns.get(task.name, 0)
-        alternatives = self._alternatives(task)
-        said = PodRequirement({}, {self.turn_label: str(turn)})
-        return self.requirement(task) & alternatives[turn % len(alternatives)] & said, []
+        said, effects = self.choose(task, turn % len(self.alternatives(task)), now)
+        return self.requirement(task) & said & PodRequirement({}, {self.turn_label: str(turn)}), effects
+
+    def alternatives(self, task: Task) -> Sequence[PodRequirement]:
+        """What would do, the best first."""
+        return self._alternatives(task)
+
+    def choose(self, task: Task, index: int, now: float) -> tuple[PodRequirement, list[Effect]]:
+        """This alternative is tried from now on: what its pod asks for, and what is to be done beside."""
+        return self.alternatives(task)[index], []
+
+    def give_up(self, task: Task, index: int, now: float) -> list[Effect]:
+        """It was tried in vain."""
+        return []
 
     def is_tired(self, task: Task, pod: Pod, now: float) -> bool:
         tried = self._tries.get(task.name)
@@ -81,8 +92,9 @@ class Soft(LaunchingEsl):
         return now >= tried.until
 
     def cancelled(self, task: Task, now: float) -> list[Effect]:
-        self._turns[task.name] = self._turns.get(task.name, 0) + 1
-        return []
+        turn = self._turns.get(task.name, 0)
+        self._turns[task.name] = turn + 1
+        return self.give_up(task, turn % len(self.alternatives(task)), now)
 
     def refused(self, task: Task, change: CancelTask | StopTask, now: float) -> None:
         """It is bound, of which news will come; or else it is tried for as long again."""
@@ -102,7 +114,7 @@ class Soft(LaunchingEsl):
         return earliest(time for time in (super().due(), *waiting) if time is not None)
 
     def _patience(self, task: Task, turn: int) -> float:
-        alternatives = len(self._alternatives(task))
+        alternatives = len(self.alternatives(task))
         if alternatives == 1:
             return math.inf
         return doubled(self._wait, min(turn // alternatives, _MOST_ROUNDS), math.inf)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.core.cluster import Node, Pod
 from extender.esl.data_locality import DataLocality
 from extender.esl.policy_esl import UNLIMITED, Task
-from extender.kube.names import CPU, NodeName
+from extender.kube.names import CPU, InvalidName, NodeName
 from extender.kube.node_match import Taint
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 
@@ -197,14 +197,15 @@ def test_nothing_is_left_when_nobody_stores_or_reads_any_more() -> None:
     store(world, "s", "d", on="n1")
     world.launch("r", "d")
     world.settle()
-    world.finish("s"), world.finish("r")
+    world.finish("s")
+    world.finish("r")
     world.settle()
     assert world.units == {}
 
 
 def test_a_task_that_does_not_say_what_it_reads_is_refused() -> None:
     world = PolicyWorld(near(), named(n1=8))
-    with pytest.raises(ValueError, match="its group is to be the name of the data"):
+    with pytest.raises(InvalidName, match="is to be the name of the data"):
         world.launch("r")
     world.settle()
     assert (world.units, world.esl.tasks) == ({}, {})
