@@ -109,6 +109,10 @@ class PolicyWorld:
     def release(self, task: str) -> None:
         self.perform(self.esl.release(task, self.now))
 
+    def bind(self, name: str, node: str) -> None:
+        """Somebody has bound it there, whatever there is."""
+        self._bind(self.pods[name], NodeName(node))
+
     def finish(self, name: str) -> None:
         self._store(replace(self.pods[name], finished=True, succeeded=True))
 
