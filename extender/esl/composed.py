@@ -4,7 +4,7 @@
     either = AnyOf("near-or-far", near, anywhere)         # a|b: a soft list of their requirements
 
 The parts do not know of each other: each is told every event, and has resources of its own. They may be compositions
-in turn, but none that launches pods itself within `AllOf`: of `a AND (b OR c)` make `(a AND b) OR (a AND c)`.
+in turn, but none that launches pods itself: of `a AND (b OR c)` make `(a AND b) OR (a AND c)`.
 
 A task that no node can ever take is told of at once, by a notice with the numbers: once per change from possible to
 impossible, and only when all nodes are known (`begin`). What counts is what can be proven: what nodes have, whoever
@@ -40,6 +40,8 @@ class _Composed(PolicyEsl):
         names = [policy.name for policy in self.policies()]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two policies have the name {twice[0]!r}, by which their resources are told apart")
+        if launching := [part.name for part in parts if isinstance(part, LaunchingEsl)]:
+            raise ValueError(f"policy {launching[0]!r} launches pods itself; make it of compositions, and not a part")
         for part in parts:
             for what in ("namespace", "domain", "scheduler"):
                 mine, theirs = getattr(self, what), getattr(part, what)
@@ -116,8 +118,6 @@ class AllOf(_Composed):
         """Raises ValueError where two have one name, or differ in namespace, domain or scheduler."""
         super().__init__(name, **more)
         self.compose(parts)
-        if launching := [part.name for part in parts if isinstance(part, LaunchingEsl)]:
-            raise ValueError(f"policy {launching[0]!r} launches pods itself; make it of compositions, and not a part")
 
     def requires(self, task: Task) -> Vector:
         return {}

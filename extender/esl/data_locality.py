@@ -1,7 +1,8 @@
 """Data locality: who reads data goes where it is stored.
 
 A task that stores data (`store`) marks the node that its pod runs on; one that reads it (`ask`) asks for the mark. The
-task's group is the data's name, and replicas share it. A task that reads two kinds of data is two policies' (`AllOf`).
+task's group is the data's name, and replicas share it. What reads two kinds of data asks two such policies, and has
+what both answer (`&`); they do not agree on holders.
 
 Guaranteed: a mark stands where a replica runs, and nowhere else but on one holder: where no replica runs on a node
 that takes pods, a node that the application has named as able to serve the data has the mark too, until there is one

@@ -245,8 +245,9 @@ def test_of_alternatives_one_that_is_possible_is_enough() -> None:
     ],
 )
 def test_policies_that_cannot_be_parts_of_one_are_refused(parts: list[PolicyEsl], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        AllOf("whole", *parts)
+    for composition in (AllOf, AnyOf):
+        with pytest.raises(ValueError, match=why):
+            composition("whole", *parts)
 
 
 def test_a_task_that_one_part_refuses_is_known_to_none() -> None:

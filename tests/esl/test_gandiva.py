@@ -134,6 +134,19 @@ def test_if_the_node_fills_up_while_the_job_is_stopped_it_runs_anywhere_again(se
     assert application.lost == []
 
 
+def test_if_the_node_fills_up_when_the_job_is_launched_again_it_runs_anywhere_at_once() -> None:
+    world, application = spread_world({"n1": 4, "n2": 4}, 4, {"n1": 2, "n2": 2})
+    free(world, "n2")
+    application.save()
+    application.answer()
+    while application.stopped.total() < 4 or not all(f"pack--t{i}" in world.pods for i in range(4)):
+        world.actions()[0]()
+    assert where(world, 4) == [None] * 4
+    occupy(world, "other", "n2", 2)
+    world.settle()
+    assert all(where(world, 4))
+
+
 def test_after_a_move_that_failed_the_next_is_not_tried_at_once_but_later() -> None:
     world, application = spread_world({"n1": 4, "n2": 4}, 4, {"n1": 2, "n2": 2})
     free(world, "n2")
@@ -244,12 +257,15 @@ def test_nothing_is_left_when_the_job_has_finished() -> None:
     world.settle()
     assert world.units == {}
     assert world.esl.next_deadline() is None
+    world.ask("t0", "job", needs={CPU: MILLI})
+    world.settle()
+    assert world.units == {}, "it has run"
 
 
 class Orders(RuleBasedStateMachine):
-    """A job that is spread and could be together, and another whose tasks come; others take room and give it back; the application
-    saves and answers when it likes, dies and asks again; nodes come, are lost, cordoned and forget; effects and news
-    are late."""
+    """A job that is spread and could be together, and another whose tasks come; others take room and give it back; the
+    application saves and answers when it likes, dies and asks again; nodes come, are lost, cordoned and forget; effects
+    and news are late."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import settings
@@ -87,8 +87,11 @@ def test_the_first_that_is_possible_wins_when_those_before_have_been_tried(possi
 def test_what_becomes_possible_after_the_last_was_tried_is_tried_again_with_longer_waits() -> None:
     world = PolicyWorld(any_of({data("a"): 1}, {data("b"): 1}), nodes({"n1": 8}))
     world.ask("t")
-    world.pass_time(1000)
+    launched = []
+    world.refuse = lambda effect: launched.append(world.now) or "" if isinstance(effect, LaunchTask) else ""
+    world.pass_time(320)
     assert list(world.pods) == ["soft--t"]
+    assert [time - 100 for time in launched] == [0, 5, 10, 20, 30, 50, 70, 110, 150, 230, 310]
     world.units[NodeName("n1"), data("a")] = 1
     world.pass_time(1000)
     assert runs(world, "t") == ["n1"]
@@ -247,110 +250,6 @@ def test_a_cancellation_that_may_not_be_is_tried_again_later_and_meanwhile_the_p
     world.refuse = lambda effect: ""
     world.pass_time(6)
     assert world.pods["soft--t"].requests == {data("b"): 1}
-
-
-# -- every interleaving
-
-
-class Play:
-    """A world with one task and two alternatives, both possible, so that it may be bound at any moment; whoever plays
-    has so many deadlines, deaths of the application, evictions and ends to spend."""
-
-    def __init__(self, path: Sequence[int], deadlines: int, deaths: int, evictions: int) -> None:
-        self.world = PolicyWorld(self.policy(), nodes({"n1": 8}))
-        self.world.units = {(NodeName("n1"), data("a")): 1, (NodeName("n1"), data("b")): 1}
-        self.left = {"deadline": deadlines, "death": deaths, "eviction": evictions, "end": 1, "removal": 1}
-        self.forgotten = 0
-        """How often the application has died when its pod had run and was gone, so that nobody can know of it."""
-        self.world.ask("t")
-        for choice in path:
-            self.moves()[choice]()
-
-    @staticmethod
-    def policy() -> Soft:
-        return any_of({data("a"): 1}, {data("b"): 1})
-
-    def moves(self) -> list[Callable[[], None]]:
-        moves = self.world.actions()
-        pod = self.world.pods.get("soft--t")
-        if self.left["deadline"] and self.world.esl.next_deadline() is not None:
-            moves.append(lambda: self._spend("deadline", self._deadline))
-        if self.left["death"]:
-            moves.append(lambda: self._spend("death", self._die))
-        if self.left["eviction"] and pod is not None and not pod.finished:
-            moves.append(lambda: self._spend("eviction", lambda: self.world.delete("soft--t")))
-        if self.left["end"] and pod is not None and pod.node and not pod.finished:
-            moves.append(lambda: self._spend("end", lambda: self.world.finish("soft--t")))
-        if self.left["removal"] and pod is not None and pod.finished:
-            moves.append(lambda: self._spend("removal", lambda: self.world.delete("soft--t")))
-        return moves
-
-    def shape(self) -> str:
-        """Two plays of one shape go on alike."""
-        return f"{self.left} {self.forgotten} {_shape(self.world)}"
-
-    def _spend(self, what: str, move: Callable[[], None]) -> None:
-        self.left[what] -= 1
-        move()
-
-    def _deadline(self) -> None:
-        self.world.now = max(self.world.now, self.world.esl.next_deadline() or 0.0)
-        self.world.perform(self.world.esl.handle(TimePassed(), self.world.now))
-
-    def _die(self) -> None:
-        self.forgotten += bool(self.world.bound) and not self.world.pods
-        self.world.restart(self.policy())
-        self.world.ask("t")
-
-
-def _shape(thing: object) -> str:
-    if isinstance(thing, dict):
-        return "{" + ",".join(sorted(f"{_shape(key)}:{_shape(value)}" for key, value in thing.items())) + "}"
-    if isinstance(thing, list | tuple | deque):
-        return "[" + ",".join(map(_shape, thing)) + "]"
-    if callable(thing) or type(thing).__name__ == "Random":
-        return ""
-    if type(thing).__module__.startswith(("extender.esl", "tests.")) and hasattr(thing, "__dict__"):
-        return type(thing).__name__ + _shape({key: value for key, value in vars(thing).items() if key != "notices"})
-    return repr(thing)
-
-
-def every_play(**spent: int) -> tuple[int, int]:
-    """How many plays of different shape there are, and in how many of them the task has been bound."""
-    shapes, bound = {Play((), **spent).shape()}, 0
-    paths: deque[tuple[int, ...]] = deque([()])
-    while paths:
-        path = paths.popleft()
-        play = Play(path, **spent)
-        for choice in range(len(play.moves())):
-            following = (*path, choice)
-            shape = Play(following, **spent).shape()
-            if shape not in shapes:
-                shapes.add(shape)
-                paths.append(following)
-        bound += bool(play.world.bound)
-        check(play, path)
-    return len(shapes), bound
-
-
-def check(play: Play, path: Sequence[int]) -> None:
-    """It has not run more than once; and from here, if nothing more befalls it, it runs, unless it did."""
-    most = 1 + play.forgotten
-    assert len(play.world.bound) <= most, path
-    play.world.pass_time(200)
-    assert 1 <= len(play.world.bound) <= most, path
-    assert len(play.world.pods) <= 1, path
-
-
-@pytest.mark.parametrize(
-    ("deadlines", "deaths", "evictions"), [(3, 0, 0), (2, 1, 0), (2, 0, 1), (1, 2, 0), (1, 1, 1), (0, 0, 2)]
-)
-def test_in_every_order_of_cancel_bind_news_and_deadlines_the_task_runs_exactly_once(
-    deadlines: int, deaths: int, evictions: int
-) -> None:
-    plays, bound = every_play(deadlines=deadlines, deaths=deaths, evictions=evictions)
-    assert plays > 50
-    assert 0 < bound < plays
 
 
 # -- any order
