@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from escher_k8s.answers import (
     Brake,
+    Decision,
     Explanation,
     Gang,
     Holder,
     Member,
+    Missed,
     NodeGroup,
     NodeState,
     Owner,
@@ -52,6 +54,7 @@ __all__ = [
     "Claim",
     "Conflict",
     "Contradiction",
+    "Decision",
     "Escher",
     "EscherError",
     "Explanation",
@@ -59,6 +62,7 @@ __all__ = [
     "Holder",
     "Invalid",
     "Member",
+    "Missed",
     "NodeGroup",
     "NodeState",
     "NotFound",

@@ -7,11 +7,12 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from extender.app.announcing import Announcement, Missed
 from extender.app.ports import NodeChoice, PodOwner, PodRef
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
@@ -317,6 +318,14 @@ class BrakeCalls(Protocol):
         ...
 
 
+class EventCalls(Protocol):
+    """What is decided, as it happens."""
+
+    def follow(self, after: int | None = None, *, namespace: str | None = None) -> AsyncIterator[Announcement | Missed]:
+        """From now on, or after that number; ends with the service."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
     """Who answers the calls of `/v1`, noun by noun."""
@@ -327,3 +336,4 @@ class Management:
     gangs: GangCalls
     explain: ExplainCalls
     brake: BrakeCalls
+    events: EventCalls

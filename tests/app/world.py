@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from extender.app.announcing import Announcements
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
 from extender.app.explain import Explain
@@ -80,6 +81,7 @@ class World(Performing):
             gangs=self.inquiries,
             explain=self.explain,
             brake=Braking(self.keeper, self),
+            events=Announcements(self.clock),
         )
 
     def take(self, effects: Sequence[Effect]) -> None:

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
+from extender.app.announcing import Announcements
 from extender.app.management import (
     BrakeState,
     Explanation,
@@ -70,6 +71,14 @@ class NotedVerbs:
             raise self.fail
 
 
+class _AtTheEpoch:
+    def now(self) -> float:
+        return 0.0
+
+    def steady(self) -> float:
+        return 0.0
+
+
 class NotedManagement:
     """Answers what it was told to, or raises `fail`; `asked` has every request."""
 
@@ -83,6 +92,7 @@ class NotedManagement:
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
+        self.announcements = Announcements(_AtTheEpoch())
         self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
@@ -136,7 +146,13 @@ class NotedManagement:
 
     def by_noun(self) -> Management:
         return Management(
-            resources=self, transactions=self, state=self, gangs=self, explain=NotedExplain(self), brake=self
+            resources=self,
+            transactions=self,
+            state=self,
+            gangs=self,
+            explain=NotedExplain(self),
+            brake=self,
+            events=self.announcements,
         )
 
     def explained(self, whom: Any) -> Explanation:
