@@ -140,6 +140,26 @@ class Explanation(msgspec.Struct, frozen=True):
     """What would help, most likely first."""
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a pod would be."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str | None
+    """None: it would have no place."""
+
+
+class Supposition(msgspec.Struct, frozen=True):
+    """What would be."""
+
+    fits: bool
+    """Whether all that was asked about, and all that moved, would have a place."""
+    places: list[Place]
+    moved: list[Place]
+    explanation: Explanation | None = None
+    """Why some of those asked about have no place."""
+
+
 class Switches(msgspec.Struct, frozen=True):
     """What the service may do to others; named as in its settings file."""
 
