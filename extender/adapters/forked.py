@@ -86,8 +86,8 @@ def _work(work: Callable[[], Any], writing: int, within: float) -> None:
         # A round of the collector would look at, and so copy, every page that there is.
         gc.disable()
         # What it takes counts as ours where memory is limited.
-        most = _address_space() + _MOST_MORE
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        if (now := _address_space()) is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (now + _MOST_MORE, now + _MOST_MORE))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(_outcome(work)))
     finally:
@@ -105,10 +105,13 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
         return "defect", repr(error)
 
 
-def _address_space() -> int:
-    """Bytes that this process has mapped."""
-    with open("/proc/self/statm", "rb") as said:
-        return int(said.read().split()[0]) * resource.getpagesize()
+def _address_space() -> int | None:
+    """Bytes that this process has mapped; None where the kernel does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as said:
+            return int(said.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return None
 
 
 def _all_of(reading: int) -> Any:
