@@ -71,7 +71,7 @@ class DataLocality(PolicyEsl):
         waiting = [task for task in self.tasks.values() if task.group == data and task.name not in served]
 
         def order(node: NodeName) -> tuple[bool, bool]:
-            room = any(self._suits(node, task) for task in waiting if task.name not in self._storing)
+            room = any(self.suits(node, task) for task in waiting if task.name not in self._storing)
             return not room, not self.will_have(node, key)
 
         peers = [node for node in self._holders.get(data, ()) if self.view.is_open(node)]
@@ -79,7 +79,3 @@ class DataLocality(PolicyEsl):
 
     def _running(self, data: str) -> list[Pod]:
         return [pod for pod in self.view.running(self.label) if pod.labels.get(self.group_label) == data]
-
-    def _suits(self, node: NodeName, task: Task) -> bool:
-        labels = self.view.nodes[node].labels
-        return self.view.fits(node, task.needs) and all(labels.get(key) == it for key, it in task.node_labels.items())

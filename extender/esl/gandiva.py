@@ -102,7 +102,8 @@ class Gandiva(LaunchingEsl):
     def attempt(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]] | None:
         move = self._moves.get(job_of(task))
         step = Step.CHECKPOINT if move is None else move.step
-        if move is not None and step is Step.LAUNCHING and not self._is_marked_alone(job_of(task), move.to):
+        if move is not None and step is Step.LAUNCHING and self.offers.exposing(self.key(job_of(task))) - {move.to}:
+            # Other nodes have the mark, or may get it yet: its pods might go there.
             return None
         return None if step is Step.STOPPING else (self.requirement(task), [])
 
@@ -200,16 +201,6 @@ class Gandiva(LaunchingEsl):
                 asked = pods[name].requests if name in pods else launch.task.needs
                 needs.append({key: units for key, units in asked.items() if not in_domain(key, self.domain)})
         return self.view.fits(node, add(needs))
-
-    def _is_marked_alone(self, job: str, node: NodeName) -> bool:
-        """Whether no other node has the job's mark, or may get it yet: else its pods might go there."""
-        key = self.key(job)
-        places = {*self._under_way, *self.view.units}
-        return not any(
-            self._under_way.get(place, 0) or self.view.units.get(place, 0)
-            for place in places
-            if place[1] == key and place[0] != node
-        )
 
 
 def job_of(task: Task) -> str:

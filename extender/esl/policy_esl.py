@@ -14,6 +14,7 @@ Its keys are `<domain>/<namespace>.<policy>--<suffix>`, and whatever nodes have 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from extender.esl.base import (
     SetCapacity,
 )
 from extender.esl.gang_spec import APPLICATION_DOMAIN, Approach
+from extender.esl.offers import Offers
 from extender.esl.view import Place, View
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label
 from extender.kube.quantities import Vector
@@ -68,6 +70,11 @@ class Task:
 class PolicyEsl(ABC):
     """Implements `base.Esl`, and `ask`."""
 
+    grace: float = 0.0
+    """Seconds for which what a node had of a resource counts as `exposed` when it is gone."""
+    patience: float = math.inf
+    """Seconds after which what nobody has taken, though somebody waits for it, counts as offered in vain."""
+
     def __init__(
         self,
         name: str,
@@ -91,6 +98,7 @@ class PolicyEsl(ABC):
         gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone."""
         self._adopted: set[str] = set()
         """Those of them that are known by their pods alone."""
+        self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._under_way: dict[Place, int] = {}
         self._refused: dict[Place, int] = {}
@@ -102,7 +110,8 @@ class PolicyEsl(ABC):
 
     @abstractmethod
     def requires(self, task: Task) -> Vector:
-        """Which units of the policy's resources the task's pod is to ask for. The task is among `tasks` already."""
+        """Which units of the policy's resources the task's pod is to ask for. The task is among `tasks` already.
+        Asking changes nothing."""
 
     @abstractmethod
     def capacities(self, now: float) -> Wanted:
@@ -146,12 +155,15 @@ class PolicyEsl(ABC):
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
-        known = self.tasks
-        self.tasks = {**known, task.name: task}
+        known = self.tasks.get(task.name)
+        self.tasks[task.name] = task
         try:
             return self.requirement(task)
         finally:
-            self.tasks = known
+            if known is None:
+                del self.tasks[task.name]
+            else:
+                self.tasks[task.name] = known
 
     def requirement(self, task: Task) -> PodRequirement:
         """What the task's pod has to say."""
@@ -163,6 +175,29 @@ class PolicyEsl(ABC):
         """It is not wanted any more; nothing if it is not known."""
         self.tasks.pop(task, None)
         return self._effects(None, now)
+
+    # -- for policies ------------------------------------------------------------------------------------------------
+
+    def members(self, group: str) -> list[Task]:
+        """The group's tasks that are not over, by name."""
+        return sorted((task for task in self.tasks.values() if task.group == group), key=lambda task: task.name)
+
+    def placed(self) -> dict[str, NodeName]:
+        """The nodes of the tasks whose pods are bound to a node that is there, and have not finished."""
+        return {pod.labels[self.label]: pod.node for pod in self.view.running(self.label) if pod.node is not None}
+
+    def suits(self, node: NodeName, task: Task) -> bool:
+        """Whether the task's pod could go there now, for all that is known."""
+        labels = self.view.nodes[node].labels if node in self.view.nodes else {}
+        return self.view.fits(node, task.needs) and all(
+            labels.get(key) == value for key, value in task.node_labels.items()
+        )
+
+    def nowhere_else(self, node: NodeName, resource: ResourceKey, units: int = UNLIMITED) -> Wanted:
+        """The node has it, but not before all others can be known to have it no more: whoever asks for it and is bound
+        here, nobody else is bound elsewhere meanwhile."""
+        others = self.offers.exposing(resource) - {node}
+        return {node: {resource: units}} if not others or self.offers.exposed(node, resource) else {}
 
     def will_have(self, node: NodeName, resource: ResourceKey) -> int:
         """Units of one of the policy's resources, when what is under way has arrived."""
@@ -193,9 +228,8 @@ class PolicyEsl(ABC):
                 if before.node is not None or task in self._adopted:
                     self.tasks.pop(task, None)
                     self._adopted.discard(task)
-            case CapacityConfirmed(node, resource, units):
-                if self._under_way.get((node, resource)) == units:
-                    del self._under_way[node, resource]
+            case CapacityConfirmed(node, resource):
+                self._under_way.pop((node, resource), None)
             case CapacitySeen(node, resource):
                 if contested:
                     times, _ = self._fights.get((node, resource), (0, 0.0))
@@ -203,9 +237,8 @@ class PolicyEsl(ABC):
             case NodeSeen(node):
                 self._forget_refusals(node.name)
             case NodeGone(name):
+                # What is under way stays so until it is answered: the node may be there again when it arrives.
                 self._forget_refusals(name)
-                for place in [place for place in self._under_way if place[0] == name]:
-                    del self._under_way[place]
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
                 return self._heed_refusal(change, why)
         return []
@@ -214,6 +247,8 @@ class PolicyEsl(ABC):
         known = [until for _, until in self._fights.values() if until > self._now]
         if (due := self.due()) is not None:
             known.append(due)
+        if (due := self.offers.due()) is not None:
+            known.append(due)
         return min(known, default=None)
 
     # -- what nodes should have --------------------------------------------------------------------------------------
@@ -221,6 +256,7 @@ class PolicyEsl(ABC):
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
+        self._note_offers(now)
         effects = self.decide(event, now)
         wanted = {
             (node, resource): units
@@ -233,13 +269,24 @@ class PolicyEsl(ABC):
         for node, resource in sorted({*wanted, *mine, *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
-            if units == self.will_have(node, resource):
+            # One at a time: what a node is told in a hurry may be answered once for all, and who then counts answers
+            # does not know what it still may have.
+            if place in self._under_way or units == self.view.units.get(place, 0):
                 continue
             if now < self._fights.get(place, (0, now))[1] or self._refused.get(place) == units:
                 continue
             self._under_way[place] = units
             effects.append(SetCapacity(node, resource, units) if units else RemoveCapacity(node, resource))
         return effects
+
+    def _note_offers(self, now: float) -> None:
+        places = {place for place in {*self.view.units, *self._under_way} if place[1].startswith(self._prefix)}
+        offered = {place: max(self.view.units.get(place, 0), self._under_way.get(place, 0)) for place in places}
+        idle: list[Place] = []
+        if self.patience < math.inf:
+            asked = {key for pod in self.view.alive(self.label) if pod.node is None for key in pod.requests}
+            idle = [place for place in places if place[1] in asked and self.view.left(*place) > 0]
+        self.offers.note(offered, idle, now)
 
     def _is_contested(self, event: CapacitySeen) -> bool:
         """Whether what it says is neither what was known, nor what we are about to have set."""
@@ -254,8 +301,7 @@ class PolicyEsl(ABC):
     def _heed_refusal(self, change: SetCapacity | RemoveCapacity, why: str) -> list[Effect]:
         place = (change.node, change.resource)
         units = change.units if isinstance(change, SetCapacity) else 0
-        if self._under_way.get(place) == units:
-            del self._under_way[place]
+        self._under_way.pop(place, None)
         self._refused[place] = units
         return [Notice(self.name, "", f"node {change.node} cannot have {change.resource}={units}: {why}")]
 
@@ -276,4 +322,10 @@ class PolicyEsl(ABC):
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
             }
             self.tasks[task] = Task(task, pod.labels.get(self.group_label, ""), mine, pod.node_selector)
-            self._adopted.add(task)
+            try:
+                self.requires(self.tasks[task])
+            except InvalidName:
+                # Somebody else has put our label on it: no answer of ours said so.
+                del self.tasks[task]
+            else:
+                self._adopted.add(task)

@@ -266,7 +266,7 @@ class Orders(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = PolicyWorld(self.policy(), nodes({"n1": 2, "n2": 2}))
+        self.world = PolicyWorld(self.policy(), nodes({"n1": 2, "n2": 2}), apart=True)
         self.asked: dict[str, str] = {}
 
     @staticmethod

@@ -216,7 +216,7 @@ class Orders(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = PolicyWorld(near(**HOLDERS), nodes({"n1": 3, "n2": 3, "n3": 3}))
+        self.world = PolicyWorld(near(**HOLDERS), nodes({"n1": 3, "n2": 3, "n3": 3}), apart=True)
         self.asked = 0
         self.had: set[tuple[str, str]] = set()
         """Where data ever was stored."""

@@ -69,7 +69,7 @@ def spread_world(
 ) -> tuple[PolicyWorld, Saving]:
     """A job of so many tasks of one CPU, which runs; `blocked`: CPUs that were held while it was placed, on each node
     by a pod of that name, which is still there."""
-    world = PolicyWorld(policy(), nodes(cpus), seed=seed)
+    world = PolicyWorld(policy(), nodes(cpus), seed=seed, apart=True)
     application = Saving(world)
     for node, cpu in blocked.items():
         occupy(world, f"blocks-{node}", node, cpu)

@@ -263,7 +263,7 @@ class Orders(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = PolicyWorld(self.policy(), nodes({"n1": 2, "n2": 2}))
+        self.world = PolicyWorld(self.policy(), nodes({"n1": 2, "n2": 2}), apart=True)
         self.asked: dict[str, Mapping[ResourceKey, int]] = {}
         self.may_run: Counter[str] = Counter()
         """By task: how often it may be bound."""
