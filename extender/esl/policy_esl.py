@@ -15,7 +15,7 @@ Its keys are `<domain>/<namespace>.<policy>--<suffix>`, and whatever nodes have 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -95,6 +95,7 @@ class PolicyEsl(ABC):
         self._fights: dict[Place, tuple[int, float]] = {}
         """Where somebody else has changed what we had set: how often, and until when we leave it alone."""
         self._now = 0.0
+        self._over = False
 
     # -- what a policy says --------------------------------------------------------------------------------------
 
@@ -145,9 +146,34 @@ class PolicyEsl(ABC):
 
     # -- Esl -------------------------------------------------------------------------------------------------------
 
+    def begin(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """All that there is at first is known, before anything is done for it: what nodes have already is not set
+        again, and what pods that live use is not taken away."""
+        known = list(events)
+        effects = [effect for event in known for effect in self._take(event, now, contested=False)]
+        for event in known:
+            effects += self.decide(event, now)
+        return [*effects, *self._furnish(now)]
+
+    def end(self, now: float) -> list[Effect]:
+        """It decides nothing more, and what nodes have of its resources goes; pods that run are left alone."""
+        self._over = True
+        self._refused.clear()
+        self._fights.clear()
+        return self._furnish(now)
+
+    @property
+    def ended(self) -> bool:
+        """`end` was called, and no node has any of its resources, but where they cannot be removed."""
+        return self._over and not self._under_way and all(place in self._refused for place in self._mine())
+
     def handle(self, event: Event, now: float) -> list[Effect]:
-        before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
         contested = isinstance(event, CapacitySeen) and self._is_contested(event)
+        return [*self._take(event, now, contested), *self._effects(event, now)]
+
+    def _take(self, event: Event, now: float, contested: bool) -> list[Effect]:
+        """It is known."""
+        before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
         self.view.take(event)
         match event:
             case PodSeen(pod):
@@ -168,8 +194,9 @@ class PolicyEsl(ABC):
                 for place in [place for place in self._under_way if place[0] == name]:
                     del self._under_way[place]
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                return [*self._heed_refusal(change, why), *self._effects(event, now)]
-        return self._effects(event, now)
+                if change.resource.startswith(self._prefix):
+                    return self._heed_refusal(change, why)
+        return []
 
     def next_deadline(self) -> float | None:
         known = [until for _, until in self._fights.values() if until > self._now]
@@ -180,18 +207,21 @@ class PolicyEsl(ABC):
     # -- what nodes should have --------------------------------------------------------------------------------------
 
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
+        return [*([] if self._over else self.decide(event, now)), *self._furnish(now)]
+
+    def _furnish(self, now: float) -> list[Effect]:
+        """What nodes should have and do not is under way."""
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
-        effects = self.decide(event, now)
+        effects: list[Effect] = []
         wanted = {
             (node, resource): units
-            for node, of_node in self.capacities(now).items()
+            for node, of_node in ({} if self._over else self.capacities(now)).items()
             if node in self.view.nodes
             for resource, units in of_node.items()
             if units > 0
         }
-        mine = [place for place in self.view.units if place[1].startswith(self._prefix)]
-        for node, resource in sorted({*wanted, *mine, *self._under_way}):
+        for node, resource in sorted({*wanted, *self._mine(), *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
             if units == self._under_way.get(place, self.view.units.get(place, 0)):
@@ -201,6 +231,10 @@ class PolicyEsl(ABC):
             self._under_way[place] = units
             effects.append(SetCapacity(node, resource, units) if units else RemoveCapacity(node, resource))
         return effects
+
+    def _mine(self) -> list[Place]:
+        """Where nodes have any of the policy's resources."""
+        return [place for place in self.view.units if place[1].startswith(self._prefix)]
 
     def _is_contested(self, event: CapacitySeen) -> bool:
         """Whether what it says is neither what was known, nor what we are about to have set."""

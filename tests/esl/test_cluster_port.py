@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.cluster_port import EslDriver, PodFacts
+from extender.adapters.kube.cluster_port import EslDriver
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kube.pod_facts import PodFacts
 from extender.app.ports import PodOwner
 from extender.core.names import GangKey
 from extender.esl import gang

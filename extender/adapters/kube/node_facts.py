@@ -1,4 +1,5 @@
-"""What the nodes say of one namespace's ephemeral resources, and who has changed it: `ports.Sink` of nodes.
+"""What the nodes say of one namespace's ephemeral resources, and who has changed it: `ports.Sink` of nodes. And what
+they are beside that, for whom policies place by it: told where it has changed, and not with each heartbeat.
 
 What we have written ourselves is known from the answer, so that an older state of the node, which the watch may show
 afterwards, is not taken for somebody else's change. Knows no policy.
@@ -6,20 +7,55 @@ afterwards, is not taken for somebody else's change. Knows no policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from extender.app.objects.versions import older
 from extender.core.cluster import Node
+from extender.core.names import in_domain
 from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import Vector
+
+
+class Nodes:
+    """Tells of each node when it comes, changes in what a policy reads of it, and goes."""
+
+    def __init__(
+        self, ephemeral: Collection[str], seen: Callable[[Node], None], gone: Callable[[NodeName], None]
+    ) -> None:
+        """`ephemeral`: the domains whose resources are no part of what is told."""
+        self._ephemeral = ephemeral
+        self._seen = seen
+        self._gone = gone
+        self._told: dict[NodeName, Node] = {}
+
+    def upsert(self, item: Node) -> None:
+        node = replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
+        if self._told.get(item.name) != node:
+            self._told[item.name] = node
+            self._seen(node)
+
+    def remove(self, name: NodeName) -> None:
+        if self._told.pop(name, None) is not None:
+            self._gone(name)
+
+    def _lasting(self, units: Vector) -> Vector:
+        if not any(in_domain(key, domain) for key in units for domain in self._ephemeral):
+            return units
+        return {key: n for key, n in units.items() if not any(in_domain(key, domain) for domain in self._ephemeral)}
 
 
 class NodeFacts:
-    def __init__(self, namespace: str, tell: Callable[[NodeName, ResourceKey, int], None]) -> None:
-        """`tell`: a node's units of a resource are others than before, and we have not written them."""
+    def __init__(
+        self, namespace: str, tell: Callable[[NodeName, ResourceKey, int], None], nodes: Nodes | None = None
+    ) -> None:
+        """`tell`: a node's units of a resource are others than before, and we have not written them. `nodes` is told
+        of each before that."""
         self.keys: dict[NodeName, dict[ResourceKey, int]] = {}
         """Of every node that has any: how many units capacity and allocatable both have. 0: one of them has none."""
         self._prefix = f"{namespace}."
         self._tell = tell
+        self._nodes = nodes
         self._versions: dict[NodeName, str] = {}
 
     def replace(self, objects: Iterable[Node]) -> None:
@@ -33,6 +69,8 @@ class NodeFacts:
         if older(item.version, self._versions.get(item.name, "")):
             return
         self._versions[item.name] = item.version
+        if self._nodes is not None:
+            self._nodes.upsert(item)
         before = self.keys.pop(item.name, {})
         after = {
             key: min(item.capacity.get(key, 0), item.allocatable.get(key, 0))
@@ -68,6 +106,8 @@ class NodeFacts:
 
     def _forget(self, node: NodeName) -> None:
         self._versions.pop(node, None)
+        if self._nodes is not None:
+            self._nodes.remove(node)
         for key, units in self.keys.pop(node, {}).items():
             if units:
                 self._tell(node, key, 0)
