@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import msgspec
 import structlog
 
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
 from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec
 from extender.esl.gang_left import GHOST_LABEL, KEY_LABEL
@@ -185,7 +184,7 @@ def keys_of(pod: Json) -> list[str]:
     return [key.partition("/")[2] for key in requests if key.startswith("app.escher.dev/")]
 
 
-async def killed(gangs: ExtendedResourceGangs, work: Coroutine[Any, Any, Any], door: Door) -> bool:
+async def killed(gangs: AbstractAsyncContextManager[Any], work: Coroutine[Any, Any, Any], door: Door) -> bool:
     """The application does its work, and whether it is killed before it is done."""
 
     async def live() -> None:
