@@ -83,7 +83,9 @@ class PolicyPort(Protocol):
 
     def events(self) -> AsyncIterator[Event | Looked]:
         """As `ClusterPort.events`, and `NodeSeen` (`node_seen` makes them) and `NodeGone` of nodes, as often as the
-        port likes. `Looked` once, after whatever there is at first: until then nothing is done."""
+        port likes. `PodGone` also of a pod that `create` has made and nobody has seen, `CapacitySeen` also where it is
+        not what `carry_out` has set: a port that looks every so often has to remember these. `Looked` once, after
+        whatever there is at first: until then nothing is done."""
         ...
 
     async def carry_out(self, change: SetCapacity | RemoveCapacity | CancelTask | StopTask) -> None:

@@ -45,24 +45,26 @@ class PollingPort:
         self.trouble: list[Exception] = []
         """Raised instead of what is asked for next."""
         self.dies: Exception | None = None
+        self._names: set[str] = set()
+        """Of pods that were told of, or made here: whoever looks seldom may never see one that was there."""
         self._units: dict[tuple[str, str], int] = {}
         """What nodes have, as was last told or written."""
         self._written: set[str] = set()
         """Nodes that were written to since they were last looked at: what they looked like then is not true."""
 
     async def events(self) -> AsyncIterator[Event | Looked]:
-        names: set[str] = set()
         nodes: dict[str, NodeSeen] = {}
         while True:
             if self.dies is not None:
                 raise self.dies
+            names = set(self._names)
             pods = (await self._simulation.ask("GET", self._pods))["items"]
             for pod in pods:
                 yield pod_seen(pod)
             there = {pod["metadata"]["name"] for pod in pods}
             for name in sorted(names - there):
                 yield PodGone(self._namespace, name)
-            names = there
+            self._names = self._names - names | there
             self._written.clear()
             listed = (await self._simulation.ask("GET", "/api/v1/nodes"))["items"]
             seen = {node["metadata"]["name"]: node_seen(node) for node in listed}
@@ -96,6 +98,7 @@ class PollingPort:
             there = await self._simulation.ask("GET", f"{self._pods}/{pod['metadata']['name']}")
             if not pod["metadata"]["labels"].items() <= there["metadata"].get("labels", {}).items():
                 raise Refused(str(error)) from error
+        self._names.add(pod["metadata"]["name"])
 
     async def carry_out(self, change: Change | TaskChange) -> None:
         try:

@@ -25,7 +25,7 @@ SPACES = ("AppSpace on a port", "AppSpace", "LibSpace on a port", "LibSpace")
 
 
 class PolicyStage(Stage):
-    def space(self, kind: str, policies: Sequence[PolicyEsl], **wishes: Any) -> PolicyAsks:
+    def space(self, kind: str, policies: Sequence[PolicyEsl], **wishes: Any) -> Policies | PolicySpace:
         if kind.endswith("port"):
             return PolicySpace(PollingPort(self.simulation, "default"), policies, **wishes)
         return self.over(self.door(), policies, **wishes)

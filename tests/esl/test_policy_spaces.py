@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from escher_k8s.esl import PolicySpace
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Effect, Event, Notice, SetCapacity
 from extender.esl.policy_esl import PolicyEsl, Task, Wanted
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
+from tests.escher_k8s.polling_port import PollingPort
 from tests.esl.policy_stage import SPACES, PolicyStage, staged
 from tests.esl.stage import killed, play
 
@@ -265,8 +267,8 @@ class TestTrouble:
         async def story(stage: PolicyStage) -> None:
             told: list[Notice] = []
             apart, near = AntiAffinity("apart"), Near()
-            policies = stage.space("AppSpace", [apart, near], on_notice=told.append)
-            door = policies._driver._requests  # type: ignore[attr-defined]
+            door = stage.door()
+            policies = stage.over(door, [apart, near], on_notice=told.append)
             door.refuse = lambda method, path, body: (
                 Refused(403, "forbidden") if method == "PATCH" and "node-0" in path else None
             )
@@ -285,10 +287,10 @@ class TestTrouble:
 
     def test_who_may_not_look_hears_it_when_entering(self) -> None:
         async def story(stage: PolicyStage) -> None:
-            port, refused = stage.space("AppSpace on a port", [Near()]), stage.door()
-            port._port.dies = RuntimeError("the port is dead")  # type: ignore[attr-defined]
+            port, refused = PollingPort(stage.simulation, "default"), stage.door()
+            port.dies = RuntimeError("the port is dead")
             with pytest.raises(RuntimeError, match="the port is dead"):
-                await port.__aenter__()  # type: ignore[attr-defined]
+                await PolicySpace(port, [Near()]).__aenter__()
             refused.refuse = lambda method, path, body: KeyError("a defect")
             with pytest.raises(KeyError, match="a defect"):
                 await stage.over(refused, [Near()]).__aenter__()
