@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -367,7 +366,7 @@ class TestNodes:
                 async with stage.over(stage.door(), [by_api]), stage.space("AppSpace on a port", [by_port]):
                     assert len(by_api.view.nodes) == 2
                     assert by_api.view.nodes == by_port.view.nodes
-                    assert replace(by_api.view.nodes[NodeName("node-1")], taints=()).unschedulable
+                    assert by_api.view.nodes[NodeName("node-1")].unschedulable
 
         play(story())
 
