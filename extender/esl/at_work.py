@@ -84,14 +84,15 @@ class AtWork:
         try:
             self.tell(TimePassed())
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """It has failed of this: the end raises it, if it is the first."""
         self.failure = self.failure or error
         self.changed.set()
         self._on_failure(error)

@@ -121,6 +121,10 @@ class PolicyEsl(ABC):
         """One of the policy's resources. Raises InvalidName, with limit and length where it is too long."""
         return ephemeral_name(self.namespace, f"{self.name}--{suffix}").key(self.domain)
 
+    def owns(self, resource: ResourceKey) -> bool:
+        """Whether it is one of the policy's resources, by its name."""
+        return resource.startswith(self._prefix)
+
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
 

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from escher_k8s.esl import PolicySpace
 from extender.adapters.kube.extended_resource_policies import Policies
+from extender.app.hosting import HostedPolicies
 from extender.controlplane.nodes import NodeShape, plain
-from extender.esl.base import PodRequirement
+from extender.core.names import DOMAIN
+from extender.esl.anti_affinity import AntiAffinity
+from extender.esl.base import Effect, Event, PodRequirement
+from extender.esl.gang_spec import APPLICATION_DOMAIN
 from extender.esl.policy_asks import Application, PolicyAsks
-from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.kube.names import NodeName
+from extender.kube.quantities import Vector
 from extender.kube.requests import Requests
+from extender.settings import Settings
 from kubesim.kinds import NODE, POD, Json
 from tests.escher_k8s.polling_port import PollingPort
-from tests.esl.stage import Stage
+from tests.esl.stage import Stage, play
 
-SPACES = ("AppSpace on a port", "AppSpace", "LibSpace on a port", "LibSpace")
-"""Of one application on a port of its own, or over the API server; of several, likewise."""
+SPACES = ("AppSpace on a port", "AppSpace", "LibSpace on a port", "LibSpace", "extender")
+"""Of one application on a port of its own, or over the API server; of several, likewise; and in the service."""
+
+DOMAINS = (APPLICATION_DOMAIN, DOMAIN)
+
+P = TypeVar("P", bound=PolicyEsl)
+
+
+Space = Policies | PolicySpace | HostedPolicies
+
+
+def of(space: str, policy: Callable[..., P], *given: Any, **more: Any) -> P:
+    """The same policy for each space: of the service's domain and scheduler where it is the service's."""
+    return policy(*given, **more, **({"domain": DOMAIN, "scheduler": "escher"} if space == "extender" else {}))
 
 
 class PolicyStage(Stage):
-    def space(self, kind: str, policies: Sequence[PolicyEsl], **wishes: Any) -> Policies | PolicySpace:
+    def space(self, kind: str, policies: Sequence[PolicyEsl], **wishes: Any) -> Space:
+        if kind == "extender":
+            return self.simulation.application.hosting.space(policies, namespace="default", **wishes)
         if kind.endswith("port"):
             return PolicySpace(PollingPort(self.simulation, "default"), policies, **wishes)
         return self.over(self.door(), policies, **wishes)
@@ -38,7 +59,7 @@ class PolicyStage(Stage):
 
     def askers(self, kind: str, space: PolicyAsks) -> tuple[PolicyAsks | Application, PolicyAsks | Application]:
         """Two who ask: two applications of one space, or the same twice."""
-        return (space.application(), space.application()) if kind.startswith("LibSpace") else (space, space)
+        return (space, space) if kind.startswith("AppSpace") else (space.application(), space.application())
 
     async def ask(
         self, by: PolicyAsks | Application, policy: PolicyEsl, name: str, group: str = "", seconds: str = "1000"
@@ -61,7 +82,7 @@ class PolicyStage(Stage):
         found: dict[str, dict[str, str]] = {}
         for node in self.all(NODE):
             for key, units in node["status"]["allocatable"].items():
-                if key.startswith("app.escher.dev/"):
+                if key.partition("/")[0] in DOMAINS:
                     found.setdefault(key.partition("/")[2].partition(".")[2], {})[node["metadata"]["name"]] = units
         return found
 
@@ -74,13 +95,15 @@ class PolicyStage(Stage):
         """The node is gone for good."""
         await self.simulation.ask("DELETE", f"/api/v1/nodes/{node}")
 
-    async def reset(self, node: str) -> None:
-        """Its kubelet has forgotten its extended resources."""
+    async def reset(self, node: str) -> Json:
+        """Its kubelet has forgotten its extended resources; what it said then."""
         status = next(each for each in self.all(NODE) if each["metadata"]["name"] == node)["status"]
-        ours = dict.fromkeys(key for key in status["capacity"] if key.startswith("app.escher.dev/"))
+        ours = dict.fromkeys(key for key in status["capacity"] if key.partition("/")[0] in DOMAINS)
         body = {"status": {"capacity": ours, "allocatable": ours}}
         content = "application/merge-patch+json"
-        await self.simulation.ask("PATCH", f"/api/v1/nodes/{node}/status", body, content_type=content)
+        said = await self.simulation.ask("PATCH", f"/api/v1/nodes/{node}/status", body, content_type=content)
+        allocatable: Json = said["status"]["allocatable"]
+        return allocatable
 
     def together(self, label: str) -> Counter[tuple[str, str]]:
         """How many live pods with one value of the label a node has, by node and value."""
@@ -107,7 +130,48 @@ def pod(name: str, seconds: str = "1000") -> Json:
 
 
 @asynccontextmanager
-async def staged(nodes: int = 3, cpu: str = "8") -> AsyncIterator[PolicyStage]:
-    stage = PolicyStage(nodes, cpu)
+async def staged(nodes: int = 3, cpu: str = "8", settings: Settings | None = None) -> AsyncIterator[PolicyStage]:
+    stage = PolicyStage(nodes, cpu, settings)
     async with stage.simulation:
         yield stage
+
+
+def on_stage(story: Callable[[PolicyStage], Awaitable[None]], **wishes: Any) -> None:
+    async def staged_story() -> None:
+        async with staged(**wishes) as stage:
+            await story(stage)
+
+    play(staged_story())
+
+
+class Near(PolicyEsl):
+    """Data are where `holder` says, if that node is there; else on the first that is."""
+
+    def __init__(self, name: str = "near", holder: str = "node-0", **more: Any) -> None:
+        super().__init__(name, **more)
+        self.holder = holder
+
+    def requires(self, task: Task) -> Vector:
+        return {self.key("data-1"): 1}
+
+    def capacities(self, now: float) -> Wanted:
+        there = [self.holder] if self.holder in self.view.nodes else sorted(self.view.nodes)[:1]
+        return {NodeName(node): {self.key("data-1"): 100} for node in there}
+
+
+class Furnished(AntiAffinity):
+    """Notes what it wants of nodes."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__("apart", **more)
+        self.wanted: list[Effect] = []
+
+    def begin(self, events: Any, now: float) -> list[Effect]:
+        effects = super().begin(events, now)
+        self.wanted += effects
+        return effects
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        effects = super().handle(event, now)
+        self.wanted += effects
+        return effects

@@ -15,6 +15,7 @@ from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec
 from extender.esl.gang_left import GHOST_LABEL, KEY_LABEL
 from extender.kube.requests import JSON, TIMEOUT, Requests
+from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import JOB, LEASE, NODE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
@@ -76,8 +77,8 @@ class Door:
 class Stage:
     """`nodes` of `cpu` each."""
 
-    def __init__(self, nodes: int = 2, cpu: str = "4") -> None:
-        self.simulation = Simulation(nodes=nodes, node_shape=NodeShape(cpu=cpu))
+    def __init__(self, nodes: int = 2, cpu: str = "4", settings: Settings | None = None) -> None:
+        self.simulation = Simulation(nodes=nodes, node_shape=NodeShape(cpu=cpu), settings=settings)
 
     def door(self, user: str = "application") -> Door:
         return Door(self.simulation._connection(user, user))

@@ -18,9 +18,8 @@ from typing import Any, Self
 import structlog
 
 from extender.adapters.kube.kinds import WatchedKind, nodes
-from extender.adapters.kube.node_facts import NodeFacts, Nodes
+from extender.adapters.kube.node_facts import NodeFacts
 from extender.adapters.kube.pod_changes import PodChanges, Template
-from extender.adapters.kube.pod_facts import PodFacts
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.writers import ApiNodeStatusWriter
 from extender.adapters.objects import to_pod
@@ -44,6 +43,7 @@ from extender.esl.base import (
     SetCapacity,
     lane_of,
 )
+from extender.esl.facts import Nodes, PodFacts
 from extender.esl.gang_left import Keys
 from extender.esl.several import Several
 from extender.kube import objects

@@ -1,5 +1,4 @@
-"""What the nodes say of one namespace's ephemeral resources, and who has changed it: `ports.Sink` of nodes. And what
-they are beside that, for whom policies place by it: told where it has changed, and not with each heartbeat.
+"""What the nodes say of one namespace's ephemeral resources, and who has changed it: `ports.Sink` of nodes.
 
 What we have written ourselves is known from the answer, so that an older state of the node, which the watch may show
 afterwards, is not taken for somebody else's change. Knows no policy.
@@ -7,42 +6,12 @@ afterwards, is not taken for somebody else's change. Knows no policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 
 from extender.app.objects.versions import older
 from extender.core.cluster import Node
-from extender.core.names import in_domain
+from extender.esl.facts import Nodes
 from extender.kube.names import NodeName, ResourceKey
-from extender.kube.quantities import Vector
-
-
-class Nodes:
-    """Tells of each node when it comes, changes in what a policy reads of it, and goes."""
-
-    def __init__(
-        self, ephemeral: Collection[str], seen: Callable[[Node], None], gone: Callable[[NodeName], None]
-    ) -> None:
-        """`ephemeral`: the domains whose resources are no part of what is told."""
-        self._ephemeral = ephemeral
-        self._seen = seen
-        self._gone = gone
-        self._told: dict[NodeName, Node] = {}
-
-    def upsert(self, item: Node) -> None:
-        node = replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
-        if self._told.get(item.name) != node:
-            self._told[item.name] = node
-            self._seen(node)
-
-    def remove(self, name: NodeName) -> None:
-        if self._told.pop(name, None) is not None:
-            self._gone(name)
-
-    def _lasting(self, units: Vector) -> Vector:
-        if not any(in_domain(key, domain) for key in units for domain in self._ephemeral):
-            return units
-        return {key: n for key, n in units.items() if not any(in_domain(key, domain) for domain in self._ephemeral)}
 
 
 class NodeFacts:
