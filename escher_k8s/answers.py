@@ -140,6 +140,26 @@ class Explanation(msgspec.Struct, frozen=True):
     """What would help, most likely first."""
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a pod would be."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str | None
+    """None: it would have no place."""
+
+
+class Supposition(msgspec.Struct, frozen=True):
+    """What would be."""
+
+    fits: bool
+    """Whether all that was asked about, and all that moved, would have a place."""
+    places: list[Place]
+    moved: list[Place]
+    explanation: Explanation | None = None
+    """Why some of those asked about have no place."""
+
+
 class Switches(msgspec.Struct, frozen=True):
     """What the service may do to others; named as in its settings file."""
 
@@ -157,6 +177,28 @@ class Brake(msgspec.Struct, frozen=True):
     """Where labels switch something: what both allow there."""
     unclear_labels: dict[str, list[str]]
     labels_are_read: bool
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """One decision of the service, as it happened. What it is not about is empty."""
+
+    number: int
+    """Grows by one with each; begins anew with the service."""
+    time: datetime
+    what: str
+    """One word: PodPlaced, PodTurnedAway, PodBound, GangPlanned, GangBound, GangTurnedAway ..."""
+    namespace: str = ""
+    gang: str = ""
+    pod: str = ""
+    node: str = ""
+    detail: str = ""
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """So many decisions were forgotten before they could be told; the next one has the number `before`."""
+
+    count: int
+    before: int
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, rename={"following": "continue"}):

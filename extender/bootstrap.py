@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import structlog
 from prometheus_client import CollectorRegistry
 
+from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.listening import bound, check_tls, http_server
@@ -37,6 +38,7 @@ from extender.adapters.kube.writers import (
 )
 from extender.adapters.metrics import CredentialMetrics, Metrics
 from extender.adapters.open_files import open_at_once, raise_limit
+from extender.app.announcing import Announcements
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
@@ -59,6 +61,7 @@ from extender.app.sinks import Facts
 from extender.app.stale_wakes import StaleWakes
 from extender.app.tables import Rules
 from extender.app.transactions import Transactions
+from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
@@ -107,6 +110,7 @@ class Application:
             most_together, self.connections = open_at_once(open_files, settings.connections_limit)
         clock, now, chance = world.clock, world.clock.now, world.chance
         self.journal = Journal(clock)
+        self.announcements = Announcements(clock)
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
             switches=switches_in(settings),
@@ -153,6 +157,7 @@ class Application:
             evictions_per_second=settings.evictions_per_second,
             journal=self.journal,
             gates=self.gates,
+            announced=self.announcements.tell,
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
@@ -166,6 +171,7 @@ class Application:
             binder,
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             journal=self.journal,
+            announced=self.announcements.tell,
         )
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
@@ -191,6 +197,8 @@ class Application:
             gangs=inquiries,
             explain=Explain(self.keeper.tables),
             brake=self.braking,
+            events=self.announcements,
+            what_if=WhatIf(self.keeper, Forked()),
         )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
@@ -325,6 +333,7 @@ class Application:
         )
 
     async def close(self) -> None:
+        self.announcements.close()
         await self.effects.close()
 
 

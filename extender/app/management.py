@@ -7,12 +7,15 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from extender.app.announcing import Announcement, Missed
+from extender.app.explanation import Explanation
 from extender.app.ports import NodeChoice, PodOwner, PodRef
+from extender.app.supposition import Supposition, Wondered
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
@@ -202,28 +205,6 @@ class GangState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroup:
-    """Nodes that the same rule excludes. `examples`: a few of them. `short`: the best of them, where it is room."""
-
-    rule: str
-    count: int
-    detail: str
-    examples: Sequence[NodeName] = ()
-    short: Short | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Why a pod or gang waits, or where it is. `remedies`: what would help, most likely first."""
-
-    subject: str
-    waits: bool
-    summary: str
-    groups: Sequence[NodeGroup] = ()
-    remedies: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeState:
     """What holds now. `namespaces`: those whose labels switch something, beside what holds everywhere."""
 
@@ -317,6 +298,22 @@ class BrakeCalls(Protocol):
         ...
 
 
+class EventCalls(Protocol):
+    """What is decided, as it happens."""
+
+    def follow(self, after: int | None = None, *, namespace: str | None = None) -> AsyncIterator[Announcement | Missed]:
+        """From now on, or after that number; ends with the service."""
+        ...
+
+
+class WhatIfCalls(Protocol):
+    """What would be, on a cluster that is not so."""
+
+    async def wonder(self, wondered: Wondered) -> Supposition:
+        """Nothing changes. Raises NotFound, Invalid, Unavailable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
     """Who answers the calls of `/v1`, noun by noun."""
@@ -327,3 +324,5 @@ class Management:
     gangs: GangCalls
     explain: ExplainCalls
     brake: BrakeCalls
+    events: EventCalls
+    what_if: WhatIfCalls

@@ -14,6 +14,7 @@ Its keys are `<domain>/<namespace>.<policy>--<suffix>`, and whatever nodes have 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from extender.esl.base import (
     SetCapacity,
 )
 from extender.esl.gang_spec import APPLICATION_DOMAIN, Approach
+from extender.esl.offers import Offers
 from extender.esl.view import Place, View
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label
 from extender.kube.quantities import Vector
@@ -68,6 +70,11 @@ class Task:
 class PolicyEsl(ABC):
     """Implements `base.Esl`, and `ask`."""
 
+    grace: float = 0.0
+    """Seconds for which what a node had of a resource counts as `exposed` when it is gone."""
+    patience: float = math.inf
+    """Seconds after which what nobody has taken, though somebody waits for it, counts as offered in vain."""
+
     def __init__(
         self,
         name: str,
@@ -89,6 +96,7 @@ class PolicyEsl(ABC):
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
         gone, or `release` says so."""
+        self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._under_way: dict[Place, int] = {}
         self._refused: dict[Place, int] = {}
@@ -101,7 +109,8 @@ class PolicyEsl(ABC):
 
     @abstractmethod
     def requires(self, task: Task) -> Vector:
-        """Which units of the policy's resources the task's pod is to ask for. The task is among `tasks` already."""
+        """Which units of the policy's resources the task's pod is to ask for. The task is among `tasks` already.
+        Asking changes nothing."""
 
     @abstractmethod
     def capacities(self, now: float) -> Wanted:
@@ -128,13 +137,21 @@ class PolicyEsl(ABC):
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
 
-        Raises InvalidName where its name or group is no label.
+        Raises InvalidName where its name or group is no label, or makes a resource's name too long; nothing has
+        changed then.
         """
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
+        before = self.tasks.get(task.name)
         self.tasks[task.name] = task
-        requirement = self.requirement(task)
+        try:
+            requirement = self.requirement(task)
+        except InvalidName:
+            del self.tasks[task.name]
+            if before is not None:
+                self.tasks[task.name] = before
+            raise
         return requirement, self._effects(None, now)
 
     def requirement(self, task: Task) -> PodRequirement:
@@ -148,45 +165,65 @@ class PolicyEsl(ABC):
         self.tasks.pop(task, None)
         return self._effects(None, now)
 
+    # -- for policies ------------------------------------------------------------------------------------------------
+
+    def members(self, group: str) -> list[Task]:
+        """The group's tasks that are not over, by name."""
+        return sorted((task for task in self.tasks.values() if task.group == group), key=lambda task: task.name)
+
+    def placed(self) -> dict[str, NodeName]:
+        """The nodes of the tasks whose pods are bound to a node that is there, and have not finished."""
+        return {pod.labels[self.label]: pod.node for pod in self.view.running(self.label) if pod.node is not None}
+
+    def suits(self, node: NodeName, task: Task) -> bool:
+        """Whether the task's pod could go there now, for all that is known."""
+        labels = self.view.nodes[node].labels if node in self.view.nodes else {}
+        return self.view.fits(node, task.needs) and all(
+            labels.get(key) == value for key, value in task.node_labels.items()
+        )
+
+    def nowhere_else(self, node: NodeName, resource: ResourceKey, units: int = UNLIMITED) -> Wanted:
+        """The node has it, but not before all others can be known to have it no more: whoever asks for it and is bound
+        here, nobody else is bound elsewhere meanwhile."""
+        others = self.offers.exposing(resource) - {node}
+        return {node: {resource: units}} if not others or self.offers.exposed(node, resource) else {}
+
     # -- Esl -------------------------------------------------------------------------------------------------------
 
-    def begin(self, events: Iterable[Event], now: float) -> list[Effect]:
-        """All that there is at first is known, before anything is done for it: what nodes have already is not set
-        again, and what pods that live use is not taken away."""
-        known = list(events)
-        effects = [effect for event in known for effect in self._take(event, now, contested=False)]
-        for event in known:
-            effects += self.decide(event, now)
-        return [*effects, *self._furnish(now)]
+    def begin(self, there: Iterable[Event], now: float) -> list[Effect]:
+        """All that there is when the application begins is known, and only then is anything decided: who decides by
+        the first half of what there is takes the nodes of the second for lost."""
+        for event in there:
+            self._learn(event, now)
+        self._fights.clear()
+        return self._effects(None, now)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        return [*self._learn(event, now), *self._effects(event, now)]
 
     def end(self, now: float) -> list[Effect]:
         """It decides nothing more, and what nodes have of its resources goes; pods that run are left alone."""
         self._over = True
         self._refused.clear()
         self._fights.clear()
-        return self._furnish(now)
+        return self._effects(None, now)
 
     @property
     def ended(self) -> bool:
         """`end` was called, and no node has any of its resources, but where they cannot be removed."""
         return self._over and not self._under_way and all(place in self._refused for place in self._mine())
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        contested = isinstance(event, CapacitySeen) and self._is_contested(event)
-        return [*self._take(event, now, contested), *self._effects(event, now)]
-
-    def _take(self, event: Event, now: float, contested: bool) -> list[Effect]:
-        """It is known."""
+    def _learn(self, event: Event, now: float) -> list[Effect]:
         before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
+        contested = isinstance(event, CapacitySeen) and self._is_contested(event)
         self.view.take(event)
         match event:
             case PodSeen(pod):
                 self._adopt(pod)
             case PodGone() if before is not None and before.node is not None:
                 self.tasks.pop(before.labels.get(self.label, ""), None)
-            case CapacityConfirmed(node, resource, units):
-                if self._under_way.get((node, resource)) == units:
-                    del self._under_way[node, resource]
+            case CapacityConfirmed(node, resource):
+                self._under_way.pop((node, resource), None)
             case CapacitySeen(node, resource):
                 if contested:
                     times, _ = self._fights.get((node, resource), (0, 0.0))
@@ -194,11 +231,10 @@ class PolicyEsl(ABC):
             case NodeSeen(node):
                 self._forget_refusals(node.name)
             case NodeGone(name):
+                # What is under way stays so until it is answered: the node may be there again when it arrives.
                 self._forget_refusals(name)
-                for place in [place for place in self._under_way if place[0] == name]:
-                    del self._under_way[place]
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                if change.resource.startswith(self._prefix):
+                if self.owns(change.resource):
                     return self._heed_refusal(change, why)
         return []
 
@@ -206,18 +242,17 @@ class PolicyEsl(ABC):
         known = [until for _, until in self._fights.values() if until > self._now]
         if (due := self.due()) is not None:
             known.append(due)
+        if (due := self.offers.due()) is not None:
+            known.append(due)
         return min(known, default=None)
 
     # -- what nodes should have --------------------------------------------------------------------------------------
 
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
-        return [*([] if self._over else self.decide(event, now)), *self._furnish(now)]
-
-    def _furnish(self, now: float) -> list[Effect]:
-        """What nodes should have and do not is under way."""
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
-        effects: list[Effect] = []
+        self._note_offers(now)
+        effects = [] if self._over else self.decide(event, now)
         wanted = {
             (node, resource): units
             for node, of_node in ({} if self._over else self.capacities(now)).items()
@@ -228,7 +263,9 @@ class PolicyEsl(ABC):
         for node, resource in sorted({*wanted, *self._mine(), *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
-            if units == self._under_way.get(place, self.view.units.get(place, 0)):
+            # One at a time: what a node is told in a hurry may be answered once for all, and who then counts answers
+            # does not know what it still may have.
+            if place in self._under_way or units == self.view.units.get(place, 0):
                 continue
             if now < self._fights.get(place, (0, now))[1] or self._refused.get(place) == units:
                 continue
@@ -238,13 +275,22 @@ class PolicyEsl(ABC):
 
     def _mine(self) -> list[Place]:
         """Where nodes have any of the policy's resources."""
-        return [place for place in self.view.units if place[1].startswith(self._prefix)]
+        return [place for place in self.view.units if self.owns(place[1])]
+
+    def _note_offers(self, now: float) -> None:
+        places = {place for place in {*self.view.units, *self._under_way} if self.owns(place[1])}
+        offered = {place: max(self.view.units.get(place, 0), self._under_way.get(place, 0)) for place in places}
+        idle: list[Place] = []
+        if self.patience < math.inf:
+            asked = {key for pod in self.view.alive(self.label) if pod.node is None for key in pod.requests}
+            idle = [place for place in places if place[1] in asked and self.view.left(*place) > 0]
+        self.offers.note(offered, idle, now)
 
     def _is_contested(self, event: CapacitySeen) -> bool:
         """Whether what it says is neither what was known, nor what we are about to have set."""
         place = (event.node, event.resource)
         return (
-            event.resource.startswith(self._prefix)
+            self.owns(event.resource)
             and event.node in self.view.nodes
             and place not in self._under_way
             and event.units != self.view.units.get(place, 0)
@@ -253,8 +299,7 @@ class PolicyEsl(ABC):
     def _heed_refusal(self, change: SetCapacity | RemoveCapacity, why: str) -> list[Effect]:
         place = (change.node, change.resource)
         units = change.units if isinstance(change, SetCapacity) else 0
-        if self._under_way.get(place) == units:
-            del self._under_way[place]
+        self._under_way.pop(place, None)
         self._refused[place] = units
         return [Notice(self.name, "", f"node {change.node} cannot have {change.resource}={units}: {why}")]
 
@@ -274,3 +319,8 @@ class PolicyEsl(ABC):
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
             }
             self.tasks[task] = Task(task, pod.labels.get(self.group_label, ""), mine, pod.node_selector)
+            try:
+                self.requires(self.tasks[task])
+            except InvalidName:
+                # Somebody else has put our label on it: no answer of ours said so.
+                del self.tasks[task]

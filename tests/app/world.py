@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from extender.adapters.forked import Forked
+from extender.app.announcing import Announcements
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
 from extender.app.explain import Explain
@@ -21,6 +23,7 @@ from extender.app.resources import Resources
 from extender.app.sinks import Facts
 from extender.app.tables import Rules
 from extender.app.transactions import Transactions
+from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core import audit
 from extender.core.cluster import Node, Pod
@@ -80,6 +83,8 @@ class World(Performing):
             gangs=self.inquiries,
             explain=self.explain,
             brake=Braking(self.keeper, self),
+            events=Announcements(self.clock),
+            what_if=WhatIf(self.keeper, Forked()),
         )
 
     def take(self, effects: Sequence[Effect]) -> None:

@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
+from extender.app.announcing import Announcements
+from extender.app.explanation import Explanation
 from extender.app.management import (
     BrakeState,
-    Explanation,
     GangState,
     Management,
     NodeState,
@@ -27,6 +28,7 @@ from extender.app.management import (
     Transact,
 )
 from extender.app.ports import PodRef
+from extender.app.supposition import Supposition, Wondered
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
 from extender.core.cluster import Pod
@@ -70,6 +72,14 @@ class NotedVerbs:
             raise self.fail
 
 
+class _AtTheEpoch:
+    def now(self) -> float:
+        return 0.0
+
+    def steady(self) -> float:
+        return 0.0
+
+
 class NotedManagement:
     """Answers what it was told to, or raises `fail`; `asked` has every request."""
 
@@ -83,6 +93,8 @@ class NotedManagement:
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
+        self.supposition = Supposition(fits=True)
+        self.announcements = Announcements(_AtTheEpoch())
         self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
@@ -134,9 +146,20 @@ class NotedManagement:
         self._note("brake")
         return self.held
 
+    async def wonder(self, wondered: Wondered) -> Supposition:
+        self._note(wondered)
+        return self.supposition
+
     def by_noun(self) -> Management:
         return Management(
-            resources=self, transactions=self, state=self, gangs=self, explain=NotedExplain(self), brake=self
+            resources=self,
+            transactions=self,
+            state=self,
+            gangs=self,
+            explain=NotedExplain(self),
+            brake=self,
+            events=self.announcements,
+            what_if=self,
         )
 
     def explained(self, whom: Any) -> Explanation:
