@@ -84,7 +84,7 @@ class Hosting:
         """These policies at work, from entering the block to leaving it; the rest as `Policies` says it, of
         `adapters.kube`. Raises ValueError as `Several`, and where a policy is not of the service's domain."""
         several, domain = Several(policies, namespace), self.tables.ledger.capacity.domain
-        for policy in policies:
+        for policy in several.policies:
             if policy.domain != domain:
                 raise ValueError(f"policy {policy.name!r} is of domain {policy.domain!r}; here it has to be {domain!r}")
         return HostedPolicies(self, several, namespace, keep, end_within, on_notice)
@@ -232,12 +232,8 @@ class HostedPolicies(PolicyAsks):
     def _tell(self, event: Event) -> None:
         if self._first is not None:
             self._first.append(event)
-        elif self._work.failure is None:
-            try:
-                self._work.tell(event)
-            except Exception as error:
-                # A policy's defect is its own: what follows the cluster goes on.
-                self._work.fail(error)
+        else:
+            self._work.tell(event)
 
     def _node_seen(self, node: Node) -> None:
         self._tell(NodeSeen(node))

@@ -10,6 +10,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from extender.esl.base import Effect, Esl, Event, TimePassed
+from extender.esl.several import Several
+
+_PAUSE = 4.0
+"""So many times as long as policies have thought, others have their turn: they take a fifth of the loop at most."""
 
 
 class AtWork:
@@ -31,14 +35,19 @@ class AtWork:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._several = esl if isinstance(esl, Several) else None
+        self._news: list[Event] = []
+        self._telling: asyncio.TimerHandle | None = None
+        self._not_before = 0.0
 
     def begin(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     async def end(self) -> None:
         """Nothing of it is under way. Raises what has failed."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._telling):
+            if handle is not None:
+                handle.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -50,8 +59,23 @@ class AtWork:
         return self._loop.time()
 
     def tell(self, event: Event) -> None:
-        """The ESL has taken the event in, and what it wants is passed on."""
-        self.perform(self._esl.handle(event, self.now()))
+        """The ESL has taken the event in, and what it wants is passed on. Several policies take it in as soon as the
+        loop has its next turn, with all that has come by then."""
+        if self._several is None:
+            self.perform(self._esl.handle(event, self.now()))
+            return
+        self._news.append(event)
+        if self._telling is None:
+            self._telling = self._loop.call_at(max(self._not_before, self.now()), self._tell_all, self._several)
+
+    def _tell_all(self, several: Several) -> None:
+        news, self._news, self._telling = self._news, [], None
+        began = self.now()
+        try:
+            self.perform(several.handle_all(news, began))
+        except Exception as error:
+            self.fail(error)
+        self._not_before = self.now() + _PAUSE * (self.now() - began)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """These are passed on; what is due later will be told."""

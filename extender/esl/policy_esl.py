@@ -124,6 +124,10 @@ class PolicyEsl(ABC):
         """When `decide` and `capacities` have something new to say, though nothing should happen before."""
         return None
 
+    def policies(self) -> list[PolicyEsl]:
+        """Itself, and those that it is made of: all whose resources it may have set."""
+        return [self]
+
     # -- for the application ---------------------------------------------------------------------------------------
 
     def key(self, suffix: str) -> ResourceKey:
@@ -201,6 +205,26 @@ class PolicyEsl(ABC):
     def handle(self, event: Event, now: float) -> list[Effect]:
         return [*self._learn(event, now), *self._effects(event, now)]
 
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """As `handle` of each in turn; but what nodes should have is compared with what they have only once, for the
+        answers of a thousand nodes may come together."""
+        if type(self).handle is not PolicyEsl.handle:
+            # Who passes on what it is told is told it one by one.
+            return [effect for event in events for effect in self.handle(event, now)]
+        effects: list[Effect] = []
+        told: set[Place] = set()
+        for event in events:
+            if isinstance(event, CapacityConfirmed | CapacitySeen):
+                if (event.node, event.resource) in told:
+                    # What it had in between might have been taken.
+                    self._note_offers(now)
+                    told.clear()
+                told.add((event.node, event.resource))
+            effects += self._learn(event, now)
+            effects += [] if self._over else self.decide(event, now)
+        self._note_offers(now)
+        return [*effects, *self._furnish(now)]
+
     def end(self, now: float) -> list[Effect]:
         """It decides nothing more, and what nodes have of its resources goes; pods that run are left alone."""
         self._over = True
@@ -249,10 +273,14 @@ class PolicyEsl(ABC):
     # -- what nodes should have --------------------------------------------------------------------------------------
 
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
+        self._note_offers(now)
+        return [*([] if self._over else self.decide(event, now)), *self._furnish(now)]
+
+    def _furnish(self, now: float) -> list[Effect]:
+        """What nodes should have and do not is under way."""
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
-        self._note_offers(now)
-        effects = [] if self._over else self.decide(event, now)
+        effects: list[Effect] = []
         wanted = {
             (node, resource): units
             for node, of_node in ({} if self._over else self.capacities(now)).items()
