@@ -14,7 +14,8 @@ from escher_k8s.seen import node_seen, pod_seen
 from extender.core.cluster import Node, Pod
 from extender.core.names import GangKey
 from extender.esl import GhostPhase, gang
-from extender.esl.anti_affinity import AntiAffinity
+from extender.esl.alpha_zero import AlphaZero
+from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -43,17 +44,22 @@ from extender.esl.base import (
     TaskChange,
     TimePassed,
 )
+from extender.esl.co_location import CoLocation, KnownGroup
 from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import Approach, GangSpec
 from extender.esl.gang_times import Times
 from extender.esl.gang_turns import GangEsl, Space
 from extender.esl.ghost_manifest import ghost_manifest
+from extender.esl.locality import Locality
 from extender.esl.policy_asks import Application
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.queue import Queue
+from extender.esl.signal import Signal
 from extender.esl.view import View
 
 __all__ = [
     "UNLIMITED",
+    "AlphaZero",
     "AntiAffinity",
     "AppSpace",
     "Application",
@@ -63,6 +69,7 @@ __all__ = [
     "CapacitySeen",
     "Change",
     "ClusterPort",
+    "CoLocation",
     "CreateGhost",
     "DeleteGhost",
     "Effect",
@@ -78,13 +85,16 @@ __all__ = [
     "Ghost",
     "GhostPhase",
     "Gone",
+    "KnownGroup",
     "LaunchTask",
+    "Locality",
     "Looked",
     "News",
     "Node",
     "NodeGone",
     "NodeSeen",
     "Notice",
+    "PairedAntiAffinity",
     "Pod",
     "PodGone",
     "PodRequirement",
@@ -92,10 +102,12 @@ __all__ = [
     "PolicyEsl",
     "PolicyPort",
     "PolicySpace",
+    "Queue",
     "Refused",
     "RemoveCapacity",
     "Report",
     "SetCapacity",
+    "Signal",
     "Space",
     "StopTask",
     "Task",

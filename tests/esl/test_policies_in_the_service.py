@@ -176,3 +176,45 @@ def test_a_defect_of_a_policy_is_its_own_and_the_service_goes_on() -> None:
             assert len(stage.units()["sound--web"]) == 4
 
     on_stage(story)
+
+
+def test_an_object_that_is_being_deleted_is_waited_for_and_made_anew() -> None:
+    async def story(stage: PolicyStage) -> None:
+        apart, path = of("extender", AntiAffinity, "apart"), EPHEMERAL_RESOURCE.path("default")
+        held = {
+            "apiVersion": "escher.dev/v1alpha1",
+            "kind": "EphemeralResource",
+            "metadata": {"name": "apart--web", "finalizers": ["example.com/held"]},
+            "spec": {"nodes": {"node-0": 1}},
+        }
+        await stage.simulation.ask("POST", path, held)
+        await stage.until(lambda: stage.units() == {"apart--web": {"node-0": "1"}}, 5)
+        async with stage.space("extender", [apart], end_within=30) as policies:
+            # Nobody asks for it yet: it is deleted, and its finalizer holds it.
+            await stage.until(lambda: stage.units() == {}, 5)
+            await policies.ask(apart, Task("a", "web"))
+            await asyncio.sleep(10)
+            assert stage.units() == {}
+            free = {"metadata": {"finalizers": None}}
+            content = "application/merge-patch+json"
+            await stage.simulation.ask("PATCH", f"{path}/apart--web", free, content_type=content)
+            await stage.until(lambda: len(stage.units().get("apart--web", {})) == 3, 10)
+
+    on_stage(story)
+
+
+def test_what_a_rule_of_somebody_elses_chose_in_its_name_is_made_as_the_policy_wants_it() -> None:
+    async def story(stage: PolicyStage) -> None:
+        near = of("extender", Near, holder="node-2")
+        ruled = {
+            "apiVersion": "escher.dev/v1alpha1",
+            "kind": "EphemeralResource",
+            "metadata": {"name": "near--data-1"},
+            "spec": {"capacity": 5, "nodeSpec": {}},
+        }
+        await stage.simulation.ask("POST", EPHEMERAL_RESOURCE.path("default"), ruled)
+        await stage.until(lambda: len(stage.units().get("near--data-1", {})) == 3, 10)
+        async with stage.space("extender", [near]):
+            await stage.until(lambda: stage.units() == {"near--data-1": {"node-2": "100"}}, 10)
+
+    on_stage(story)
