@@ -105,6 +105,7 @@ class PolicyEsl(ABC):
         self._fights: dict[Place, tuple[int, float]] = {}
         """Where somebody else has changed what we had set: how often, and until when we leave it alone."""
         self._now = 0.0
+        self._over = False
 
     # -- what a policy says --------------------------------------------------------------------------------------
 
@@ -131,11 +132,19 @@ class PolicyEsl(ABC):
         """When `decide` and `capacities` have something new to say, though nothing should happen before."""
         return None
 
+    def policies(self) -> list[PolicyEsl]:
+        """Itself, and those that it is made of: all whose resources it may have set."""
+        return [self]
+
     # -- for the application ---------------------------------------------------------------------------------------
 
     def key(self, suffix: str) -> ResourceKey:
         """One of the policy's resources. Raises InvalidName, with limit and length where it is too long."""
         return ephemeral_name(self.namespace, f"{self.name}--{suffix}").key(self.domain)
+
+    def owns(self, resource: ResourceKey) -> bool:
+        """Whether it is one of the policy's resources, by its name."""
+        return resource.startswith(self._prefix)
 
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
@@ -216,6 +225,38 @@ class PolicyEsl(ABC):
     def handle(self, event: Event, now: float) -> list[Effect]:
         return [*self._learn(event, now), *self._effects(event, now)]
 
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """As `handle` of each in turn; but what nodes should have is compared with what they have only once, for the
+        answers of a thousand nodes may come together."""
+        if type(self).handle is not PolicyEsl.handle:
+            # Who passes on what it is told is told it one by one.
+            return [effect for event in events for effect in self.handle(event, now)]
+        effects: list[Effect] = []
+        told: set[Place] = set()
+        for event in events:
+            if isinstance(event, CapacityConfirmed | CapacitySeen):
+                if (event.node, event.resource) in told:
+                    # What it had in between might have been taken.
+                    self._note_offers(now)
+                    told.clear()
+                told.add((event.node, event.resource))
+            effects += self._learn(event, now)
+            effects += [] if self._over else self.decide(event, now)
+        self._note_offers(now)
+        return [*effects, *self._furnish(now)]
+
+    def end(self, now: float) -> list[Effect]:
+        """It decides nothing more, and what nodes have of its resources goes; pods that run are left alone."""
+        self._over = True
+        self._refused.clear()
+        self._fights.clear()
+        return self._effects(None, now)
+
+    @property
+    def ended(self) -> bool:
+        """`end` was called, and no node has any of its resources, but where they cannot be removed."""
+        return self._over and not self._under_way and all(place in self._refused for place in self._mine())
+
     def _learn(self, event: Event, now: float) -> list[Effect]:
         before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
         contested = isinstance(event, CapacitySeen) and self._is_contested(event)
@@ -240,7 +281,8 @@ class PolicyEsl(ABC):
                 # What is under way stays so until it is answered: the node may be there again when it arrives.
                 self._forget_refusals(name)
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                return self._heed_refusal(change, why)
+                if self.owns(change.resource):
+                    return self._heed_refusal(change, why)
         return []
 
     def next_deadline(self) -> float | None:
@@ -254,19 +296,22 @@ class PolicyEsl(ABC):
     # -- what nodes should have --------------------------------------------------------------------------------------
 
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
+        self._note_offers(now)
+        return [*([] if self._over else self.decide(event, now)), *self._furnish(now)]
+
+    def _furnish(self, now: float) -> list[Effect]:
+        """What nodes should have and do not is under way."""
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
-        self._note_offers(now)
-        effects = self.decide(event, now)
+        effects: list[Effect] = []
         wanted = {
             (node, resource): units
-            for node, of_node in self.capacities(now).items()
+            for node, of_node in ({} if self._over else self.capacities(now)).items()
             if node in self.view.nodes
             for resource, units in of_node.items()
             if units > 0
         }
-        mine = [place for place in self.view.units if place[1].startswith(self._prefix)]
-        for node, resource in sorted({*wanted, *mine, *self._under_way}):
+        for node, resource in sorted({*wanted, *self._mine(), *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
             # One at a time: what a node is told in a hurry may be answered once for all, and who then counts answers
@@ -279,8 +324,12 @@ class PolicyEsl(ABC):
             effects.append(SetCapacity(node, resource, units) if units else RemoveCapacity(node, resource))
         return effects
 
+    def _mine(self) -> list[Place]:
+        """Where nodes have any of the policy's resources."""
+        return [place for place in self.view.units if self.owns(place[1])]
+
     def _note_offers(self, now: float) -> None:
-        places = {place for place in {*self.view.units, *self._under_way} if place[1].startswith(self._prefix)}
+        places = {place for place in {*self.view.units, *self._under_way} if self.owns(place[1])}
         offered = {place: max(self.view.units.get(place, 0), self._under_way.get(place, 0)) for place in places}
         idle: list[Place] = []
         if self.patience < math.inf:
@@ -292,7 +341,7 @@ class PolicyEsl(ABC):
         """Whether what it says is neither what was known, nor what we are about to have set."""
         place = (event.node, event.resource)
         return (
-            event.resource.startswith(self._prefix)
+            self.owns(event.resource)
             and event.node in self.view.nodes
             and place not in self._under_way
             and event.units != self.view.units.get(place, 0)

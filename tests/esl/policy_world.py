@@ -68,6 +68,8 @@ class PolicyWorld:
         """By task: what the application makes its pod from, where it is the policy that launches it."""
         self._lanes: dict[str, deque[Effect]] = {}
         self._apart = apart
+        self.at_one_sitting = False
+        """Whether all news that is there may be told at once."""
         self._news: dict[str, deque[Event]] = {}
         self._serial = 0
         for node in there:
@@ -207,6 +209,8 @@ class PolicyWorld:
             yield lambda lane=lane: self._carry_out(lane)  # type: ignore[misc]
         for way in sorted(self._news):
             yield lambda way=way: self._read(way)  # type: ignore[misc]
+        if self.at_one_sitting and sum(map(len, self._news.values())) > 1:
+            yield self._read_all
         for pod in self.pods.values():
             if pod.node is None and (room := self._room(pod)):
                 yield lambda pod=pod, room=room: self._bind(pod, self.dice.choice(room))  # type: ignore[misc]
@@ -238,6 +242,12 @@ class PolicyWorld:
         if not self._news[way]:
             del self._news[way]
         self.perform(self.esl.handle(event, self.now))
+
+    def _read_all(self) -> None:
+        """What is there to read is read at one sitting."""
+        news = [event for way in sorted(self._news) for event in self._news[way]]
+        self._news.clear()
+        self.perform(self.esl.handle_all(news, self.now))
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
