@@ -68,6 +68,10 @@ class Task:
 class PolicyEsl(ABC):
     """Implements `base.Esl`, and `ask`."""
 
+    one_at_a_time = False
+    """Whether what is under way for a place is waited for before it is changed again. So `at_most` is true, which who
+    divides something scarce goes by: what one is to have, another must not have any more."""
+
     def __init__(
         self,
         name: str,
@@ -95,6 +99,7 @@ class PolicyEsl(ABC):
         self._fights: dict[Place, tuple[int, float]] = {}
         """Where somebody else has changed what we had set: how often, and until when we leave it alone."""
         self._now = 0.0
+        self._listing = False
 
     # -- what a policy says --------------------------------------------------------------------------------------
 
@@ -128,8 +133,17 @@ class PolicyEsl(ABC):
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
+        before = self.tasks.get(task.name)
         self.tasks[task.name] = task
-        requirement = self.requirement(task)
+        try:
+            requirement = self.requirement(task)
+        except ValueError:
+            # A refused call leaves no trace.
+            if before is None:
+                del self.tasks[task.name]
+            else:
+                self.tasks[task.name] = before
+            raise
         return requirement, self._effects(None, now)
 
     def requirement(self, task: Task) -> PodRequirement:
@@ -143,6 +157,32 @@ class PolicyEsl(ABC):
         self.tasks.pop(task, None)
         return self._effects(None, now)
 
+    def begin_listing(self) -> None:
+        """Until `listed`, what there is is told, and nothing is changed: of a pod that was not told of yet, nobody may
+        conclude that it is not there."""
+        self._listing = True
+
+    def listed(self, now: float) -> list[Effect]:
+        """All that is there has been told; what is to be done."""
+        self._listing = False
+        return self._effects(None, now)
+
+    # -- for policies ------------------------------------------------------------------------------------------------
+
+    def at_most(self, node: NodeName, resource: ResourceKey) -> int:
+        """What the node may have of it by now: what it has said, or what is under way, whichever is more."""
+        place = (node, resource)
+        return max(self.view.units.get(place, 0), self._under_way.get(place, 0))
+
+    def refuses(self, node: NodeName) -> bool:
+        """Whether the node cannot have one of the policy's resources, as far as was tried."""
+        return any(place[0] == node for place in self._refused)
+
+    def waiting(self) -> list[Pod]:
+        """The pods of its tasks that are there and wait for a node, by name."""
+        pods = (pod for pod in self.view.alive(self.label) if pod.node is None and not pod.deleting)
+        return sorted(pods, key=lambda pod: (pod.namespace, pod.name))
+
     # -- Esl -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -155,8 +195,8 @@ class PolicyEsl(ABC):
             case PodGone() if before is not None and before.node is not None:
                 self.tasks.pop(before.labels.get(self.label, ""), None)
             case CapacityConfirmed(node, resource, units):
-                if self._under_way.get((node, resource)) == units:
-                    del self._under_way[node, resource]
+                if self.one_at_a_time or self._under_way.get((node, resource)) == units:
+                    self._under_way.pop((node, resource), None)
             case CapacitySeen(node, resource):
                 if contested:
                     times, _ = self._fights.get((node, resource), (0, 0.0))
@@ -181,6 +221,8 @@ class PolicyEsl(ABC):
 
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
         self._now = now
+        if self._listing:
+            return []
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
         effects = self.decide(event, now)
         wanted = {
@@ -194,6 +236,8 @@ class PolicyEsl(ABC):
         for node, resource in sorted({*wanted, *mine, *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
+            if self.one_at_a_time and place in self._under_way:
+                continue
             if units == self._under_way.get(place, self.view.units.get(place, 0)):
                 continue
             if now < self._fights.get(place, (0, now))[1] or self._refused.get(place) == units:

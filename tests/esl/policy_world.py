@@ -125,6 +125,14 @@ class PolicyWorld:
         for pod in self.pods.values():
             self._tell(PodSeen(pod))
 
+    def restart_and_list(self, esl: PolicyEsl) -> None:
+        """As restart, by somebody who tells what there is before anything is done."""
+        esl.begin_listing()
+        self.restart(esl)
+        while self._inbox:
+            self.perform(esl.handle(self._inbox.popleft(), self.now))
+        self.perform(esl.listed(self.now))
+
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
@@ -139,6 +147,9 @@ class PolicyWorld:
         self._tell(NodeGone(lost.name))
         for pod in [pod for pod in self.pods.values() if pod.node == lost.name]:
             self.delete(pod.name)
+
+    def cordon(self, name: str, unschedulable: bool = True) -> None:
+        self.add_node(replace(self.nodes[NodeName(name)], unschedulable=unschedulable))
 
     def reset_node(self, name: str) -> None:
         """Its kubelet has forgotten its ephemeral resources."""
