@@ -65,6 +65,7 @@ class PolicyWorld:
         self.dice = random.Random(seed)
         self._lanes: dict[str, deque[Effect]] = {}
         self._inbox: deque[Event] = deque()
+        self._unseen: dict[NodeName, Vector] = {}
         self._serial = 0
         for node in there:
             self.add_node(node)
@@ -148,6 +149,10 @@ class PolicyWorld:
         for pod in [pod for pod in self.pods.values() if pod.node == lost.name]:
             self.delete(pod.name)
 
+    def occupy_unseen(self, node: NodeName, units: Vector) -> None:
+        """So much of it is used by pods that the application is not told of."""
+        self._unseen[node] = units
+
     def cordon(self, name: str, unschedulable: bool = True) -> None:
         self.add_node(replace(self.nodes[NodeName(name)], unschedulable=unschedulable))
 
@@ -160,6 +165,7 @@ class PolicyWorld:
     def left(self, node: NodeName, resource: ResourceKey) -> int:
         ephemeral = in_domain(resource, self.esl.domain)
         has = self.units.get((node, resource), 0) if ephemeral else self.nodes[node].allocatable.get(resource, 0)
+        has -= self._unseen.get(node, {}).get(resource, 0)
         return has - sum(pod.requests.get(resource, 0) for pod in self.running(node))
 
     def running(self, node: str) -> list[Pod]:
