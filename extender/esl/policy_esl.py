@@ -15,7 +15,7 @@ Its keys are `<domain>/<namespace>.<policy>--<suffix>`, and whatever nodes have 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -173,6 +173,12 @@ class PolicyEsl(ABC):
         """What the node may have of it by now: what it has said, or what is under way, whichever is more."""
         place = (node, resource)
         return max(self.view.units.get(place, 0), self._under_way.get(place, 0))
+
+    def furnished(self) -> Iterator[tuple[NodeName, str]]:
+        """Nodes that have one of the policy's resources, or may have it by now, and the suffix of its key."""
+        for node, resource in sorted({*self.view.units, *self._under_way}):
+            if resource.startswith(self._prefix) and self.at_most(node, resource):
+                yield node, resource.removeprefix(self._prefix)
 
     def refuses(self, node: NodeName) -> bool:
         """Whether the node cannot have one of the policy's resources, as far as was tried."""
