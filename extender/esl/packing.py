@@ -18,25 +18,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extender.core.cluster import Pod
-from extender.esl.placing import Placing
+from extender.esl.placing import Patience, Placing
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
-from extender.kube.names import NodeName, PodUid
+from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 
 
 class Packing(PolicyEsl):
     def __init__(self, name: str, *, patience: float = 60.0, **more: str) -> None:
         super().__init__(name, **more)
-        self._patience = patience
-        self._turns: dict[PodUid, tuple[int, float]] = {}
-        """For those that wait: how many nodes more are opened for each, and when one more is."""
+        self._patience = Patience(patience)
 
     def requires(self, task: Task) -> Vector:
         return {self.key("bp"): 1}
 
     def capacities(self, now: float) -> Wanted:
         waiting = self.waiting()
-        self._turns = {pod.uid: self._turn(pod, now) for pod in waiting}
+        self._patience.wait(waiting, (), now)
         # A set would be in another order in each process.
         in_use = dict.fromkeys(pod.node for pod in self.view.running(self.label))
         open_nodes = [node for node in sorted(self.view.nodes) if node in in_use and not self.refuses(node)]
@@ -48,17 +46,12 @@ class Packing(PolicyEsl):
             if among:
                 best = self._best(among, pod, placing)
                 placing.place(pod, best)
-                extra, _ = self._turns[pod.uid]
-                further = [best, *(node for node in fresh if node != best)][: 1 + extra]
+                further = [best, *(node for node in fresh if node != best)][: 1 + self._patience.times(pod, now)]
                 open_nodes.extend(node for node in further if node not in open_nodes)
         return {node: {self.key("bp"): UNLIMITED} for node in open_nodes}
 
     def due(self) -> float | None:
-        return min((when for _, when in self._turns.values()), default=None)
-
-    def _turn(self, pod: Pod, now: float) -> tuple[int, float]:
-        extra, when = self._turns.get(pod.uid, (0, now + self._patience))
-        return (extra + 1, now + self._patience) if when <= now else (extra, when)
+        return self._patience.due()
 
     def _best(self, among: Iterable[NodeName], pod: Pod, placing: Placing) -> NodeName:
         """Of those that are open already, or else of all, the one of which least would be left."""

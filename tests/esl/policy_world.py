@@ -130,9 +130,13 @@ class PolicyWorld:
         """As restart, by somebody who tells what there is before anything is done."""
         esl.begin_listing()
         self.restart(esl)
+        self.hear()
+
+    def hear(self) -> None:
+        """All news is told, and with it listing is over."""
         while self._inbox:
-            self.perform(esl.handle(self._inbox.popleft(), self.now))
-        self.perform(esl.listed(self.now))
+            self.perform(self.esl.handle(self._inbox.popleft(), self.now))
+        self.perform(self.esl.listed(self.now))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 

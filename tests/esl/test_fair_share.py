@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import pytest
@@ -23,7 +24,8 @@ def hundred(cluster: int = 100) -> tuple[PolicyWorld, FairShare]:
     esl = FairShare("fair")
     world = PolicyWorld(esl, nodes({f"n{i:03}": 4 for i in range(cluster)}))
     world.settle()
-    create(world, esl, "one", 1), create(world, esl, "two", 1)
+    create(world, esl, "one", 1)
+    create(world, esl, "two", 1)
     idle(world, esl, "two")
     return world, esl
 
@@ -143,14 +145,15 @@ def test_what_makes_no_sense_is_refused_and_leaves_no_trace() -> None:
     world, esl = hundred(2)
     create(world, esl, "a", 1, "one")
     before = dict(esl.users)
-    for call, why in (
+    refused: list[tuple[Callable[[], object], str]] = [
         (lambda: esl.create_user("b", 0, now=1.0), "weight of user 'b' is 0"),
         (lambda: esl.create_user("b", 1, "nobody", now=1.0), "who is not there"),
         (lambda: esl.create_user("a", 1, "two", now=1.0), "cannot become 'two'"),
         (lambda: esl.create_user("B b", 1, now=1.0), "is not a DNS label"),
         (lambda: esl.remove_user("one", now=1.0), "has children: a"),
-        (lambda: esl.ask(Task("t", "nobody"), 1.0)[1], "is no user"),
-    ):
+        (lambda: esl.ask(Task("t", "nobody"), 1.0), "is no user"),
+    ]
+    for call, why in refused:
         with pytest.raises(ValueError, match=why):
             call()
     assert esl.users == before
@@ -168,7 +171,7 @@ def due(tree: Tree, whole: int, above: str | None = None) -> dict[str, int]:
     """What each user's mark is on, by the definition: quotas rounded down, and what is left by largest remainder."""
     level = {name: weight for name, (weight, parent, _) in tree.items() if parent == above and awake(tree, name)}
     quotas = {name: Fraction(whole * weight, sum(level.values())) for name, weight in level.items()}
-    seats = {name: quota.__floor__() for name, quota in quotas.items()}
+    seats = {name: math.floor(quota) for name, quota in quotas.items()}
     while sum(seats.values()) < whole and seats:
         neediest = max(
             sorted(seats, reverse=True), key=lambda name: (quotas[name] - seats[name], [-ord(c) for c in name])
