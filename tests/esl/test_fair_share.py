@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from extender.core.cluster import Pod
+from extender.esl.base import PodRequirement
 from extender.esl.fair_share import FairShare
 from extender.esl.policy_esl import Task
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, ResourceKey
 from tests.esl.policy_machine import PICK, PolicyMachine
 from tests.esl.policy_world import PolicyWorld, nodes
 
@@ -126,6 +127,17 @@ def test_tasks_of_a_parent_run_beside_its_childrens_and_nowhere_else() -> None:
         world.launch(f"own{i}", "one")
     world.settle()
     assert {str(node) for node in world.where(*(f"own{i}" for i in range(10)))} <= set(world.capacity("one"))
+
+
+def test_a_user_who_also_asks_for_data_is_on_that_of_its_nodes_that_has_the_data() -> None:
+    world, esl = four_shares()
+    data = ResourceKey(f"{esl.domain}/default.data--d")
+    mine, theirs = min(world.capacity("a")), min(world.capacity("c"))
+    world.units[NodeName(mine), data] = world.units[NodeName(theirs), data] = 1
+    both = world.ask("t", "a") & PodRequirement({str(data): "1"})
+    world.create("t", both), world.create("second", both)
+    world.settle()
+    assert sorted(map(str, world.where("t", "second"))) == ["None", mine]
 
 
 def test_of_a_user_that_is_gone_whoever_waits_is_told() -> None:
