@@ -97,13 +97,9 @@ class FairQueueing(PolicyEsl):
 
     def _parts(self, running: Mapping[str, int]) -> dict[str, int]:
         """How many slots each queue is due that could use some."""
+        nobody_else = Placing(self.view, self.domain)
         demands = Counter(running)
-        for queue in self._weights:
-            placing = Placing(self.view, self.domain)
-            for pod in self.waiting():
-                if self._queue(pod) == queue and (room := self._room(pod, placing)):
-                    placing.place(pod, room[0])
-                    demands[queue] += 1
+        demands.update(self._queue(pod) for pod in self.waiting() if self._room(pod, nobody_else))
         return apportion_at_most(self._slots, {q: w for q, w in self._weights.items() if demands[q]}, demands)
 
     def _in_turn(self, running: Mapping[str, int], parts: Mapping[str, int], now: float) -> Iterator[Pod]:

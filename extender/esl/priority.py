@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from extender.core.cluster import Pod
 from extender.core.units import add_to
 from extender.esl.placing import Placing
 from extender.esl.policy_esl import PolicyEsl, Task, Wanted
@@ -94,8 +93,7 @@ class Priority(PolicyEsl):
             add_to(there.setdefault(pod.node, {}), pod.requests)
             tasks[pod.node] = tasks.get(pod.node, 0) + 1
         placing = Placing(self.view, self.domain)
-        # Whose turn it is keeps it; the others come by how long they have waited.
-        for pod in sorted(late, key=lambda pod: (not self._has_turn(pod), self._since[pod.uid], pod.name)):
+        for pod in sorted(late, key=lambda pod: (self._since[pod.uid], pod.name)):
             would_do = [
                 name
                 for name, node in sorted(self.view.nodes.items())
@@ -111,6 +109,3 @@ class Priority(PolicyEsl):
                     would_do, key=lambda name: ((pod.uid, name) != self._turn, tasks.get(name, 0), name)
                 )
         return None
-
-    def _has_turn(self, pod: Pod) -> bool:
-        return self._turn is not None and self._turn[0] == pod.uid

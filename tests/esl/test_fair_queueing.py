@@ -36,6 +36,7 @@ def launch(world: PolicyWorld, queue: str, number: int) -> None:
     [
         (8, {"a": 1, "b": 3}, {"a": 2, "b": 6}),
         (10, {"a": 1, "b": 1, "c": 1}, {"a": 4, "b": 3, "c": 3}),
+        (10, {"a": 6, "b": 6, "c": 2}, {"a": 4, "b": 4, "c": 2}),
         (7, {"a": 2, "b": 5}, {"a": 2, "b": 5}),
     ],
 )
@@ -71,6 +72,21 @@ def test_a_slot_that_whoever_is_due_cannot_use_is_lent() -> None:
     launch(world, "b", 5)
     world.settle()
     assert runs(world) == {"b": 4}
+
+
+def test_a_slot_for_which_those_due_are_in_each_others_way_goes_to_who_runs_more_than_its_part() -> None:
+    there = nodes({"n1": 1, "n2": 8}, n1={"small": "yes"})
+    world = PolicyWorld(FairQueueing("fair", 5, dict.fromkeys("abcd", 1)), there)
+    for i in range(3):
+        world.launch(f"a{i}", "a", cpu=2)
+    world.settle()
+    world.esl.begin_listing()
+    for queue in "bcd":
+        world.launch(queue, queue, node_labels={"small": "yes"})
+    world.launch("a3", "a", cpu=2)
+    world.hear()
+    world.settle()
+    assert runs(world) == {"a": 4, "b": 1}
 
 
 def test_who_is_asked_for_and_never_launched_has_no_slot() -> None:

@@ -140,6 +140,43 @@ def test_a_user_who_also_asks_for_data_is_on_that_of_its_nodes_that_has_the_data
     assert sorted(map(str, world.where("t", "second"))) == ["None", mine]
 
 
+def test_a_node_that_one_user_alone_can_have_is_given_to_that_one_and_others_to_the_others() -> None:
+    esl = FairShare("fair")
+    world = PolicyWorld(esl, nodes({"n1": 4, "n2": 4}, n2={"large": "yes"}))
+    world.settle()
+    create(world, esl, "two", 1)
+    world.launch("own", "two", node_labels={"large": "yes"})
+    world.settle()
+    assert world.where("own") == ["n2"]
+    world.perform(esl.create_user("a", 1, "two", now=world.now))
+    world.perform(esl.create_user("one", 1, now=world.now))
+    world.perform(esl.create_user("c", 1, "one", now=world.now))
+    world.settle()
+    assert (set(world.capacity("a")), set(world.capacity("c"))) == ({"n2"}, {"n1"})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_however_late_a_mark_goes_and_news_comes_no_node_is_shared_by_siblings(seed: int) -> None:
+    world, esl = hundred(2)
+    world.dice.seed(seed)
+    create(world, esl, "a", 1, "one")
+    create(world, esl, "b", 1, "one")
+    for step in range(150):
+        if step % 15 == 0:
+            world.launch(f"t{step}", world.dice.choice("ab"))
+        if step % 5 == 0:
+            world.perform(esl.set_idle(world.dice.choice("ab"), world.dice.random() < 0.5, now=world.now))
+        if actions := world.actions():
+            world.dice.choice(actions)()
+        ended = [
+            pod.name for pod in world.pods.values() if pod.node and not pod.finished and world.dice.random() < 0.03
+        ]
+        for name in ended:
+            world.finish(name)
+        for name in world.nodes:
+            assert len({pod.labels[esl.group_label] for pod in world.running(name)}) <= 1
+
+
 def test_of_a_user_that_is_gone_whoever_waits_is_told() -> None:
     world, esl = hundred(2)
     create(world, esl, "a", 1, "one")

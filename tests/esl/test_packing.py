@@ -7,9 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from extender.core.cluster import Pod
+from extender.esl.base import PodSeen
 from extender.esl.packing import Packing
 from extender.esl.policy_esl import UNLIMITED
-from extender.kube.names import CPU, NodeName
+from extender.kube.names import CPU, NodeName, PodUid
 from tests.esl.policy_machine import PolicyMachine
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 
@@ -41,6 +43,25 @@ def test_the_node_that_a_task_fills_best_is_opened() -> None:
     world.launch("t", cpu=4)
     world.settle()
     assert world.where("t") == ["middle"]
+
+
+def test_for_two_that_come_at_the_same_moment_and_do_not_fit_one_node_two_are_opened() -> None:
+    world = PolicyWorld(Packing("tight"), nodes({"n1": 4, "n2": 4}))
+    world.esl.begin_listing()
+    world.launch("a", cpu=4), world.launch("b", cpu=4)
+    world.hear()
+    assert set(world.esl.capacities(world.now)) == {"n1", "n2"}
+
+
+def test_a_choice_is_kept_to_when_another_node_would_be_filled_better_by_now() -> None:
+    world = PolicyWorld(Packing("tight"), nodes({"n1": 4, "n2": 4}))
+    world.esl.begin_listing()
+    world.launch("a", cpu=2)
+    world.hear()
+    assert set(world.esl.capacities(world.now)) == {"n1"}
+    other = Pod(PodUid("other"), "default", "other", {CPU: 1 * MILLI}, node=NodeName("n2"))
+    world.perform(world.esl.handle(PodSeen(other), world.now))
+    assert set(world.esl.capacities(world.now)) == {"n1"}
 
 
 def test_a_node_that_nobody_uses_any_more_is_closed() -> None:

@@ -109,6 +109,22 @@ def test_the_node_that_is_kept_for_a_turn_lets_in_nobody_else() -> None:
     assert world.where("late") == ["n1"]
 
 
+def test_a_turn_stays_where_it_is_while_tasks_end_elsewhere() -> None:
+    world = world_of({"n1": 4, "n2": 4}, patience=10.0)
+    for i in range(7):
+        world.launch(f"u{i}", "urgent")
+    world.settle()
+    world.launch("r", "rest")
+    world.pass_time(10.0)
+    (kept,) = (name for name, units in world.capacity("ticket").items() if units < 10_000)
+    assert len(world.running(kept)) == 3
+    (elsewhere,) = {"n1", "n2"} - {kept}
+    for pod in world.running(elsewhere)[1:]:
+        world.finish(pod.name)
+    world.settle()
+    assert [name for name, units in world.capacity("ticket").items() if units < 10_000] == [kept]
+
+
 def test_a_turn_that_nobody_takes_ends_with_the_pod() -> None:
     world = world_of({"n1": 4}, patience=10.0)
     world.launch("a", "urgent")
