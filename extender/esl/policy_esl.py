@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -207,6 +207,26 @@ class PolicyEsl(ABC):
         here, nobody else is bound elsewhere meanwhile."""
         others = self.offers.exposing(resource) - {node}
         return {node: {resource: units}} if not others or self.offers.exposed(node, resource) else {}
+
+    def at_most(self, node: NodeName, resource: ResourceKey) -> int:
+        """What the node may have of it by now: what it has said, or what is under way, whichever is more."""
+        place = (node, resource)
+        return max(self.view.units.get(place, 0), self._under_way.get(place, 0))
+
+    def furnished(self) -> Iterator[tuple[NodeName, str]]:
+        """Nodes that have one of the policy's resources, or may have it by now, and the suffix of its key."""
+        for node, resource in sorted({*self.view.units, *self._under_way}):
+            if self.owns(resource) and self.at_most(node, resource):
+                yield node, resource.removeprefix(self._prefix)
+
+    def refuses(self, node: NodeName) -> bool:
+        """Whether the node cannot have one of the policy's resources, as far as was tried."""
+        return any(place[0] == node for place in self._refused)
+
+    def waiting(self) -> list[Pod]:
+        """The pods of its tasks that are there and wait for a node, by name."""
+        pods = (pod for pod in self.view.alive(self.label) if pod.node is None and not pod.deleting)
+        return sorted(pods, key=lambda pod: (pod.namespace, pod.name))
 
     def will_have(self, node: NodeName, resource: ResourceKey) -> int:
         """Units of one of the policy's resources, when what is under way has arrived."""

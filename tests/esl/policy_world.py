@@ -71,6 +71,7 @@ class PolicyWorld:
         self.at_one_sitting = False
         """Whether all news that is there may be told at once."""
         self._news: dict[str, deque[Event]] = {}
+        self._unseen: dict[NodeName, Vector] = {}
         self._serial = 0
         for node in there:
             self.add_node(node)
@@ -156,6 +157,10 @@ class PolicyWorld:
         for pod in [pod for pod in self.pods.values() if pod.node == lost.name]:
             self.delete(pod.name)
 
+    def occupy_unseen(self, node: NodeName, units: Vector) -> None:
+        """So much of it is used by pods that the application is not told of."""
+        self._unseen[node] = units
+
     def reset_node(self, name: str) -> None:
         """Its kubelet has forgotten its ephemeral resources."""
         for node, key in [place for place in self.units if place[0] == name]:
@@ -165,6 +170,7 @@ class PolicyWorld:
     def left(self, node: NodeName, resource: ResourceKey) -> int:
         ephemeral = in_domain(resource, self.esl.domain)
         has = self.units.get((node, resource), 0) if ephemeral else self.nodes[node].allocatable.get(resource, 0)
+        has -= self._unseen.get(node, {}).get(resource, 0)
         return has - sum(pod.requests.get(resource, 0) for pod in self.running(node))
 
     def running(self, node: str) -> list[Pod]:
@@ -210,7 +216,7 @@ class PolicyWorld:
         for way in sorted(self._news):
             yield lambda way=way: self._read(way)  # type: ignore[misc]
         if self.at_one_sitting and sum(map(len, self._news.values())) > 1:
-            yield self._read_all
+            yield self.hear
         for pod in self.pods.values():
             if pod.node is None and (room := self._room(pod)):
                 yield lambda pod=pod, room=room: self._bind(pod, self.dice.choice(room))  # type: ignore[misc]
@@ -243,8 +249,8 @@ class PolicyWorld:
             del self._news[way]
         self.perform(self.esl.handle(event, self.now))
 
-    def _read_all(self) -> None:
-        """What is there to read is read at one sitting."""
+    def hear(self) -> None:
+        """All news that is there is read at one sitting."""
         news = [event for way in sorted(self._news) for event in self._news[way]]
         self._news.clear()
         self.perform(self.esl.handle_all(news, self.now))

@@ -1,0 +1,111 @@
+"""Priority: the lower a task's priority, the emptier the node that it needs; and nobody waits for ever.
+
+Each node has 1000 units, and a task of a group asks for as many as its group: few for what is urgent, up to 1000 for
+what may run alone only. So where urgent tasks run, less urgent ones have to wait; nothing that runs is stopped for
+anybody, and a task of 1000 units keeps even the most urgent from its node while it runs.
+
+Against starvation: of those that have waited for `patience` seconds, who has waited longest is given a turn. A node
+that would have room for it if none of the policy's tasks were there, and has fewest of them, lets in nobody else until
+it is bound, there or elsewhere. A pod's requests are as they are, and units that let it in would let in more urgent
+ones too; so each task has a ticket, a number of its own, and asks for so much of one resource, and for what is left to
+a fixed sum of another. A node that has just these amounts lets in nobody while one of ours runs there, and then that
+task alone.
+
+So, if a task runs for at most r seconds, and there is a node on which others leave it room, the n-th of those that wait
+is bound within patience + n * r seconds, and what effects and news take, whoever comes meanwhile. Not guaranteed: a
+bound over restarts, which begin the wait anew (who starts lists what there is, or tickets may be given twice and two
+tasks share a turn); more than 9999 tasks at once; room that nobody tells of is taken.
+
+At most one node at a time is kept for a turn. On its loss, or cordon, another is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from extender.core.units import add_to
+from extender.esl.placing import Placing
+from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey
+from extender.kube.node_match import accepts
+from extender.kube.quantities import Vector
+
+UNITS = 1000
+_TICKETS = 10_000
+_MOST_PODS = 1000
+"""More than a kubelet runs."""
+
+
+class Priority(PolicyEsl):
+    def __init__(self, name: str, asks: Mapping[str, int], *, patience: float = 600.0, **more: str) -> None:
+        """`asks`: units by group, from 1 for the most urgent to 1000. Raises ValueError."""
+        super().__init__(name, **more)
+        for group, units in asks.items():
+            if not 1 <= units <= UNITS:
+                raise ValueError(f"group {group!r} asks for {units} units; it is from 1 to {UNITS}")
+        self._asks, self._patience = dict(asks), patience
+        self._tickets: dict[str, int] = {}
+        self._since: dict[PodUid, float] = {}
+        """Since when those wait who do, as far as this life has seen."""
+        self._turn: tuple[PodUid, NodeName] | None = None
+
+    def requires(self, task: Task) -> Vector:
+        if task.group not in self._asks:
+            raise InvalidName("group", task.group, f"is not one of {', '.join(sorted(self._asks)) or 'none'}")
+        taken = set(self._tickets.values())
+        if task.name not in self._tickets:
+            self._tickets[task.name] = next((number for number in range(1, _TICKETS) if number not in taken), 1)
+        return self._amounts(self._asks[task.group], self._tickets[task.name])
+
+    def capacities(self, now: float) -> Wanted:
+        self._know(now)
+        self._turn = self._next_turn(now)
+        wanted = dict.fromkeys(self.view.nodes if self.tasks else (), self._amounts(UNITS, None))
+        if self._turn is not None:
+            uid, node = self._turn
+            asked = next(pod.requests for pod in self.waiting() if pod.uid == uid)
+            wanted[node] = {key: asked.get(key, 0) for key in wanted.get(node, {})}
+        return wanted
+
+    def due(self) -> float | None:
+        return min(
+            (until for since in self._since.values() if (until := since + self._patience) > self._now), default=None
+        )
+
+    def _amounts(self, units: int, ticket: int | None) -> dict[ResourceKey, int]:
+        """Of the three resources; without a ticket, so much that any have room."""
+        rising, falling = (ticket, _TICKETS - ticket) if ticket else (_MOST_PODS * _TICKETS,) * 2
+        return {self.key("units"): units, self.key("ticket"): rising, self.key("tocket"): falling}
+
+    def _know(self, now: float) -> None:
+        """Tickets are those of tasks that are not over, as their pods say."""
+        said = {pod.labels[self.label]: pod.requests.get(self.key("ticket"), 0) for pod in self.view.alive(self.label)}
+        known = {**self._tickets, **{task: number for task, number in said.items() if number}}
+        self._tickets = {task: number for task, number in known.items() if task in self.tasks}
+        self._since = {pod.uid: self._since.get(pod.uid, now) for pod in self.waiting()}
+
+    def _next_turn(self, now: float) -> tuple[PodUid, NodeName] | None:
+        late = [pod for pod in self.waiting() if self._since[pod.uid] + self._patience <= now]
+        there: dict[NodeName, dict[ResourceKey, int]] = {}
+        tasks: dict[NodeName, int] = {}
+        for pod in self.view.running(self.label):
+            assert pod.node is not None
+            add_to(there.setdefault(pod.node, {}), pod.requests)
+            tasks[pod.node] = tasks.get(pod.node, 0) + 1
+        placing = Placing(self.view, self.domain)
+        for pod in sorted(late, key=lambda pod: (self._since[pod.uid], pod.name)):
+            would_do = [
+                name
+                for name, node in sorted(self.view.nodes.items())
+                if accepts(node, pod)
+                and not self.refuses(name)
+                and all(
+                    units <= placing.left(name, each) + there.get(name, {}).get(each, 0)
+                    for each, units in placing.needs(pod).items()
+                )
+            ]
+            if would_do:
+                return pod.uid, min(
+                    would_do, key=lambda name: ((pod.uid, name) != self._turn, tasks.get(name, 0), name)
+                )
+        return None
