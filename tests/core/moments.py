@@ -94,9 +94,9 @@ class Parts:
         """What they refer to and is not here yet."""
         referred = get_referents(*among)
         changing = list(compress(referred, map(_CHANGES.__getitem__, map(type, referred))))
-        if self.ids.issuperset(map(id, changing)):
-            return []
-        return list({id(each): each for each in changing if id(each) not in self.ids}.values())
+        unknown = set(map(id, changing)) - self.ids
+        came = compress(changing, map(unknown.__contains__, map(id, changing))) if unknown else ()
+        return list({id(each): each for each in came}.values())
 
     def _sort(self, each: Any) -> None:
         kind = type(each)
