@@ -23,6 +23,7 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict, Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.due import earliest
 from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound, PodsRewound
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroup
@@ -253,15 +254,14 @@ class Keeper:
     def next_deadline(self) -> float | None:
         """The next moment at which `tick` has something to do, in seconds that pass; None: nothing waits."""
         tables = self.tables
-        keeping_time = (
-            tables.ledger,
-            tables.policies.following,
-            self._binds,
-            self._in_flight,
-            self._population,
+        due = earliest(
+            tables.ledger.next_deadline(),
+            tables.policies.following.next_deadline(),
+            self._binds.next_deadline(),
+            self._in_flight.next_deadline(),
+            self._population.next_deadline(),
         )
-        known = [each.next_deadline() for each in keeping_time]
-        return self._settlement.next_deadline(min((when for when in known if when is not None), default=None))
+        return self._settlement.next_deadline(due)
 
     @property
     def more_to_do(self) -> bool:

@@ -8,14 +8,12 @@ is about.
 from __future__ import annotations
 
 import gc
-from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import partial
-from types import MethodType
-from typing import Any, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
+from typing import NamedTuple, Protocol
+
+from tests.core.moments import Moment
 
 TIME = "time passes"
 """The one thing that may happen for ever: if it changes nothing any more, the world is at rest."""
@@ -51,9 +49,6 @@ class World(Protocol):
 
     def outcome(self) -> Hashable:
         """What has become of it, in a word."""
-
-
-W = TypeVar("W", bound=World)
 
 
 @dataclass
@@ -123,12 +118,12 @@ class Orders:
                             yield ring
 
 
-def explore(start: W, *, doubting: bool = False) -> Orders:
+def explore(start: World, *, doubting: bool = False) -> Orders:
     """Every order of events from `start` on. Raises what the world raises, with the story as a note.
 
     `doubting`: the world's `state` is put to the test as well: where two ways lead to one state, they go on alike.
     """
-    # Most worlds are thrown away at once, in rings of references: they are collected before they count as old ones.
+    # Next to nothing that is thrown away is in a ring of references: it is not looked for all the while.
     usual = gc.get_threshold()
     gc.set_threshold(200_000, 20, 1000)
     try:
@@ -141,41 +136,44 @@ def explore(start: W, *, doubting: bool = False) -> Orders:
     return orders
 
 
-def _explore(start: W, doubting: bool) -> Orders:
+def _explore(world: World, doubting: bool) -> Orders:
+    """The one world is put back to each of its moments in turn."""
     orders = Orders(_onward=[[]])
     # Hashes instead of states, for they are small. Of 64 bits: among a million, no two are the same by chance.
-    numbers = {hash(start.state()): 0}
+    numbers = {hash(world.state()): 0}
     ways_on: dict[int, list[int]] = {}
-    to_go_on: deque[tuple[int, W]] = deque([(0, start)])
+    to_go_on: deque[tuple[int, Moment]] = deque([(0, Moment(world))])
     while to_go_on:
-        here, world = to_go_on.popleft()
+        here, moment = to_go_on.popleft()
+        moment.restore()
         again = here in ways_on
         events = world.possible()
-        resting = all(event.misfortune or event.what == TIME for event in events)
         event = None
         reached: list[int] = []
         try:
             for event in events:
-                # The last one may have the world itself, if nobody looks at it afterwards.
-                then = copied(world) if doubting or resting or event is not events[-1] else world
-                then.happen(event)
-                state = hash(then.state())
+                if event is not events[0]:
+                    moment.restore()
+                world.happen(event)
+                state = hash(world.state())
                 there = numbers.setdefault(state, len(numbers))
                 reached.append(there)
                 if new := there == orders.states:
-                    then.check()
+                    world.check()
                     orders._reached.append((here, event))
                     orders._onward.append([])
                 if not (event.misfortune or again or (event.what == TIME and there == here)):
                     orders._onward[here].append((event.sort, there))
                 if new or (doubting and not again):
-                    to_go_on.append((there, then))
+                    to_go_on.append((there, Moment(world, moment)))
             event = None
             if not (orders._onward[here] or again):
+                moment.restore()
                 world.check_rest()
                 orders.outcomes[world.outcome()] += 1
             if doubting:
-                assert numbers.get(hash(world.state())) == here, "a copy shares what changes"
+                moment.restore()
+                assert numbers.get(hash(world.state())) == here, "what has changed is not put back"
                 assert ways_on.setdefault(here, sorted(reached)) == sorted(reached), "two states are taken for one"
         except Exception as error:
             error.add_note(f"after: {_told([*orders.story(here), *([event] if event else [])])}")
@@ -186,131 +184,3 @@ def _explore(start: W, doubting: bool) -> Orders:
 
 def _told(story: Iterable[Event]) -> str:
     return "; ".join(map(str, story)) or "nothing"
-
-
-# -- copies ----------------------------------------------------------------------------------------------------------
-
-
-def copied(world: W) -> W:
-    """A copy that shares nothing that changes.
-
-    Ten times as fast as the standard library's, for it knows more: only containers change, and objects of ours that are
-    not frozen or have a field for one that is not; and what a container holds is of one kind.
-    """
-    copy: W = _copied(world, {})
-    return copy
-
-
-Copying = Callable[[Any, dict[int, Any]], Any]
-Slot = tuple[Callable[[Any], Any], Callable[[Any, Any], None]]
-"""How it is read and how it is set, also in what is frozen."""
-
-
-def _copied(value: Any, known: dict[int, Any]) -> Any:
-    how = _HOW[type(value)]
-    if how is None:
-        return value
-    copy = known.get(id(value))
-    return how(value, known) if copy is None else copy
-
-
-class _Hows(dict[type, Copying | None]):
-    """How values of a type are copied; None where they never change."""
-
-    def __missing__(self, kind: type) -> Copying | None:
-        how: Copying | None = None
-        if issubclass(kind, dict):
-            how = _copied_dict if kind is dict else _copied_kind_of_dict
-        elif issubclass(kind, (list, set, deque)):
-            how = _copied_collection
-        elif kind is array:
-            how = _copied_array
-        elif kind is tuple:
-            how = _copied_tuple
-        elif kind is MethodType:
-            how = _copied_method
-        elif _changes(kind):
-            how = partial(_copied_object, slots) if (slots := _slots(kind)) else _copied_instance
-        self[kind] = how
-        return how
-
-
-_HOW = _Hows()
-
-
-def _changes(kind: Any) -> bool:
-    if not isinstance(kind, type) or not kind.__module__.startswith(("extender.", "tests.")):
-        return False
-    params = getattr(kind, "__dataclass_params__", None)
-    if params is not None and params.frozen:
-        return any(_changes(part) for hint in get_type_hints(kind).values() for part in (hint, *get_args(hint)))
-    return not issubclass(kind, (Enum, tuple))
-
-
-def _slots(kind: type) -> list[Slot]:
-    members = (vars(base)[name] for base in kind.__mro__ for name in vars(base).get("__slots__", ()))
-    return [(member.__get__, member.__set__) for member in members]
-
-
-def _copied_dict(value: dict[Any, Any], known: dict[int, Any]) -> dict[Any, Any]:
-    copy = known[id(value)] = value.copy()
-    for first in copy.values():
-        if _HOW[type(first)] is not None:
-            _copy_values(copy, known)
-        break
-    return copy
-
-
-def _copy_values(values: dict[Any, Any], known: dict[int, Any]) -> None:
-    """Those of them that change, each in place of what it is a copy of."""
-    for key, each in values.items():
-        how = _HOW[type(each)]
-        if how is not None:
-            copy = known.get(id(each))
-            values[key] = how(each, known) if copy is None else copy
-
-
-def _copied_kind_of_dict(value: Any, known: dict[int, Any]) -> Any:
-    copy = _copied_instance(value, known)
-    for key, each in value.items():
-        copy[key] = _copied(each, known)
-    return copy
-
-
-def _copied_collection(value: Any, known: dict[int, Any]) -> Any:
-    copy = known[id(value)] = value.copy()
-    for first in copy:
-        assert _HOW[type(first)] in (None, _copied_tuple), f"a collection of {type(first)}: not needed yet"
-        break
-    return copy
-
-
-def _copied_array(value: array[int], known: dict[int, Any]) -> array[int]:
-    copy = known[id(value)] = value[:]
-    return copy
-
-
-def _copied_tuple(value: tuple[Any, ...], known: dict[int, Any]) -> tuple[Any, ...]:
-    for each in value:
-        if _HOW[type(each)] is not None:
-            return tuple([_copied(each, known) for each in value])
-    return value
-
-
-def _copied_method(value: MethodType, known: dict[int, Any]) -> MethodType:
-    return MethodType(value.__func__, _copied(value.__self__, known))
-
-
-def _copied_object(slots: Sequence[Slot], value: Any, known: dict[int, Any]) -> Any:
-    copy = known[id(value)] = object.__new__(type(value))
-    for read, write in slots:
-        each = read(value)
-        write(copy, each if _HOW[type(each)] is None else _copied(each, known))
-    return copy
-
-
-def _copied_instance(value: Any, known: dict[int, Any]) -> Any:
-    copy = known[id(value)] = value.__new__(type(value))
-    copy.__dict__.update(value.__dict__)
-    _copy_values(copy.__dict__, known)
-    return copy

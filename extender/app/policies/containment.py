@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar, cast
 
 from extender.core.policy import Policy, Refuse, has
@@ -37,9 +36,7 @@ class Containment:
         try:
             return question()
         except Exception as defect:
-            self.failures.append(PolicyFailed(name, defect))
-            if now is not None:
-                self.resting[name] = now + _PAUSE
+            self._met(name, defect, now)
             return otherwise
 
     def ask_each(
@@ -47,13 +44,28 @@ class Containment:
     ) -> Iterator[T]:
         """What each of them answers, in their order. `now`: but for those who rest, as whoever meets a defect then
         does."""
+        # All that is decided goes through here and below, many times a step: neither calls `ask`.
         for name, policy in policies.items():
             if now is None or self.resting.get(name, now) <= now:
-                yield self.ask(name, partial(question, policy), otherwise, now)
+                try:
+                    answer = question(policy)
+                except Exception as defect:
+                    self._met(name, defect, now)
+                    answer = otherwise
+                yield answer
 
     def tell_each(self, policies: Mapping[str, P], tell: Callable[[P], None], now: float | None = None) -> None:
-        for _ in self.ask_each(policies, tell, None, now):
-            pass
+        for name, policy in policies.items():
+            if now is None or self.resting.get(name, now) <= now:
+                try:
+                    tell(policy)
+                except Exception as defect:
+                    self._met(name, defect, now)
+
+    def _met(self, name: str, defect: Exception, now: float | None) -> None:
+        self.failures.append(PolicyFailed(name, defect))
+        if now is not None:
+            self.resting[name] = now + _PAUSE
 
 
 def having(point: type[P], policies: Iterable[Policy]) -> dict[str, P]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.brake import Brake
+from extender.core.due import earliest
 from extender.core.gangs.barrier import Barrier
 from extender.core.gangs.gang import TOO_LATE, Gang, GangTimedOut
 from extender.core.gangs.machine import Phase
@@ -37,9 +38,9 @@ class Deadlines:
 
     def next_deadline(self) -> float | None:
         """The next moment at which `heed_time`, or `settling`, has something to do, in seconds that only pass."""
-        keeping_time = (self._quorums, self._planning.plans, self._settling)
-        known = (each.next_deadline() for each in keeping_time)
-        return min((when for when in known if when is not None), default=None)
+        return earliest(
+            self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._settling.next_deadline()
+        )
 
     def heed_time(self, now: float) -> None:
         """What was to be done by now about parts, doubts and pauses is."""

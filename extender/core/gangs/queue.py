@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heappush
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
+from extender.core.due import earliest
 from extender.core.gangs.backfill import SavedRoom
 from extender.core.gangs.fit_index import Fits, Rank, Shape, shape_of
 from extender.core.gangs.gang import Gang, Turn
@@ -236,12 +237,11 @@ class Queue:
     def next_deadline(self) -> float | None:
         """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
         first = self.first() if self._queues else None
-        known = [
+        return earliest(
             None if first is None or first is self.saved.gang else self._due_at(first),
             self.saved.savings.next_deadline(saving=self.saved.gang is not None),
-            min(self._paused.values(), default=None),
-        ]
-        return min((when for when in known if when is not None), default=None)
+            *self._paused.values(),
+        )
 
     # -- what is saved -------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Pod
+from extender.core.due import earliest
 from extender.core.gangs.gang import (
     TOO_LATE,
     DeadlineSet,
@@ -114,8 +115,7 @@ class Quorums:
                 )
 
     def next_deadline(self) -> float | None:
-        known = (*self.in_part.values(), *self.in_doubt.values())
-        return min(known, default=None)
+        return earliest(*self.in_part.values(), *self.in_doubt.values())
 
     def not_completed(self, now: float) -> list[GangKey]:
         """Gangs bound in part whose time is over."""

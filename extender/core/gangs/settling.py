@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.brake import Act, Brake, Withheld
+from extender.core.due import earliest
 from extender.core.gangs.fit_index import shape_of
 from extender.core.gangs.gang import NO_ROOM, Gang, GangTurnedAway, RoomSaved, Turn, TurnLost
 from extender.core.gangs.placing import Places
@@ -161,13 +162,12 @@ class Settling:
     def next_deadline(self) -> float | None:
         """The next moment at which `heed_time` has something to do, in seconds that only pass."""
         unasked = self._waiting.next_unasked()
-        known = (
+        return earliest(
             self._queue.next_deadline(),
             self._surplus.next_deadline(),
             self._waiting.preempting.next_deadline(),
             None if unasked is None else unasked[1],
         )
-        return min((when for when in known if when is not None), default=None)
 
     def heed_time(self, now: float) -> bool:
         """Room is made or saved for the gang whose turn has come. Whether anything is to be settled for that."""
