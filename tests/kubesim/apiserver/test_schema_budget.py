@@ -128,3 +128,13 @@ async def test_a_dear_rule_that_was_taken_before_may_stay_as_it_is(monkeypatch: 
     api.ok("PATCH", path, {"spec": {"names": {"shortNames": ["th"]}}}, media=MERGE)
     dearer = _definition(_ruled(TEXT, _contains(350)))["spec"]["versions"]
     assert "exceeds budget" in api.refused("PATCH", path, {"spec": {"versions": dearer}}, media=MERGE)[2]
+
+
+def test_what_is_found_of_a_schema_is_found_again_wherever_it_stands() -> None:
+    """Whoever is told of it may do with the list what they like."""
+    dear = _ruled(TEXT, _contains(340))
+    _, told = ready(dear, "spec")
+    once = list(told)
+    told.clear()
+    assert ready(dear, "spec")[1] == once != []
+    assert [each.field for each in ready(dear, "there")[1]] == [each.field.replace("spec", "there") for each in once]
