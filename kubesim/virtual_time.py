@@ -10,10 +10,14 @@ import asyncio
 import contextvars
 import heapq
 import selectors
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVarTuple, Unpack
 
 _Ts = TypeVarTuple("_Ts")
+
+_FEW = 100
+"""So many timers are not worth sifting."""
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -31,21 +35,15 @@ class _Jumping(selectors.DefaultSelector):
         return found
 
 
-class _Timer(asyncio.TimerHandle):
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Of timers for the same moment the one that was set first goes off first, whatever others there were."""
 
-    __slots__ = ("_number",)
-    _number: int
-
-    def __lt__(self, other: asyncio.TimerHandle) -> bool:
-        when, others = self.when(), other.when()
-        return when < others or (when == others and isinstance(other, _Timer) and self._number < other._number)
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual = 0.0
         self._set = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """A heap: moment and number of each timer, the taken back among them. Tuples, which compare in no time."""
+        self._sift_at = _FEW
         selector = _Jumping()
         selector.advance = self._advance
         super().__init__(selector)
@@ -60,21 +58,48 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: *_Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
-        timer._number = self._set = self._set + 1
-        heapq.heappush(self._timers, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._set += 1
+        heapq.heappush(self._timers, (when, self._set, timer))
+        if len(self._timers) > self._sift_at:
+            self._sift()
         return timer
 
-    @property
-    def _timers(self) -> list[asyncio.TimerHandle]:
-        return self._scheduled  # type: ignore[attr-defined,no-any-return]
+    def close(self) -> None:
+        super().close()
+        self._timers.clear()
+
+    def _sift(self) -> None:
+        """Those that were taken back are gone."""
+        self._timers = [each for each in self._timers if not each[2].cancelled()]
+        heapq.heapify(self._timers)
+        self._sift_at = max(_FEW, 2 * len(self._timers))
+
+    def _run_once(self) -> None:
+        """A round as in asyncio: first what is due joins what is ready, and all of that runs, but for what it adds."""
+        ready: deque[Any] = self._ready  # type: ignore[attr-defined]
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        seconds = None
+        if ready or self._stopping:  # type: ignore[attr-defined]
+            seconds = 0.0
+        elif self._timers:
+            seconds = max(0.0, self._timers[0][0] - self._virtual)
+        if found := self._selector.select(seconds):  # type: ignore[attr-defined]
+            self._process_events(found)  # type: ignore[attr-defined]
+        due = self._virtual + self._clock_resolution  # type: ignore[attr-defined]
+        while self._timers and self._timers[0][0] < due:
+            ready.append(heapq.heappop(self._timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def _advance(self, seconds: float | None) -> None:
         if seconds is None:
             raise RuntimeError("nothing will ever happen: all tasks wait, and no timer is set")
         # To the very moment of the next timer: a sum of steps would be another by how often anybody looked in between.
-        self._virtual = max(self._virtual, self._timers[0].when())
+        self._virtual = max(self._virtual, self._timers[0][0])
 
 
 BACKEND: tuple[str, dict[str, Any]] = ("asyncio", {"loop_factory": VirtualTimeLoop})

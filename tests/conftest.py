@@ -41,12 +41,14 @@ structlog.configure(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is made now, thousands of tests and all modules, stays to the end: no garbage is looked for in it, ever."""
+    """What is made now, thousands of tests and all modules, stays to the end: no garbage is looked for in it, ever; and
+    in what tests make, as seldom as the service looks in its own."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
         gc.enable()
 
 

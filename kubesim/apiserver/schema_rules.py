@@ -7,9 +7,11 @@ about something that an update leaves as it was is not judged again. Must not kn
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from kubesim.apiserver import cel
@@ -70,9 +72,21 @@ def ready(schema: Schema, where: str = "", *, unchanged: bool = False) -> tuple[
 
     `unchanged`: it was taken before as it is, when a rule may have been cheaper.
     """
+    rules, problems = _ready(json.dumps(schema), where, unchanged)
+    return rules, list(problems)
+
+
+@lru_cache(maxsize=64)
+def _ready(written: str, where: str, unchanged: bool) -> tuple[Rules, tuple[Problem, ...]]:
+    """Remembered: the same few definitions come to every cluster, and nobody changes rules once they are made."""
     reading = _Reading(Budget(unchanged))
-    rules = reading.rules(schema, _Place(where, root=True))
-    return rules, [*reading.problems, *reading.budget.overdrawn(where)]
+    rules = reading.rules(json.loads(written), _Place(where, root=True))
+    return rules, (*reading.problems, *reading.budget.overdrawn(where))
+
+
+def forget() -> None:
+    """As in a new process: all is made ready anew."""
+    _ready.cache_clear()
 
 
 def broken_rules(rules: Rules, new: Json, old: Json | None, problems: list[Problem]) -> list[Problem]:

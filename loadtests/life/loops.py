@@ -39,7 +39,7 @@ class WatchedLoop(VirtualTimeLoop):
         if self._rounds > MOST_ROUNDS:
             self._rounds = 0
             raise Spinning(f"{MOST_ROUNDS} rounds of the event loop within a second: {self._next()}")
-        super()._run_once()  # type: ignore[misc]
+        super()._run_once()
 
     def _next(self) -> str:
         """What is to be done in this round."""

@@ -36,7 +36,7 @@ class SteppedLoop(VirtualTimeLoop):
         self.steps += 1
         if self.steps == self.strike_at:
             self.strike()
-        super()._run_once()  # type: ignore[misc]
+        super()._run_once()
 
 
 # -- what would happen, and how it must end whatever happens ----------------------------------------------------------

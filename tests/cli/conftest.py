@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import cache
 
 import anyio
 import pytest
+import typer.main
 from typer.testing import CliRunner, Result
 
 from extender.cli.main import app
@@ -13,6 +15,14 @@ from tests.adapters.http.fakes import on_loopback, service
 from tests.app.world import World
 
 Escher = Callable[..., Awaitable[Result]]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def put_together_once() -> Iterator[None]:
+    """What typer makes of `app`: that takes longer than most of its commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

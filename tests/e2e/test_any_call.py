@@ -1,27 +1,20 @@
 """Any call that OpenAPI allows, and many that it does not: Schemathesis draws them, and every answer is documented.
 
-Schemathesis and Hypothesis draw the same calls on every run; what fails is printed as a curl command.
+Schemathesis and Hypothesis draw the same calls on every run; what fails is printed as a curl command. Schemathesis is
+imported when it is to draw, for that takes longer than to collect a hundred modules of tests.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from prometheus_client import CollectorRegistry
-from schemathesis import GenerationMode
-from schemathesis.checks import (
-    content_type_conformance,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from extender.adapters.http.api import create_api
 from tests.adapters.http.fakes import NotedManagement, Ready
@@ -30,20 +23,23 @@ from tests.e2e.workload import Field
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.longer]
 
-_CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
-_API = create_api(NotedManagement().by_noun(), Ready(), CollectorRegistry())
-_FOUND: Any = schemathesis.openapi.from_dict(_API.openapi()).get_all_operations()
+_DOCUMENT = create_api(NotedManagement().by_noun(), Ready(), CollectorRegistry()).openapi()
 # The stream of events has no end, and tests of its own.
-OPERATIONS = {
-    operation.label: operation for operation in (each.ok() for each in _FOUND) if operation.path != "/v1/events"
-}
+LABELS = [
+    f"{method.upper()} {path}"
+    for path, methods in _DOCUMENT["paths"].items()
+    for method in methods
+    if path != "/v1/events"
+]
 THERE = {"ns": "default", "name": "data1", "pod": "p"}
+
+
+@cache
+def operations() -> dict[str, Any]:
+    import schemathesis
+
+    found: Any = schemathesis.openapi.from_dict(_DOCUMENT).get_all_operations()
+    return {operation.label: operation for operation in (each.ok() for each in found)}
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +50,8 @@ def field(where: str, state_folder: object) -> Iterator[Field]:
 
 def calls(operation: Any, node: str) -> st.SearchStrategy[Any]:
     """Calls as they should be, for anything and for what may be there, and calls that are wrong somewhere."""
+    from schemathesis import GenerationMode
+
     asked = {part.name for part in operation.path_parameters}
     there = {name: value for name, value in THERE.items() if name in asked}
     there_now = operation.as_strategy(generation_mode=GenerationMode.POSITIVE, path_parameters=there)
@@ -81,9 +79,22 @@ def on_node(case: Any, node: str) -> Any:
     return case
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
+def test_all_operations_are_called() -> None:
+    assert sorted(operations()) == sorted(LABELS)
+
+
+@pytest.mark.parametrize("label", LABELS)
 def test_whatever_is_called_is_answered_as_documented(field: Field, label: str) -> None:
-    operation = OPERATIONS[label]
+    from schemathesis import checks
+
+    all_checks: Any = [
+        checks.not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_headers_conformance,
+        checks.response_schema_conformance,
+    ]
+    operation = operations()[label]
     node = field.api.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
     told: Counter[int] = Counter()
 
@@ -92,7 +103,7 @@ def test_whatever_is_called_is_answered_as_documented(field: Field, label: str) 
     def answered(case: Any) -> None:
         answer = case.call(base_url=field.cluster.service_url)
         told[answer.status_code] += 1
-        case.validate_response(answer, checks=_CHECKS)
+        case.validate_response(answer, checks=all_checks)
 
     answered()
     field.measured.append(f"{label}: " + ", ".join(f"{status} {count} times" for status, count in sorted(told.items())))

@@ -79,6 +79,7 @@ class SimulatedCluster:
         self.finishing = True
         self.keys_vanish = False
         self._serial = 0
+        self._known_keys: dict[int, tuple[GangSpec, frozenset[ResourceKey]]] = {}
 
     # -- what applications and people do -------------------------------------------------------------------------
 
@@ -276,7 +277,15 @@ class SimulatedCluster:
             self.order.append((self._owner(resource).gang.name, what))
 
     def _owner(self, resource: ResourceKey) -> GangSpec:
-        return next(spec for spec in self.specs if resource in {spec.key(b) for b in range(spec.size)})
+        return next(spec for spec in self.specs if resource in self._keys_of(spec))
+
+    def _keys_of(self, spec: GangSpec) -> frozenset[ResourceKey]:
+        """All of them. Specs do not change; what is kept with its keys is the very same that was asked about."""
+        known = self._known_keys.get(id(spec))
+        if known is None:
+            known = spec, frozenset(spec.key(bundle) for bundle in range(spec.size))
+            self._known_keys[id(spec)] = known
+        return known[1]
 
     def _gang_of(self, pod: Pod) -> GangSpec | None:
         return next((self._owner(r) for r in pod.requests if r != CPU), None)
@@ -287,7 +296,7 @@ class SimulatedCluster:
         return [pod for name, pod in self.pods.items() if name.startswith(f"{spec.gang.name}-ghost-{spec.run}")]
 
     def exported(self, spec: GangSpec) -> dict[NodeName, dict[ResourceKey, int]]:
-        mine = {spec.key(bundle) for bundle in range(spec.size)}
+        mine = self._keys_of(spec)
         found = {node: {k: u for k, u in keys.items() if k in mine} for node, keys in self.keys.items()}
         return {node: keys for node, keys in found.items() if keys}
 

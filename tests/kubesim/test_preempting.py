@@ -17,7 +17,7 @@ from extender.simulation import Simulation
 from kubesim.kinds import CONFIG_MAP, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
 from kubesim.store import Change
 from loadtests.pods import pod
-from tests.kubesim.until import until
+from tests.kubesim.until import Looks, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -67,15 +67,16 @@ class Stage:
             stands_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": prefix.rstrip("-")}}
             uid = (await self.sim.create(stands_in, CONFIG_MAP))["metadata"]["uid"]
             made = 0
-            while True:
-                there = [each for each in self.pods(prefix) if "deletionTimestamp" not in each["metadata"]]
-                for _ in range(count - len(there)):
-                    body = make(f"{prefix}{made}")
-                    owner = {"apiVersion": "apps/v1", "kind": kind, "name": prefix, "uid": uid}
-                    body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-                    await self.sim.create(body, POD)
-                    made += 1
-                await asyncio.sleep(0.05)
+            with Looks(self.store, every=0.05) as looks:
+                while True:
+                    there = [each for each in self.pods(prefix) if "deletionTimestamp" not in each["metadata"]]
+                    for _ in range(count - len(there)):
+                        body = make(f"{prefix}{made}")
+                        owner = {"apiVersion": "apps/v1", "kind": kind, "name": prefix, "uid": uid}
+                        body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+                        await self.sim.create(body, POD)
+                        made += 1
+                    await looks.next()
 
         self._made.append(asyncio.ensure_future(run()))
 

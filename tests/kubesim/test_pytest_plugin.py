@@ -53,11 +53,15 @@ def _example() -> dict[str, str]:
 
 def test_the_example_of_the_documentation_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Nothing but what it needs, of all the plugins that are installed here.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     files = _example()
     assert set(files) == {"conftest.py", "test_operator.py"}
     for name, code in files.items():
         pytester.makepyfile(**{name.removesuffix(".py"): code})
-    outcome = pytester.runpytest_subprocess("-p", "kubesim.pytest_plugin", "-p", "no:cacheprovider", "-v")
+    outcome = pytester.runpytest_subprocess(
+        *("-p", "kubesim.pytest_plugin", "-p", "anyio.pytest_plugin", "-p", "no:cacheprovider", "-v")
+    )
     outcome.assert_outcomes(passed=files["test_operator.py"].count("def test_"))
 
 

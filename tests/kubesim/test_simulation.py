@@ -104,6 +104,7 @@ async def a_day(seed: int, *, hours: float = 24.0, gangs_an_hour: int = 8) -> di
             lambda: not any(each["status"]["phase"] != "Succeeded" for each in pods(simulation).values()),
             within=10 * 3600,
             what="the end of the day's work",
+            every=1.0,
         )
         assert simulation.application.keeper.tables.violations() == []
         return {"digest": seen.hexdigest(), "writes": store.version, "seconds": simulation.clock.now()}

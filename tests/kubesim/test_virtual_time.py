@@ -33,6 +33,24 @@ def test_timers_for_one_moment_go_off_at_it_and_as_they_were_set(others: int) ->
         assert runner.run(_heard(others)) == [(number, 1.1) for number in range(20)]
 
 
+def test_timers_that_are_taken_back_do_not_pile_up_and_change_nothing_for_others() -> None:
+    async def hear() -> tuple[list[int], int]:
+        loop, heard, most = asyncio.get_running_loop(), list[int](), 0
+        assert isinstance(loop, VirtualTimeLoop)
+        for number in range(5_000):
+            if number % 100 == 0:
+                loop.call_at(10.0, heard.append, number)
+            loop.call_at(9.0, heard.append, -1).cancel()
+            most = max(most, len(loop._timers))
+        await asyncio.sleep(20)
+        return heard, most
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        heard, most = runner.run(hear())
+    assert heard == list(range(0, 5_000, 100))
+    assert most < 250
+
+
 @pytest.mark.parametrize("every", [0.0, 1.0])
 def test_a_thread_is_heard_whether_there_is_something_else_to_do_or_not(every: float) -> None:
     async def hear() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from extender import __version__
 from extender.adapters.http import health
@@ -70,13 +72,22 @@ def create_api(
     app.state.ready = ready
     app.state.ages = ages
     app.state.registry = registry
-    app.include_router(health.router)
-    # The prefix is said here: with none, FastAPI would look at every route of the nouns for an empty path, which takes
-    # most of what it takes to make the app.
-    app.include_router(_v1(), prefix="/v1")
+    app.router.routes.extend(_routes())
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """All of them, included once: for whoever includes a router FastAPI works out anew what each of its routes takes,
+    at the first request. What they answer with is in the state of the app that is asked."""
+    whole = APIRouter(responses=ANYWHERE)
+    whole.include_router(health.router)
+    # The prefix is said here: with none, FastAPI would look at every route of the nouns for an empty path, which takes
+    # most of what it takes to make the app.
+    whole.include_router(_v1(), prefix="/v1")
+    return tuple(whole.routes)
 
 
 def _v1() -> APIRouter:

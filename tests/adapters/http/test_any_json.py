@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -72,10 +73,17 @@ BODIES: st.SearchStrategy[tuple[str, str, Any]] = st.one_of(
 )
 
 
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    """One for all: an event loop takes longer to make than most answers."""
+    with asyncio.Runner() as made:
+        yield made
+
+
 @pytest.mark.timeout(300)
 @settings(max_examples=6 * settings().max_examples)
 @given(call=BODIES)
-def test_any_json_is_answered_or_refused_in_form(call: tuple[str, str, Any]) -> None:
+def test_any_json_is_answered_or_refused_in_form(runner: asyncio.Runner, call: tuple[str, str, Any]) -> None:
     method, path, body = call
 
     async def answered() -> httpx.Response:
@@ -83,7 +91,7 @@ def test_any_json_is_answered_or_refused_in_form(call: tuple[str, str, Any]) -> 
             headers = {"content-type": "application/json"}
             return await client.request(method, path, content=json.dumps(body).encode(), headers=headers)
 
-    answer = asyncio.run(answered())
+    answer = runner.run(answered())
     assert answer.status_code in (200, 400, 422), answer.text
     told = answer.json()
     if answer.status_code == 200:

@@ -58,7 +58,21 @@ async def test_metrics_are_those_of_the_registry_handed_in(client: httpx.AsyncCl
 
 
 async def test_two_services_in_one_process_do_not_meet() -> None:
-    assert service() is not service()
+    """They have the same routes, and each answers from what it was made with."""
+    one, other = NotedManagement(), NotedManagement()
+    late = Ready()
+    late.now = False
+    async with (
+        in_process(service(management=one)) as first,
+        in_process(service(management=other, ready=late)) as second,
+    ):
+        assert (await first.delete("/v1/namespaces/team-a/resources/r")).status_code != 503
+        assert (len(one.asked), len(other.asked)) == (1, 0)
+        problem(await second.get("/readyz"), 503)
+        assert (await first.get("/readyz")).status_code == 200
+        late.now = True
+        assert (await second.delete("/v1/namespaces/team-a/resources/r")).status_code != 503
+        assert (len(one.asked), len(other.asked)) == (1, 1)
 
 
 async def test_the_documentation_shows_every_call_and_the_words_of_its_fields(client: httpx.AsyncClient) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.schema_rules import ready
+from kubesim.apiserver.schema_rules import forget, ready
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from tests.kubesim.apiserver.apis import MERGE, Api
 
@@ -119,9 +119,22 @@ async def test_a_schema_of_all_versions_is_told_once_and_one_of_a_single_version
 async def test_a_dear_rule_that_was_taken_before_may_stay_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after an upgrade to a version that estimates more."""
     api, path = Api(), f"{CUSTOM_RESOURCE_DEFINITION.path()}/things.a.b"
+    # The upgraded server is another process, which remembers no estimate of the one before.
+    forget()
     with monkeypatch.context() as patched:
         patched.setattr("kubesim.apiserver.schema_budget._OF_EXPRESSION", 10**12)
         api.ok("POST", CUSTOM_RESOURCE_DEFINITION.path(), _definition(_ruled(TEXT, _contains(340))))
+    forget()
     api.ok("PATCH", path, {"spec": {"names": {"shortNames": ["th"]}}}, media=MERGE)
     dearer = _definition(_ruled(TEXT, _contains(350)))["spec"]["versions"]
     assert "exceeds budget" in api.refused("PATCH", path, {"spec": {"versions": dearer}}, media=MERGE)[2]
+
+
+def test_what_is_found_of_a_schema_is_found_again_wherever_it_stands() -> None:
+    """Whoever is told of it may do with the list what they like."""
+    dear = _ruled(TEXT, _contains(340))
+    _, told = ready(dear, "spec")
+    once = list(told)
+    told.clear()
+    assert ready(dear, "spec")[1] == once != []
+    assert [each.field for each in ready(dear, "there")[1]] == [each.field.replace("spec", "there") for each in once]
