@@ -67,6 +67,15 @@ class Task:
     """Its pod's node selector."""
 
 
+def kinds(tasks: Iterable[Task]) -> list[list[Task]]:
+    """The tasks, those together of which one goes where any of them does: of the same group, needs and labels."""
+    found: dict[object, list[Task]] = {}
+    for task in tasks:
+        alike = task.group, frozenset(task.needs.items()), frozenset(task.node_labels.items())
+        found.setdefault(alike, []).append(task)
+    return list(found.values())
+
+
 class PolicyEsl(ABC):
     """Implements `base.Esl`, and `ask`."""
 
@@ -176,14 +185,6 @@ class PolicyEsl(ABC):
         return self.view.fits(node, task.needs) and all(
             labels.get(key) == value for key, value in task.node_labels.items()
         )
-
-    def kinds(self, tasks: Iterable[Task]) -> list[list[Task]]:
-        """The tasks, those together of which one goes where any of them does: of the same group, needs and labels."""
-        kinds: dict[object, list[Task]] = {}
-        for task in tasks:
-            alike = task.group, frozenset(task.needs.items()), frozenset(task.node_labels.items())
-            kinds.setdefault(alike, []).append(task)
-        return list(kinds.values())
 
     def nowhere_else(self, node: NodeName, resource: ResourceKey, units: int = UNLIMITED) -> Wanted:
         """The node has it, but not before all others can be known to have it no more: whoever asks for it and is bound

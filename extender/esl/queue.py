@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 
 from extender.esl.base import Effect
-from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.esl.policy_esl import PolicyEsl, Task, Wanted, kinds
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 
@@ -70,7 +70,7 @@ class Queue(PolicyEsl):
         waiting = [task for task in self.tasks.values() if task.name not in placed]
         more: Counter[NodeName] = Counter()
         for whose in ([t for t in waiting if t.name in launched], [t for t in waiting if t.name not in launched]):
-            turns = [self._places(alike, units, more) for alike in self.kinds(whose)]
+            turns = [self._places(alike, units, more) for alike in kinds(whose)]
             while turns and spare:
                 # Each kind in its turn, so that many who can go to one node do not keep away the few for another.
                 places = turns.pop(0)
