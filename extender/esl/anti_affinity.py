@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted, kinds
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
@@ -62,12 +62,13 @@ class PairedAntiAffinity(PolicyEsl):
             if group in self._enemies:
                 there.setdefault(pod.node, set()).add(group)
         waiting = [task for task in self.tasks.values() if task.group in self._enemies and task.name not in bound]
+        shapes = [alike[0] for alike in kinds(waiting)]
         held = Counter(group for groups in there.values() for group in groups)
         wanted: dict[NodeName, dict[ResourceKey, int]] = {}
         for node in sorted(self.view.nodes):
             here = there.get(node, set())
             sides = set(here)
-            to_come = {task.group for task in waiting if self.suits(node, task)} - sides
+            to_come = {task.group for task in shapes if self.suits(node, task)} - sides
             for group in sorted(to_come, key=lambda g: (g not in launched, *self._turn(node, g), held[g], g)):
                 if not self._enemies[group] & sides:
                     sides.add(group)

@@ -67,6 +67,15 @@ class Task:
     """Its pod's node selector."""
 
 
+def kinds(tasks: Iterable[Task]) -> list[list[Task]]:
+    """The tasks, those together of which one goes where any of them does: of the same group, needs and labels."""
+    found: dict[object, list[Task]] = {}
+    for task in tasks:
+        alike = task.group, frozenset(task.needs.items()), frozenset(task.node_labels.items())
+        found.setdefault(alike, []).append(task)
+    return list(found.values())
+
+
 class PolicyEsl(ABC):
     """Implements `base.Esl`, and `ask`."""
 

@@ -15,9 +15,11 @@ On node loss: what ran there does not count any more, and its units go to other 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
 
 from extender.esl.base import Effect
-from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.esl.policy_esl import PolicyEsl, Task, Wanted, kinds
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 
@@ -59,27 +61,45 @@ class Queue(PolicyEsl):
     def _apportioned(self, held: dict[NodeName, int]) -> Counter[NodeName]:
         """Where units are best: with their holders, and of the others one for each who waits."""
         units: Counter[NodeName] = Counter()
+        spare = self._capacity
         for node in sorted(held):
-            units[node] = min(held[node], self._capacity - units.total())
+            units[node] = min(held[node], spare)
+            spare -= units[node]
         placed = self.placed()
         launched = {pod.labels[self.label] for pod in self.view.alive(self.label)}
         waiting = [task for task in self.tasks.values() if task.name not in placed]
         more: Counter[NodeName] = Counter()
-        for task in sorted(waiting, key=lambda task: (task.name not in launched, task.name)):
-            if units.total() + more.total() >= self._capacity:
-                break
-            best = min(
-                (node for node in held if self.suits(node, task) and self.view.fits(node, task.needs, more[node] + 1)),
-                key=lambda n: (self.offers.in_vain(n, self.unit), self._not_there(n, units[n] + more[n]), more[n], n),
-                default=None,
-            )
-            if best is not None:
-                more[best] += 1
+        for whose in ([t for t in waiting if t.name in launched], [t for t in waiting if t.name not in launched]):
+            turns = [self._places(alike, units, more) for alike in kinds(whose)]
+            while turns and spare:
+                # Each kind in its turn, so that many who can go to one node do not keep away the few for another.
+                places = turns.pop(0)
+                if (best := next(places, None)) is not None:
+                    more[best] += 1
+                    spare -= 1
+                    turns.append(places)
         return units + more
 
-    def _not_there(self, node: NodeName, units: int) -> bool:
-        """Whether one more than that would have to come from elsewhere."""
-        return self.offers.exposed(node, self.unit) <= units
+    def _places(self, alike: list[Task], units: Counter[NodeName], more: Counter[NodeName]) -> Iterator[NodeName]:
+        """For each of the tasks the best node for one unit `more`, as long as there is one that has room."""
+
+        def worth(node: NodeName) -> tuple[float, bool, int, NodeName]:
+            there = self.offers.exposed(node, self.unit) > units[node] + more[node]
+            return self.offers.in_vain(node, self.unit), not there, more[node], node
+
+        task, left = alike[0], len(alike)
+        best = [worth(node) for node in self.view.nodes if self.suits(node, task)]
+        heapify(best)
+        while best and left:
+            node = best[0][-1]
+            if best[0] != (now := worth(node)):
+                # What was taken since has made the node worth less, never more.
+                heapreplace(best, now)
+            elif self.view.fits(node, task.needs, more[node] + 1):
+                left -= 1
+                yield node
+            else:
+                heappop(best)
 
     def _checked(self, capacity: int) -> int:
         if capacity < 0:

@@ -7,7 +7,15 @@ import math
 import pytest
 
 from extender.esl.anti_affinity import AntiAffinity
-from extender.esl.base import CapacitySeen, NodeSeen, PodSeen
+from extender.esl.base import (
+    CapacityConfirmed,
+    CapacitySeen,
+    NodeGone,
+    NodeSeen,
+    PodSeen,
+    RemoveCapacity,
+    SetCapacity,
+)
 from extender.esl.offers import Offers
 from extender.esl.policy_esl import Task
 from extender.kube.names import CPU, InvalidName, NodeName, ResourceKey
@@ -46,6 +54,25 @@ def test_what_nobody_takes_for_long_enough_was_offered_in_vain() -> None:
     assert [offers.in_vain(NODE, KEY), offers.due()] == [130, 160]
     offers.note({PLACE: 1}, (), 140)
     assert offers.due() is None
+
+
+def test_a_node_is_told_the_next_only_when_it_has_answered_the_last() -> None:
+    policy = AntiAffinity("apart")
+    policy.begin([NodeSeen(node) for node in nodes({"n1": 8})], 0)
+    key = policy.key("web")
+    assert policy.ask(Task("a", "web"), 0)[1] == [SetCapacity(NODE, key, 1)]
+    assert [policy.release("a", 0), policy.ask(Task("a", "web"), 0)[1], policy.release("a", 0)] == [[], [], []]
+    assert policy.handle(CapacityConfirmed(NODE, key, 1), 0) == [RemoveCapacity(NODE, key)]
+
+
+def test_what_is_under_way_to_a_node_that_was_lost_and_came_again_is_waited_for() -> None:
+    policy = AntiAffinity("apart")
+    (node,) = nodes({"n1": 8})
+    policy.begin([NodeSeen(node)], 0)
+    policy.ask(Task("a", "web"), 0)
+    key = policy.key("web")
+    told = [policy.handle(event, 0) for event in (NodeGone(NODE), NodeSeen(node), CapacityConfirmed(NODE, key, 0))]
+    assert told == [[], [], [SetCapacity(NODE, key, 1)]]
 
 
 def test_who_begins_decides_by_all_that_there_is_whatever_comes_first() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from extender.core.cluster import Pod
+from extender.esl.policy_esl import Task
 from extender.esl.signal import Signal
 from extender.kube.names import NodeName
 from tests.esl.orders import PICK, Orders
@@ -63,6 +64,23 @@ def test_a_signal_outlives_the_pod_that_gave_it_and_the_application() -> None:
     world.add_node(nodes({"n2": 8})[0])
     world.settle()
     assert world.where("last") != [None]
+
+
+def test_the_last_one_that_waits_may_be_evicted_and_made_again_by_somebody_else_across_a_restart() -> None:
+    world = PolicyWorld(Signal("go", after={"b": ["a"]}), nodes({"n1": 8}))
+    world.launch("a"), world.launch("b")
+    world.settle()
+    world.finish("a")
+    world.settle()
+    world.delete("a")
+    requirement = world.esl.requirement(Task("b"))
+    world.delete("b")
+    world.settle()
+    world.restart(Signal("go", after={"b": ["a"]}))
+    world.settle()
+    world.create("b", requirement)
+    world.settle()
+    assert world.where("b") == ["n1"]
 
 
 def test_an_application_may_say_itself_what_has_succeeded() -> None:
