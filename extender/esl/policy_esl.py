@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -92,10 +92,12 @@ class PolicyEsl(ABC):
         self.label = f"esl.{DOMAIN}/{name}"
         """Its value on a pod: of which task of this policy it is."""
         self.group_label = f"group.{DOMAIN}/{name}"
-        self.view = View(domain)
+        self.view = View(domain, namespace)
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
-        gone, or `release` says so."""
+        gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone."""
+        self._adopted: set[str] = set()
+        """Those of them that are known by their pods alone."""
         self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._under_way: dict[Place, int] = {}
@@ -117,8 +119,14 @@ class PolicyEsl(ABC):
         """What nodes should have, in view of `view` and `tasks`."""
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
-        """What is to be done beside that; the view has taken the event. None: a task was asked for or released."""
+        """What is to be done beside that; the view has taken the event. None: a task was asked for or released, or
+        all begins."""
         return []
+
+    def possible_nodes(self, task: Task) -> Collection[NodeName] | None:
+        """Where alone the task's pod could ever have what it asks of this policy, with the nodes there are, whatever
+        tasks may come and go; None: there is no saying."""
+        return None
 
     def due(self) -> float | None:
         """When `decide` and `capacities` have something new to say, though nothing should happen before."""
@@ -141,22 +149,30 @@ class PolicyEsl(ABC):
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
 
-        Raises InvalidName where its name or group is no label, or makes a resource's name too long; nothing has
-        changed then.
+        Raises InvalidName as `would_require`.
+        """
+        requirement = self.would_require(task)
+        self.tasks[task.name] = task
+        self._adopted.discard(task.name)
+        return requirement, self._effects(None, now)
+
+    def would_require(self, task: Task) -> PodRequirement:
+        """What `ask` would answer. Nothing has changed.
+
+        Raises InvalidName where its name or group is no label, or makes a resource's name too long.
         """
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
-        before = self.tasks.get(task.name)
+        known = self.tasks.get(task.name)
         self.tasks[task.name] = task
         try:
-            requirement = self.requirement(task)
-        except InvalidName:
-            del self.tasks[task.name]
-            if before is not None:
-                self.tasks[task.name] = before
-            raise
-        return requirement, self._effects(None, now)
+            return self.requirement(task)
+        finally:
+            if known is None:
+                del self.tasks[task.name]
+            else:
+                self.tasks[task.name] = known
 
     def requirement(self, task: Task) -> PodRequirement:
         """What the task's pod has to say."""
@@ -191,6 +207,10 @@ class PolicyEsl(ABC):
         here, nobody else is bound elsewhere meanwhile."""
         others = self.offers.exposing(resource) - {node}
         return {node: {resource: units}} if not others or self.offers.exposed(node, resource) else {}
+
+    def will_have(self, node: NodeName, resource: ResourceKey) -> int:
+        """Units of one of the policy's resources, when what is under way has arrived."""
+        return self._under_way.get((node, resource), self.view.units.get((node, resource), 0))
 
     # -- Esl -------------------------------------------------------------------------------------------------------
 
@@ -244,8 +264,11 @@ class PolicyEsl(ABC):
         match event:
             case PodSeen(pod):
                 self._adopt(pod)
-            case PodGone() if before is not None and before.node is not None:
-                self.tasks.pop(before.labels.get(self.label, ""), None)
+            case PodGone() if before is not None and before.namespace == self.namespace:
+                task = before.labels.get(self.label, "")
+                if before.node is not None or task in self._adopted:
+                    self.tasks.pop(task, None)
+                    self._adopted.discard(task)
             case CapacityConfirmed(node, resource):
                 self._under_way.pop((node, resource), None)
             case CapacitySeen(node, resource):
@@ -338,10 +361,11 @@ class PolicyEsl(ABC):
     def _adopt(self, pod: Pod) -> None:
         """What the pod says of its task is known, be it from a life before."""
         task = pod.labels.get(self.label)
-        if task is None:
+        if task is None or pod.namespace != self.namespace:
             return
         if pod.finished:
             self.tasks.pop(task, None)
+            self._adopted.discard(task)
         elif task not in self.tasks:
             mine = {
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
@@ -352,3 +376,5 @@ class PolicyEsl(ABC):
             except InvalidName:
                 # Somebody else has put our label on it: no answer of ours said so.
                 del self.tasks[task]
+            else:
+                self._adopted.add(task)

@@ -64,6 +64,8 @@ class PolicyWorld:
         self.refuse: Callable[[Effect], str] = lambda effect: ""
         """Why the API server does not do it; empty: it does."""
         self.dice = random.Random(seed)
+        self.templates: dict[str, tuple[Vector, Mapping[str, str]]] = {}
+        """By task: what the application makes its pod from, where it is the policy that launches it."""
         self._lanes: dict[str, deque[Effect]] = {}
         self._apart = apart
         self.at_one_sitting = False
@@ -76,7 +78,8 @@ class PolicyWorld:
     # -- the application -------------------------------------------------------------------------------------------
 
     def ask(self, name: str, group: str = "", **more: Vector | Mapping[str, str]) -> PodRequirement:
-        """The task is asked for; nothing is launched."""
+        """The task is asked for; nothing is launched, unless by the policy."""
+        self.templates[name] = more.get("needs", {}), more.get("node_labels", {})  # type: ignore[assignment]
         requirement, effects = self.esl.ask(Task(name, group, **more), self.now)  # type: ignore[arg-type]
         self.perform(effects)
         return requirement
@@ -112,6 +115,10 @@ class PolicyWorld:
 
     def release(self, task: str) -> None:
         self.perform(self.esl.release(task, self.now))
+
+    def bind(self, name: str, node: str) -> None:
+        """Somebody has bound it there, whatever there is."""
+        self._bind(self.pods[name], NodeName(node))
 
     def finish(self, name: str, *, succeeded: bool = True) -> None:
         self._store(replace(self.pods[name], finished=True, succeeded=succeeded))
@@ -265,9 +272,11 @@ class PolicyWorld:
             case RemoveCapacity(node, resource):
                 self.units.pop((node, resource), None)
                 self._tell(CapacityConfirmed(node, resource, 0))
-            case LaunchTask(_, name, _, requirement):
+            case LaunchTask(_, name, task, requirement):
                 if name not in self.pods:
-                    self.create(name, requirement)
+                    self.create(name, requirement, *self.templates.get(task, ({}, {})))
+                elif not requirement.labels.items() <= self.pods[name].labels.items():
+                    self._tell(EffectRefused(effect, "another pod has that name"))
             case CancelTask(namespace, name, uid):
                 pod = self.pods.get(name)
                 if pod is None or pod.uid != uid:
