@@ -322,7 +322,7 @@ class Orders(RuleBasedStateMachine):
 
     @invariant()
     def readers_are_near_and_those_who_shall_be_are_apart(self) -> None:
-        apart = self.world.esl.policies()[3]  # type: ignore[attr-defined]
+        apart = self.world.esl.policies()[3]
         for node in self.world.nodes:
             running = self.world.running(node)
             assert not running or node in ("n1", "n2")
@@ -346,7 +346,7 @@ class Orders(RuleBasedStateMachine):
         self.world.pass_time(3000)
         esl = self.world.esl
         assert self.world.units == {}
-        assert all(policy.tasks == {} for policy in esl.policies())  # type: ignore[attr-defined]
+        assert all(policy.tasks == {} for policy in esl.policies())
         assert self.world.pods == {}
 
 
