@@ -45,6 +45,8 @@ from extender.esl.base import (
     TimePassed,
 )
 from extender.esl.co_location import CoLocation, KnownGroup
+from extender.esl.composed import AllOf, AnyOf
+from extender.esl.data_locality import DataLocality
 from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import Approach, GangSpec
 from extender.esl.gang_times import Times
@@ -55,12 +57,15 @@ from extender.esl.policy_asks import Application
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.esl.queue import Queue
 from extender.esl.signal import Signal
+from extender.esl.soft import Soft
 from extender.esl.view import View
 
 __all__ = [
     "UNLIMITED",
+    "AllOf",
     "AlphaZero",
     "AntiAffinity",
+    "AnyOf",
     "AppSpace",
     "Application",
     "Approach",
@@ -71,6 +76,7 @@ __all__ = [
     "ClusterPort",
     "CoLocation",
     "CreateGhost",
+    "DataLocality",
     "DeleteGhost",
     "Effect",
     "EffectRefused",
@@ -108,6 +114,7 @@ __all__ = [
     "Report",
     "SetCapacity",
     "Signal",
+    "Soft",
     "Space",
     "StopTask",
     "Task",

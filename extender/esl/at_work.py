@@ -70,6 +70,8 @@ class AtWork:
 
     def _tell_all(self, several: Several) -> None:
         news, self._news, self._telling = self._news, [], None
+        if self.failure is not None:
+            return
         began = self.now()
         try:
             self.perform(several.handle_all(news, began))

@@ -10,6 +10,7 @@ import pytest
 from escher_k8s.esl import PolicySpace
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Notice, SetCapacity
+from extender.esl.composed import AllOf
 from extender.esl.policy_esl import Task
 from extender.kube.errors import Refused
 from tests.escher_k8s.polling_port import PollingPort
@@ -306,5 +307,22 @@ def test_setting_what_is_set_already_is_not_a_change_of_anybodys() -> None:
             await asyncio.sleep(60)
             assert [each for each in furnished.wanted if isinstance(each, SetCapacity)] == []
             assert len(stage.units()["apart--web"]) == 3
+
+    on_stage(story)
+
+
+def test_a_composition_is_told_all_and_nothing_of_its_parts_is_left() -> None:
+    async def story(stage: PolicyStage) -> None:
+        apart, near = AntiAffinity("apart"), Near(holder="node-2")
+        both = AllOf("both", apart, near)
+        async with stage.space("AppSpace", [both]) as policies:
+            for name in ("a", "b"):
+                await stage.ask(policies, both, name, "web")
+            await stage.until(lambda: "node-2" in stage.where("a", "b"), 20)
+            await stage.reset("node-2")
+            await stage.until(lambda: "node-2" in stage.units().get("near--data-1", {}), 10, "what was forgotten")
+            await asyncio.sleep(20)
+            assert sorted(map(str, stage.where("a", "b"))) == ["None", "node-2"]
+        assert stage.units() == {}
 
     on_stage(story)
