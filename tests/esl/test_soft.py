@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.core.cluster import Node
-from extender.esl.base import CancelTask, LaunchTask, PodRequirement, TimePassed
+from extender.esl.base import CancelTask, Effect, LaunchTask, PodRequirement, TimePassed
 from extender.esl.soft import Soft
 from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
@@ -87,8 +87,13 @@ def test_the_first_that_is_possible_wins_when_those_before_have_been_tried(possi
 def test_what_becomes_possible_after_the_last_was_tried_is_tried_again_with_longer_waits() -> None:
     world = PolicyWorld(any_of({data("a"): 1}, {data("b"): 1}), nodes({"n1": 8}))
     world.ask("t")
-    launched = []
-    world.refuse = lambda effect: launched.append(world.now) or "" if isinstance(effect, LaunchTask) else ""
+    launched: list[float] = []
+
+    def look(effect: Effect) -> str:
+        launched.extend([world.now] if isinstance(effect, LaunchTask) else [])
+        return ""
+
+    world.refuse = look
     world.pass_time(320)
     assert list(world.pods) == ["soft--t"]
     assert [time - 100 for time in launched] == [0, 5, 10, 20, 30, 50, 70, 110, 150, 230, 310]
