@@ -116,8 +116,8 @@ class FairShare(PolicyEsl):
             has.sort(key=lambda node: (node not in busy, user not in marked.get(node, ()), node))
             granted[user] = has[:part]
         kept = {node for nodes in granted.values() for node in nodes}
-        # Those that not everybody can have first: whoever can have others would take them away.
-        for node in sorted((node for node in nodes if node not in kept), key=lambda node: (len(fits[node]), node)):
+        # Where a task of one above runs first: nobody else can have these for now, and the others anybody can.
+        for node in sorted((node for node in nodes if node not in kept), key=lambda node: (node not in busy, node)):
             short = [user for user in fits[node] if len(granted[user]) < parts[user]]
             if short:
                 granted[min(short, key=lambda user: (len(granted[user]) / parts[user], user))].append(node)
