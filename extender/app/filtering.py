@@ -20,6 +20,7 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
+from extender.core.governed import is_placed_by
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 
@@ -112,7 +113,7 @@ class Filtering:
         return verdict
 
     def _reserves(self, pod: Pod) -> bool:
-        return self._tables.rules.reserve_at_filter and self._tables.asks_ephemeral(pod)
+        return self._tables.rules.reserve_at_filter and (self._tables.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
     def _reserve_one(self, pod: Pod, verdict: Verdict) -> Verdict:
         """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""

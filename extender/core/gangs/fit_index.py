@@ -363,7 +363,7 @@ class Fits:
 def shape_of(gang: Gang) -> Shape:
     """What decides whether it fits."""
     kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
-    alone = any(pod.constraints is not None for pod in gang.roster.members.values())
+    alone = any(pod.constraints is not None or pod.governed for pod in gang.roster.members.values())
     return gang.needed, frozenset(kinds.items()), gang.key if alone else None
 
 

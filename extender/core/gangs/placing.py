@@ -98,8 +98,11 @@ class Places:
         self, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName], releasing: Sequence[Holder]
     ) -> dict[Holder, NodeName] | Shortfall:
         """A node for each of the slots, by what the gang's members require; nothing changes."""
+        best_first = self._slots.best_first(gang, candidates)
         if self.is_constrained(gang):
-            return self._constrained.plan(gang, slots, candidates, releasing)
+            return self._constrained.plan(gang, slots, best_first or candidates, releasing)
+        if best_first is not None:
+            return plan(self._ledger, slots, best_first, releasing=releasing, filling=True)
         return plan(self._ledger, slots, candidates, releasing=releasing)
 
     def is_constrained(self, gang: Gang) -> bool:
