@@ -20,6 +20,8 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gangs.gang import WakePod
+from extender.core.gangs.slots import SAMPLE_FLOOR
 from extender.core.governed import is_placed_by
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
@@ -110,7 +112,19 @@ class Filtering:
         else:
             self._turned_away.add(pod)
             self._in_flight.ended(pod.uid)
+            self._wake_for_another_sample(pod, sent)
         return verdict
+
+    def _wake_for_another_sample(self, pod: Pod, sent: Sequence[NodeName]) -> None:
+        """kube-scheduler, which looks at some nodes at a time, may not have come to the few that policies leave it."""
+        tables = self._tables
+        if not pod.governed or not SAMPLE_FLOOR <= len(sent) < len(tables.nodes):
+            return
+        could_go = tables.policies.judging.passes(pod)
+        offered = frozenset(sent)
+        if any(could_go(node) for node in tables.nodes if node not in offered):
+            self._turned_away.drop(pod.uid)
+            self._effects.append(WakePod(pod))
 
     def _reserves(self, pod: Pod) -> bool:
         return self._tables.rules.reserve_at_filter and (self._tables.asks_ephemeral(pod) or is_placed_by(pod.governed))

@@ -86,7 +86,11 @@ class Places:
             retried = self.plan(gang, fewer, candidates, releasing)
             if not isinstance(retried, Shortfall):
                 return fewer, retried
-        if isinstance(found, Shortfall) and first is not None and self._offers.differ(gang, first, sent):
+        # Of what kube-scheduler has sent, policies may have left few: that is not every node that it allows.
+        apart_too = first is not None and (
+            self._offers.differ(gang, first, sent) or self._slots.judged(first) is not None
+        )
+        if isinstance(found, Shortfall) and apart_too:
             for own in (self._offers, Offers()):
                 apart = self._slots.of_quorum(gang, in_order(gang, first), sent, own)
                 retried = self.plan(gang, apart, candidates, releasing)

@@ -227,6 +227,28 @@ class TestDataLocality:
         assert world.place("p1", annotations=naming("near")) == "n1"
 
 
+class TestSamples:
+    def test_who_was_not_offered_the_few_nodes_that_would_do_is_tried_again_with_others(self) -> None:
+        world = PolicyWorld(zones="a" * 120)
+        world.govern("near", DataLocality(("data1",)))
+        world.do(world.keeper.set_capacity(NodeName("n110"), DATA, 1))
+        asks = pod("p0", annotations=naming("near"))
+        world.create(asks)
+        names = [NodeName(f"n{number}") for number in range(120)]
+        assert not world.filter(asks, names[:100]).passed
+        assert world.wakes == {asks.uid: 1}
+        assert list(world.filter(asks, names[20:]).passed) == ["n110"]
+
+    def test_who_is_offered_all_that_kube_scheduler_allows_waits(self) -> None:
+        world = PolicyWorld(zones="a" * 120)
+        world.govern("near", DataLocality(("data1",)))
+        world.do(world.keeper.set_capacity(NodeName("n110"), DATA, 1))
+        asks = pod("p0", annotations=naming("near"))
+        world.create(asks)
+        assert not world.filter(asks, [NodeName(f"n{number}") for number in range(99)]).passed
+        assert world.wakes == {}
+
+
 class TestChanges:
     def test_a_policy_that_is_dropped_lets_its_pods_go_and_no_others(self) -> None:
         world = PolicyWorld(zones="a", cpu=2000)
