@@ -185,6 +185,35 @@ class TestWaiting:
         assert nodes_of(world, other) == ["n1", "n1"]
         assert nodes_of(world, first) == []
 
+    def test_those_of_one_shape_do_not_wait_for_each_others_room(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        for number in (1, 2):
+            world.govern(f"data{number}", DataLocality((f"data{number}",)))
+            key = ResourceKey(f"escher.dev/default.data{number}")
+            world.do(world.keeper.set_capacity(NodeName(f"n{number - 1}"), key, 1))
+        assert [world.place("f0", 1500), world.place("f1", 1500)] == ["n0", "n1"]
+        first, other = members("first", 2, "data1", cpu=500), members("other", 2, "data2", cpu=500)
+        assert run(world, first) == run(world, other) == {}
+        world.delete(PodUid("uid-f1"))
+        world.schedule()
+        assert nodes_of(world, other) == ["n1", "n1"]
+
+
+def test_members_under_different_policies_each_keep_to_their_own() -> None:
+    world = PolicyWorld(zones="abc")
+    gang = gang_pods("train", 3)
+    for number in range(3):
+        world.govern(f"data{number}", DataLocality((f"data{number}",)))
+        key = ResourceKey(f"escher.dev/default.data{number}")
+        world.do(world.keeper.set_capacity(NodeName(f"n{2 - number}"), key, 1))
+        gang[number] = replace(gang[number], annotations=naming(f"data{number}"))
+    world.create(*gang)
+    world.filter(gang[0])
+    planned = {held.holder: held.node for held in world.keeper.tables.ledger.rows.holdings()}
+    assert planned == {pod.uid: f"n{2 - number}" for number, pod in enumerate(gang)}
+    world.schedule()
+    assert nodes_of(world, gang) == ["n0", "n1", "n2"]
+
 
 class TestChanges:
     def test_a_policy_that_is_changed_wakes_the_gang_that_it_helps_and_no_other(self) -> None:

@@ -16,7 +16,7 @@ from extender.core.policy_types import (
     Parameters,
 )
 from extender.kube.names import NodeName, ResourceKey
-from tests.builders import pod, reason_of
+from tests.builders import node, pod, reason_of
 from tests.filters.governing.world import ZONE, PolicyWorld, naming, selecting
 
 DATA = ResourceKey("escher.dev/default.data1")
@@ -191,6 +191,14 @@ class TestBalance:
         assert world.place("tiny", 50, annotations=naming("even")) == "n1"
         assert world.node_of("large") == "n0"
 
+    def test_a_place_where_none_of_them_may_be_is_none(self) -> None:
+        world = PolicyWorld(zones="ab")
+        world.add_node(node("closed", labels={ZONE: "c"}, unschedulable=True))
+        world.govern("even", Balance(tasks=3, topology_key=ZONE))
+        for number in range(5):
+            world.place(f"p{number}", 100, annotations=naming("even"))
+        assert sorted(str(world.zone_of(f"p{n}")) for n in range(5)) == ["None", "a", "a", "b", "b"]
+
 
 class TestPreferences:
     def test_bin_packing_fills_the_node_that_has_some(self) -> None:
@@ -199,6 +207,14 @@ class TestPreferences:
         assert world.place("other", 500) == "n0"
         placed = [world.place(f"p{n}", annotations=naming("tight")) for n in range(5)]
         assert placed[0] == placed[1] == placed[2] != placed[3] == placed[4]
+
+    def test_of_those_that_have_some_bin_packing_takes_the_fullest(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=3000)
+        for name, cpu in (("one", 1000), ("other", 2500)):
+            world.place(name, cpu, labels={"app": "web"})
+        assert [world.node_of(name) for name in ("one", "other")] == ["n0", "n1"]
+        world.govern("tight", BinPacking(), selecting(app="web"))
+        assert world.place("small", 500, labels={"app": "web"}) == "n1"
 
     @pytest.mark.parametrize(("prefer", "expected"), [("highest", ["n2", "n1", "n0"]), ("lowest", ["n1", "n2", "n0"])])
     def test_the_objective_chooses_of_the_nodes_with_room(self, prefer: str, expected: list[str]) -> None:
@@ -269,6 +285,16 @@ class TestChanges:
         )
         world.govern("apart", Balance(topology_key=ZONE))
         assert world.awake() == ["a1"]
+
+    def test_who_is_alike_but_for_its_policy_is_woken_by_its_own(self) -> None:
+        world = PolicyWorld(zones="a")
+        for app in ("web", "db"):
+            world.govern(app, AntiAffinity(), selecting(app=app))
+            for number in range(2):
+                world.place(f"{app}{number}", labels={"app": app})
+        assert sorted(world.asleep) == ["uid-db1", "uid-web1"]
+        world.delete(world.known("db0").uid)
+        assert world.awake() == ["db1"]
 
     def test_a_selecting_policy_that_is_dropped_frees_its_pods(self) -> None:
         world = PolicyWorld(zones="a")
