@@ -98,12 +98,22 @@ class Filtering:
         return self._judged(pod, [place])
 
     def _place_alone(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        pod = self._first_to_be_had(pod, sent)
         verdict = self._judged(pod, sent)
         if verdict.passed:
             if self._reserves(pod):
                 verdict = self._reserve_one(pod, verdict)
             self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
         return verdict
+
+    def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
+        """Governed by the first of the alternatives that it names, from that on whose turn it is, that leaves it a
+        node; if none does by the last."""
+        for _ in range(self._tables.governing.its_own(pod) - 1 if sent else 0):
+            if self._tables.policies.judging.verdict(pod, sent).passed:
+                break
+            pod = self._population.next_alternative(pod)
+        return pod
 
     def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         verdict = self._tables.policies.judging.verdict(pod, sent)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from extender.app.alternatives import Alternatives
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
 from extender.app.tables import Tables
@@ -19,6 +20,7 @@ from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroups
+from extender.core.governing import POLICY
 from extender.core.ledger import HoldingKind
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import PodUid
@@ -47,6 +49,7 @@ class Population:
         self._not_asked_about: set[PodUid] = set()
         """Pods that waited when this life began, and that kube-scheduler has not asked about since: an earlier one may
         have turned them away."""
+        self._alternatives = Alternatives()
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
 
@@ -105,7 +108,14 @@ class Population:
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._turned_away:
             self._turned_away.add(pod)
+        self._heed_alternatives(pod, now)
         tables.policies.following.observe(pod, now)
+
+    def _heed_alternatives(self, pod: Pod, now: float) -> None:
+        if pod.node is None and (pod.governed or pod.annotations):
+            self._alternatives.waits(pod.uid, self._tables.governing.alternatives(pod), now)
+        else:
+            self._alternatives.forget(pod.uid)
 
     def _as_it_asks(self, pod: Pod) -> Pod:
         """The pod with its ask as it is to be understood: a stranger's says nothing to us."""
@@ -155,6 +165,7 @@ class Population:
         """Nothing is to be done about it any more, and it is in nobody's way."""
         self._binds.end(uid)
         self._not_asked_about.discard(uid)
+        self._alternatives.forget(uid)
         self._misread.pop(uid, None)
         self._turned_away.drop(uid)
 
@@ -195,16 +206,43 @@ class Population:
         governing = tables.governing
         changed = governing.drop(namespace, name) if policy is None else governing.put(namespace, name, policy)
         for told in changed:
-            known = tables.pods.get(told.uid)
-            if known is None:
-                continue
             # What was held for it was so as it was governed before; bind is the decision.
-            self._binds.reconsider(known.uid)
+            self._binds.reconsider(told.uid)
+            self._know_anew(told)
+        if changed:
+            tables.policies.following.heed(PoliciesChanged(namespace), tables.clock.steady())
+
+    def _know_anew(self, told: Pod) -> None:
+        known = self._tables.pods.get(told.uid)
+        if known is not None:
             if known.uid in self._not_asked_about:
                 self._turned_away.add(known)
             self.observe(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
-        if changed:
-            tables.policies.following.heed(PoliciesChanged(namespace), tables.clock.steady())
+
+    def next_alternative(self, pod: Pod) -> Pod:
+        """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""
+        if (told := self._tables.governing.take_turn(pod.uid, POLICY)) is not None:
+            self._know_anew(told)
+        return self.as_asked(pod)
+
+    def heed_turns(self, now: float) -> set[str]:
+        """Who has waited for long enough is governed by the next of its alternatives. The namespaces of those."""
+        tables, changed = self._tables, set[str]()
+        for uid, which in self._alternatives.due(now):
+            if self._waits_in_vain(uid) and (told := tables.governing.take_turn(uid, which)) is not None:
+                self._know_anew(told)
+                changed.add(told.namespace)
+        for namespace in sorted(changed):
+            tables.policies.following.heed(PoliciesChanged(namespace), now)
+        return changed
+
+    def _waits_in_vain(self, uid: PodUid) -> bool:
+        """Whether nothing is held for the pod, and, if it is in no gang, it is asleep: who was woken is to be tried by
+        what woke it."""
+        pod = self._tables.pods.get(uid)
+        if pod is None or self._tables.ledger.holding(uid) is not None:
+            return False
+        return uid in self._turned_away or self._tables.policies.placing.places(pod)
 
     # -- what cannot be understood -------------------------------------------------------------------------------
 
@@ -253,6 +291,7 @@ class Population:
         # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
         tables.governing.remember(pod)
         tables.keep(pod)
+        self._heed_alternatives(pod, tables.clock.steady())
         tables.policies.following.observe(pod, tables.clock.steady())
         self._unseen[pod.uid] = tables.clock.steady() + _UNSEEN_SECONDS
 
@@ -261,7 +300,8 @@ class Population:
         self._unseen.pop(uid, None)
 
     def next_deadline(self) -> float | None:
-        return next(iter(self._unseen.values()), None)
+        known = (next(iter(self._unseen.values()), None), self._alternatives.next_deadline())
+        return min((when for when in known if when is not None), default=None)
 
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""

@@ -5,6 +5,9 @@ labels. In its governed form it bears a label for each, such as no pod at the AP
 policy says of pods around it as if its spec said so: whoever plans, counts and wakes goes by that and knows no policy.
 The form is never written anywhere. Must not know nodes, room, nor time.
 
+Where there are alternatives (`a|b` in the annotation, or a policy of the type soft), it is one of them at a time that
+governs the pod; whose turn it is others say.
+
 A pod of a namespace without policies that names none costs two look-ups; of one with policies that select, two for each
 of its labels, however many they are.
 """
@@ -20,25 +23,30 @@ from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
 from extender.core.governed import Governed, of_type
 from extender.core.names import DOMAIN
-from extender.core.policy_types import MOST_NAMES, AntiAffinity, Balance, CoLocation, FairShare, PolicyInForce
+from extender.core.policy_types import MOST_NAMES, AntiAffinity, Balance, CoLocation, FairShare, PolicyInForce, Soft
 from extender.kube.label_match import LabelRequirement, matches
 from extender.kube.names import PodUid
 
 POLICY = f"{DOMAIN}/policy"
-"""Annotation: `a,b` names both."""
+"""Annotation: `a,b` names both, and `a|b` the first that can be had."""
 _NAMED = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = "escher.dev/policy:"
 """A colon: no label of Kubernetes' begins like this."""
+_NO_TURNS: Mapping[str, int] = {}
+_SOFTLY = Soft(())
+"""As soft as who names alternatives and says no more."""
 _DEEPEST = 16
 """So many shares may be in each other."""
 _Bucket = tuple[str, str | None]
 """A label and its value, None for any: whom a selector matches has it."""
 
 
-def names_in(value: str) -> tuple[str, ...] | None:
-    """The policies that the annotation names; None where that cannot be understood."""
-    names = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
-    return names if len(names) <= MOST_NAMES and all(map(_NAMED.fullmatch, names)) else None
+def names_in(value: str) -> tuple[tuple[str, ...], ...] | None:
+    """The alternatives that the annotation names, each of policies that are to hold together; None where that cannot be
+    understood."""
+    found = tuple(tuple(part.strip() for part in each.split(",")) for each in value.split("|"))
+    names = [name for each in found for name in each]
+    return found if len(names) <= MOST_NAMES and all(map(_NAMED.fullmatch, names)) else None
 
 
 class _Policies:
@@ -93,6 +101,8 @@ class Governing:
         self._pods: dict[str, dict[PodUid, Pod]] = {}
         """As they are told of, by namespace."""
         self._namespace_of: dict[PodUid, str] = {}
+        self._turns: dict[PodUid, dict[str, int]] = {}
+        """Of pods with alternatives how often the next one's turn has come: by soft policy, or POLICY for their own."""
 
     # -- policies: each answers the pods, as told, whose form is another since --------------------------------------
 
@@ -141,6 +151,7 @@ class Governing:
         """The pod is gone, or has finished."""
         if (namespace := self._namespace_of.pop(uid, None)) is not None:
             pods = self._pods[namespace]
+            self._turns.pop(uid, None)
             del pods[uid]
             if not pods:
                 del self._pods[namespace]
@@ -157,10 +168,61 @@ class Governing:
         named = pod.annotations.get(POLICY) if pod.annotations else None
         if policies is None and named is None:
             return ()
-        names = set((names_in(named) or ()) if named is not None else ())
+        names: set[str] = set()
+        if named is not None and (alternatives := names_in(named)):
+            names.update(alternatives[self._turn(pod.uid, POLICY) % len(alternatives)])
         if policies is not None:
             names.update(policies.selecting(pod.labels))
+            names.update(self._preferred(pod, names))
         return tuple(self._as_governing(pod.namespace, name) for name in sorted(names))
+
+    def _preferred(self, pod: Pod, names: Iterable[str]) -> set[str]:
+        """Those whose turn it is, of the soft policies of these names, and of those that they prefer."""
+        found: set[str] = set()
+        ahead = [(name, soft) for name in names if (soft := self._soft(pod.namespace, name)) is not None]
+        seen = {name for name, _ in ahead}
+        while ahead:
+            name, soft = ahead.pop()
+            turn = self._turn(pod.uid, name)
+            if turn < len(soft.preferences) or soft.required:
+                preferred = soft.preferences[turn % len(soft.preferences)]
+                found.add(preferred)
+                inner = self._soft(pod.namespace, preferred)
+                if inner is not None and preferred not in seen:
+                    seen.add(preferred)
+                    ahead.append((preferred, inner))
+        return found
+
+    def _soft(self, namespace: str, name: str) -> Soft | None:
+        policy = self.in_force(namespace).get(name)
+        return policy.parameters if policy is not None and isinstance(policy.parameters, Soft) else None
+
+    # -- alternatives --------------------------------------------------------------------------------------------
+
+    def _turn(self, uid: PodUid, which: str) -> int:
+        return self._turns.get(uid, _NO_TURNS).get(which, 0)
+
+    def alternatives(self, pod: Pod) -> Iterator[tuple[str, float]]:
+        """What gives the pod another alternative to be governed by, and after how many seconds without a place."""
+        if pod.annotations and "|" in pod.annotations.get(POLICY, ""):
+            yield POLICY, float(_SOFTLY.wait_seconds)
+        for each, soft in of_type(pod.governed, Soft):
+            if soft.required or self._turn(pod.uid, each.name) < len(soft.preferences):
+                yield each.name, float(soft.wait_seconds)
+
+    def its_own(self, pod: Pod) -> int:
+        """How many alternatives it names itself."""
+        named = pod.annotations.get(POLICY, "") if pod.annotations else ""
+        return len(names_in(named) or ()) if "|" in named else 1
+
+    def take_turn(self, uid: PodUid, which: str) -> Pod | None:
+        """The next of the alternatives governs the pod. The pod as told; None: it is not known."""
+        namespace = self._namespace_of.get(uid)
+        if namespace is None:
+            return None
+        turns = self._turns.setdefault(uid, {})
+        turns[which] = turns.get(which, 0) + 1
+        return self._pods[namespace][uid]
 
     def _as_governing(self, namespace: str, name: str) -> Governed:
         policy = self.in_force(namespace).get(name)

@@ -120,7 +120,8 @@ class Members:
         if known == pod:
             return
         gang.roster.members[pod.uid] = pod
-        if known is not None and known.governed != pod.governed and gang.phase is Phase.PLANNED:
+        anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
+        if anew and gang.phase is Phase.PLANNED:
             # What was planned was for what it required then.
             self._planning.give_up(gang, now, GOVERNED_ANEW)
         if pod.at_our_gate and not pod.gated and (known is None or known.gated):

@@ -83,20 +83,25 @@ class PolicyFairShare:
         if chain is None:
             return 0.0
         if chain not in self._places:
-            used = {each: self._uses(each, facts) for each in (*self._chains, chain)}
-            ranks = sorted({uses for uses in used.values() if any(uses)})
-            self._places = {each: 1.0 + ranks.index(uses) if any(uses) else 0.0 for each, uses in used.items()}
+            # Places are among all: with one more others may have another number.
+            self.order_version += bool(self._places)
+            used = {each: self._uses(each, facts) for each in (*self._chains, *self._places, chain)}
+            ranks = {uses: rank for rank, uses in enumerate(sorted(set(used.values()) | {()}))}
+            self._places = {each: float(ranks[uses]) for each, uses in used.items()}
         return self._places[chain]
 
     def _uses(self, chain: _Chain, facts: Facts) -> tuple[float, ...]:
-        """What each of them uses for its weight."""
+        """What each of them uses for its weight, up to the last that uses anything."""
         total = facts.ledger.totals.capacity
 
         def part(share: _Share) -> float:
             used = self._used.get(share, {})
             return max((units / total[each] for each, units in used.items() if total.get(each)), default=0.0)
 
-        return tuple(part(share) / weight for share, weight in chain)
+        parts = [part(share) / weight for share, weight in chain]
+        while parts and not parts[-1]:
+            parts.pop()
+        return tuple(parts)
 
 
 def chain_of(pod: Pod) -> _Chain:

@@ -1,6 +1,8 @@
 """A pod names the policies that are to govern it, and waits for those that are not there.
 
-metadata: {annotations: {escher.dev/policy: "apart, near-data"}}
+    metadata: {annotations: {escher.dev/policy: "apart, near-data"}}
+
+Both hold; of `apart | near-data` the first that can be had.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ class PolicyNamed:
         if value is None or names_in(value) is not None:
             return None
         expected = (
-            f"at most {MOST_NAMES} names of policies, with commas between them: each of at most 63 lower-case letters, "
-            "digits and '-', beginning and ending with a letter or digit"
+            f"at most {MOST_NAMES} names of policies, with ',' between those that are to hold together and '|' between "
+            "alternatives: each of at most 63 lower-case letters, digits and '-', beginning and ending with a letter "
+            "or digit"
         )
         return malformed(POLICY, value, expected, "apart, near-data")
 
@@ -32,5 +35,5 @@ class PolicyNamed:
         missing = next((each.name for each in pod.governed if each.parameters is None), None)
         if missing is None:
             return None
-        refusal = Refuse(f"policy {missing}, which the pod names, does not exist yet", preemption_helps=False)
+        refusal = Refuse(f"policy {missing}, which is to govern the pod, does not exist yet", preemption_helps=False)
         return lambda node: refusal

@@ -156,7 +156,7 @@ class TestWaiting:
         world = PolicyWorld(zones="ab")
         gang = members("train", 2, "apart")
         assert run(world, gang) == {}
-        assert set(world.asleep.values()) == {"policy apart, which the pod names, does not exist yet"}
+        assert set(world.asleep.values()) == {"policy apart, which is to govern the pod, does not exist yet"}
         world.govern("apart", AntiAffinity())
         world.schedule()
         assert zones_of(world, gang) == {"a": 1, "b": 1}
@@ -209,8 +209,8 @@ def test_members_under_different_policies_each_keep_to_their_own() -> None:
         gang[number] = replace(gang[number], annotations=naming(f"data{number}"))
     world.create(*gang)
     world.filter(gang[0])
-    planned = {held.holder: held.node for held in world.keeper.tables.ledger.rows.holdings()}
-    assert planned == {pod.uid: f"n{2 - number}" for number, pod in enumerate(gang)}
+    planned = {str(held.holder): str(held.node) for held in world.keeper.tables.ledger.rows.holdings()}
+    assert planned == {str(pod.uid): f"n{2 - number}" for number, pod in enumerate(gang)}
     world.schedule()
     assert nodes_of(world, gang) == ["n0", "n1", "n2"]
 

@@ -47,7 +47,7 @@ class TestWhoIsGoverned:
     def test_what_is_named_and_not_there_is_waited_for(self) -> None:
         world = PolicyWorld(zones="a")
         assert world.place("early", annotations=naming("apart")) is None
-        assert world.reason("early") == "policy apart, which the pod names, does not exist yet"
+        assert world.reason("early") == "policy apart, which is to govern the pod, does not exist yet"
         world.govern("another", AntiAffinity())
         assert world.awake() == []
         world.govern("apart", AntiAffinity())
