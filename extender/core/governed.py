@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from extender.core.policy_types import FairShare, Parameters, Priority
+from extender.core.policy_types import CoLocation, DataLocality, FairShare, Parameters, Priority
 
 P = TypeVar("P")
 
@@ -31,3 +31,12 @@ def of_type(governed: Sequence[Governed], kind: type[P]) -> Iterator[tuple[Gover
 def is_placed_by(governed: Sequence[Governed]) -> bool:
     """Whether one of the policies has a say on where a pod is, and not only on when."""
     return any(not isinstance(each.parameters, FairShare | Priority) for each in governed)
+
+
+def is_choosy(governed: Sequence[Governed]) -> bool:
+    """Whether one of the policies lets the pod be on some nodes only, whoever is there."""
+    kinds = (each.parameters for each in governed)
+    return any(
+        kind is None or isinstance(kind, CoLocation) or (isinstance(kind, DataLocality) and kind.required)
+        for kind in kinds
+    )

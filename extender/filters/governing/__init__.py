@@ -19,6 +19,9 @@ from extender.filters.governing.objective import PolicyObjective
 from extender.filters.governing.priority import PolicyPriority
 from extender.filters.governing.standing import Standing
 
+POLICIES = "policy-"
+"""How the names of these begin."""
+
 
 def made() -> list[Policy]:
     """One of each, for one keeper, in the order in which they are asked."""

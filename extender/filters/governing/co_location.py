@@ -4,7 +4,7 @@ has room for all of them."""
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.fit import asked_of, copies
+from extender.core.fit import NOTHING, asked_of, copies
 from extender.core.gang_ask import GangAsk
 from extender.core.governed import of_type
 from extender.core.policy import Facts, Judge, Refuse
@@ -27,7 +27,8 @@ class PolicyCoLocation:
         for each, near in of_type(pod.governed, CoLocation):
             there = self._standing.of(each.name, pod, facts)
             if not there and near.size > 1:
-                large = _places_for(near.size, near.topology_key, pod, facts)
+                # A gang is planned where its quorum has room; that all have is whether they would if others left.
+                large = _places_for(near.size, near.topology_key, pod, facts, emptied=isinstance(pod.gang, GangAsk))
                 allowed.append((large, near.topology_key, _refusal(each.name, "no place here has room for all")))
             elif isinstance(pod.gang, GangAsk):
                 # Planned with all of its gang; a place of another that waits is as good as none.
@@ -47,15 +48,15 @@ class PolicyCoLocation:
         return judge
 
 
-def _places_for(size: int, key: str, pod: Pod, facts: Facts) -> set[str]:
-    """Those that have room for so many of its like."""
+def _places_for(size: int, key: str, pod: Pod, facts: Facts, *, emptied: bool) -> set[str]:
+    """Those that have room for so many of its like; or would have if nobody were there."""
     need, room = asked_of(pod.requests), dict[str, int]()
     for name, node in facts.nodes.items():
         value, row = node.labels.get(key), facts.ledger.rows.get(name)
         if value is not None and row is not None and room.get(value, 0) < size and accepts(node, pod):
-            own = facts.ledger.holding(pod.uid)
+            held, own = NOTHING if emptied else row.held, None if emptied else facts.ledger.holding(pod.uid)
             change = own.units if own is not None and own.node == name else None
-            room[value] = room.get(value, 0) + copies(row.capacity, row.held, need, change, size)
+            room[value] = room.get(value, 0) + copies(row.capacity, held, need, change, size)
     return {value for value, number in room.items() if number >= size}
 
 

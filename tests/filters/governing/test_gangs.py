@@ -140,6 +140,11 @@ class TestPlannedSo:
         world.govern("apart", AntiAffinity(topology_key=ZONE))
         assert run(world, members("train", 2, "apart")) == {"a": 1, "b": 1}
 
+    def test_together_where_more_are_to_come_than_the_gang_has(self) -> None:
+        world = PolicyWorld(zones="abb", cpu=2000)
+        world.govern("near", CoLocation(size=4, topology_key=ZONE))
+        assert run(world, members("train", 2, "near")) == {"b": 2}
+
 
 class TestWaiting:
     def test_for_a_place_that_there_is_none_of(self) -> None:
@@ -281,6 +286,23 @@ class TestChanges:
             world.add("n9", "b")
             world.schedule()
             assert zones_of(world, gang) == {"a": 1, "b": 1}
+
+
+class TestRoomIsSaved:
+    def test_for_a_gang_near_data_once_there_is_any(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        world.govern("data", DataLocality(("data1",)))
+        world.do(world.keeper.set_capacity(NodeName("n0"), DATA, 1))
+        assert [world.place("f0", 1500), world.place("f1", 1500)] == ["n0", "n1"]
+        gang = members("train", 2, "data", cpu=500)
+        assert run(world, gang) == {}
+        world.do(world.keeper.set_capacity(NodeName("n0"), DATA, 0))
+        world.pass_time(61)
+        assert world.told == [], "it would have no place if all had left"
+        world.do(world.keeper.set_capacity(NodeName("n0"), DATA, 1))
+        world.pass_time(61)
+        assert [saved.gang.name for saved in world.told] == ["train"]
+        assert {held.node for held in world.keeper.tables.ledger.held_for(gang[0].gang.key)} == {"n0"}  # type: ignore[union-attr]
 
 
 class TestOrder:
