@@ -17,15 +17,20 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.app.decisions import Effect
+from extender.app.policies.containment import PolicyFailed
 from extender.core.cluster import Pod
+from extender.core.governing import POLICY as GOVERNED
 from extender.core.policy_types import (
     AntiAffinity,
     Balance,
     BinPacking,
     CoLocation,
     DataLocality,
+    FairShare,
     Objective,
     Parameters,
+    Priority,
+    Soft,
 )
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_pods, pod
@@ -44,6 +49,7 @@ class WatchedWorld(PolicyWorld):
     """Those of which it was decided before."""
 
     def take(self, effects: Sequence[Effect]) -> None:
+        assert not [effect.defect for effect in effects if isinstance(effect, PolicyFailed)]
         super().take(effects)
         self.judge()
 
@@ -95,7 +101,7 @@ class Machine(RuleBasedStateMachine):
     def change_policy(self, data: st.DataObject) -> None:
         self.govern(data.draw(st.sampled_from(self.parameters())))
 
-    @precondition(lambda self: self.world.policies)
+    @precondition(lambda self: self.is_in_force)
     @rule()
     def drop_policy(self) -> None:
         self.changed()
@@ -200,8 +206,12 @@ class Machine(RuleBasedStateMachine):
             if uid not in new and uid in world.pods and world.pods[uid].node is None
         ]
         others += [replace(world.pods[uid], node=new[uid]) for uid in new if uid in self.excused and uid in world.pods]
-        if ours and world.policies:
+        if ours and self.is_in_force:
             assert self.holds(ours, [each for each in others if self.is_of_it(each)]), (ours, others)
+
+    @property
+    def is_in_force(self) -> bool:
+        return ("default", POLICY) in self.world.policies
 
     @property
     def in_force(self) -> Parameters:
@@ -274,7 +284,7 @@ class SkewMachine(Machine):
         return True
 
     def answered(self, asked: Pod, offered: Sequence[NodeName], passed: Sequence[NodeName]) -> None:
-        if not (passed and self.world.policies and self.is_of_it(asked)):
+        if not (passed and self.is_in_force and self.is_of_it(asked)):
             return
         assert isinstance(self.in_force, Balance)
         [name] = passed
@@ -310,7 +320,7 @@ class PreferringMachine(Machine):
     def worth(self, asked: Pod, name: NodeName) -> float: ...
 
     def answered(self, asked: Pod, offered: Sequence[NodeName], passed: Sequence[NodeName]) -> None:
-        if not (passed and self.world.policies and self.is_of_it(asked)) or len(passed) != 1:
+        if not (passed and self.is_in_force and self.is_of_it(asked)) or len(passed) != 1:
             return
         [name] = passed
         loose = [uid for uid in self.world.assumed if self.world.keeper.tables.ledger.holding(uid) is None]
@@ -359,6 +369,52 @@ class ObjectiveMachine(PreferringMachine):
         return float(said) * (1 if self.in_force.prefer == "highest" else -1)
 
 
+class MixedMachine(Machine):
+    """All of them at once, with alternatives, and changed at any time: every pod that could go is awake, nothing is
+    held that is not known of, and no part of it meets a defect."""
+
+    others: ClassVar[dict[str, Sequence[Parameters]]] = {
+        "apart": [AntiAffinity(topology_key=ZONE), AntiAffinity(away_from=("near", "it"))],
+        "near": [CoLocation(topology_key=ZONE), CoLocation(size=2)],
+        "even": [Balance(topology_key=ZONE), Balance(tasks=3)],
+        "data": [DataLocality(("data1",)), DataLocality(("data1",), required=False)],
+        "soft": [Soft(("data", "apart"), 5), Soft(("near", "soft"), 1, required=False)],
+        "first": [Priority(3, ageing_seconds=10), FairShare(2, "second")],
+        "second": [FairShare(1), Priority(1)],
+    }
+
+    def parameters(self) -> Sequence[Parameters]:
+        return [AntiAffinity(), BinPacking(), CoLocation(), Soft(("even", "near", "it"))]
+
+    def holds(self, new: Collection[Pod], others: Collection[Pod]) -> bool:
+        return True
+
+    @rule(data=st.data(), there=st.booleans())
+    def change_another(self, data: st.DataObject, there: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.others)))
+        if there:
+            self.world.govern(name, data.draw(st.sampled_from(self.others[name])), selecting(tier=name))
+        elif ("default", name) in self.world.policies:
+            self.world.lift(name)
+
+    @rule(
+        said=st.sampled_from(["apart", "near,even", "data|near", "soft", "soft|apart,data|even", "first", "second,it"]),
+        tier=st.sampled_from(["apart", "even", "soft", "none"]),
+        size=st.integers(0, 3),
+    )
+    def create_another(self, said: str, tier: str, size: int) -> None:
+        self.count += 1
+        made = gang_pods(f"m{self.count}", size, {"cpu": 500}) or [pod(f"m{self.count}", {"cpu": 500})]
+        self.world.create(*(replace(each, annotations={GOVERNED: said}, labels={"tier": tier}) for each in made))
+
+    @rule()
+    def a_new_life_begins(self) -> None:
+        self.world.restart_knowing_policies_first()
+        self.excused.clear()
+        self.offered_few.update(self.world.asleep)
+
+
+TestMixed = MixedMachine.TestCase
 TestAntiAffinity = AntiAffinityMachine.TestCase
 TestCoLocation = CoLocationMachine.TestCase
 TestBalance = BalanceMachine.TestCase
@@ -366,6 +422,6 @@ TestSkew = SkewMachine.TestCase
 TestData = DataMachine.TestCase
 TestBinPacking = BinPackingMachine.TestCase
 TestObjective = ObjectiveMachine.TestCase
-for _case in (TestAntiAffinity, TestCoLocation, TestBalance, TestSkew, TestData, TestBinPacking, TestObjective):
-    _case.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
-del _case
+_CASES = (TestMixed, TestAntiAffinity, TestCoLocation, TestBalance, TestSkew, TestData, TestBinPacking, TestObjective)
+for _number in range(len(_CASES)):
+    _CASES[_number].settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
