@@ -20,6 +20,7 @@ from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroups
+from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
 from extender.core.ledger import HoldingKind
 from extender.core.policy_types import PolicyInForce
@@ -184,7 +185,7 @@ class Population:
             elif not (pod.gated or pod.at_our_gate):
                 if isinstance(pod.gang, MalformedAsk) or tables.policies.judging.malformed(pod) is not None:
                     self._misunderstand(pod)
-                elif tables.asks_ephemeral(pod) or pod.governed:
+                elif tables.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._turned_away.add(pod)
                 else:
                     self._not_asked_about.add(pod.uid)
