@@ -25,6 +25,7 @@ POINTS = (
     seam.Observes,
     seam.Outlives,
     seam.Filters,
+    seam.Stirs,
     seam.Scores,
     seam.Places,
     seam.Reserves,

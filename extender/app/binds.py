@@ -125,6 +125,12 @@ class Binds:
     def not_bound(self, told: NotBound) -> None:
         self._let_go(told.pod)
 
+    def reconsider(self, uid: PodUid) -> None:
+        """What its filter holds for the pod is free: it is judged again when it comes to be bound."""
+        held = self._tables.ledger.holding(uid)
+        if held is not None and held.until is not None:
+            self._let_go(uid)
+
     def _let_go(self, uid: PodUid) -> None:
         """Nothing is held for the pod that is not bound. Whoever owns what is held for it has the say on that, and on
         nothing that the pod held before."""

@@ -25,6 +25,7 @@ from extender.core.names import GangKey, in_domain
 from extender.core.policy import Judge
 from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT
+from extender.filters.governing import POLICIES
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 
@@ -196,6 +197,8 @@ class Explain:
             return _waits(subject, f"waits: {reason}")
         groups, fitting = self._judge(template)
         remedies = self._remedies(groups, [])
+        if template.governed:
+            reason = f"{reason}; policies that govern it: {', '.join(each.name for each in template.governed)}"
         why_not = self._tables.gangs.planning.why_not(gang, self._tables.clock.steady())
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
@@ -293,6 +296,8 @@ class Explain:
                 missing.append(self._create(group.best))
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))
+            elif group.rule.startswith(POLICIES):
+                others.append(f"change that policy, or add nodes where it lets the pod be, for of these: {group.said}")
             elif group.rule == _CORDONED:
                 others.append(f"uncordon a node, such as {min(group.nodes)}")
             elif group.rule == _TAINTED:

@@ -20,6 +20,9 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gangs.gang import WakePod
+from extender.core.gangs.slots import SAMPLE_FLOOR
+from extender.core.governed import is_placed_by
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 
@@ -95,12 +98,22 @@ class Filtering:
         return self._judged(pod, [place])
 
     def _place_alone(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        pod = self._first_to_be_had(pod, sent)
         verdict = self._judged(pod, sent)
         if verdict.passed:
             if self._reserves(pod):
                 verdict = self._reserve_one(pod, verdict)
             self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
         return verdict
+
+    def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
+        """Governed by the first of the alternatives that it names, from that on whose turn it is, that leaves it a
+        node; if none does by the last."""
+        for _ in range(self._tables.governing.its_own(pod) - 1 if sent else 0):
+            if self._tables.policies.judging.verdict(pod, sent).passed:
+                break
+            pod = self._population.next_alternative(pod)
+        return pod
 
     def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         verdict = self._tables.policies.judging.verdict(pod, sent)
@@ -109,10 +122,22 @@ class Filtering:
         else:
             self._turned_away.add(pod)
             self._in_flight.ended(pod.uid)
+            self._wake_for_another_sample(pod, sent)
         return verdict
 
+    def _wake_for_another_sample(self, pod: Pod, sent: Sequence[NodeName]) -> None:
+        """kube-scheduler, which looks at some nodes at a time, may not have come to the few that policies leave it."""
+        tables = self._tables
+        if not pod.governed or not SAMPLE_FLOOR <= len(sent) < len(tables.nodes):
+            return
+        could_go = tables.policies.judging.passes(pod)
+        offered = frozenset(sent)
+        if any(could_go(node) for node in tables.nodes if node not in offered):
+            self._turned_away.drop(pod.uid)
+            self._effects.append(WakePod(pod))
+
     def _reserves(self, pod: Pod) -> bool:
-        return self._tables.rules.reserve_at_filter and self._tables.asks_ephemeral(pod)
+        return self._tables.rules.reserve_at_filter and (self._tables.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
     def _reserve_one(self, pod: Pod, verdict: Verdict) -> Verdict:
         """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""

@@ -30,6 +30,7 @@ from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
 from extender.core.ledger import Commit, Detection, Holder, Holding, Mode
 from extender.core.policy import Permit, Policy
+from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 Fact = Node | Pod | PodGroup | Promise | Budget
@@ -47,7 +48,8 @@ class Keeper:
         self.tables = tables = Tables(clock, rules, policies, life)
         self._effects: list[Effect] = []
         self._in_flight = InFlight(tables.ledger)
-        self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes)
+        following = tables.policies.following
+        self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes, following.order)
         self._binds = Binds(tables, self._in_flight, self._effects)
         self._population = Population(tables, self._binds, self._turned_away, self._effects)
         self._settlement = Settlement(tables, self._binds, self._turned_away, self._effects)
@@ -139,6 +141,13 @@ class Keeper:
         if tables.drift(node):
             self._effects.append(AdvertiseCapacity(node.name))
 
+    def govern(self, namespace: str, name: str, policy: PolicyInForce | None) -> Decided[None]:
+        """This is in force of the policy of that name; None: nothing is. Whom it governs, or has governed, is known
+        anew, and who waits and could go somewhere for that is woken."""
+        self._population.governed_anew(namespace, name, policy)
+        self._settlement.governed_anew(namespace)
+        return self.settle()
+
     # -- the ledger ----------------------------------------------------------------------------------------------
 
     def set_capacity(self, node: NodeName, resource: ResourceKey, units: int) -> Decided[None]:
@@ -177,11 +186,11 @@ class Keeper:
     def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Decided[Verdict]:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
         self._population.learn(pod.scheduler)
-        return self._decided(self._filtering.filter(self._population.groups.resolved(pod), sent))
+        return self._decided(self._filtering.filter(self._population.as_asked(pod), sent))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """How good the nodes are for the pod, from 0 to 10; those left out have 0."""
-        return self.tables.policies.judging.scores(pod, sent)
+        return self.tables.policies.judging.scores(self.tables.governing.resolved(pod), sent)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Decided[Mapping[NodeName, Victims]]:
         """Nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
@@ -191,7 +200,7 @@ class Keeper:
         """
         tables = self.tables
         self._population.learn(pod.scheduler)
-        pod = self._population.groups.resolved(pod)
+        pod = self._population.as_asked(pod)
         if tables.brake.observes(pod.namespace):
             return self._decided(dict(victims))
         known = tables.pods.get(pod.uid, pod)
@@ -248,6 +257,8 @@ class Keeper:
         for node in tables.policies.following.tick(now):
             tables.ledger.capacity.reconsider(node)
         self._population.heed_time(now)
+        for namespace in self._population.heed_turns(now):
+            self._settlement.governed_anew(namespace)
         self._binds.heed_time(now)
         return self.settle()
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from extender.app.alternatives import Alternatives
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
-from extender.core.feedback import TurnedAwayBefore
+from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroups
+from extender.core.governed import is_placed_by
+from extender.core.governing import POLICY
 from extender.core.ledger import HoldingKind
+from extender.core.policy_types import PolicyInForce
 from extender.kube.names import PodUid
 
 _MISREAD_REMEMBERED = 16_384
@@ -43,6 +47,10 @@ class Population:
         """Pods that have run to their end and that the API server still has."""
         self._misread: Bounded[PodUid, None] = Bounded(_MISREAD_REMEMBERED)
         """Pods that were turned away for what they ask, which cannot be understood."""
+        self._not_asked_about: set[PodUid] = set()
+        """Pods that waited when this life began, and that kube-scheduler has not asked about since: an earlier one may
+        have turned them away."""
+        self._alternatives = Alternatives()
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
 
@@ -101,13 +109,29 @@ class Population:
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._turned_away:
             self._turned_away.add(pod)
+        self._heed_alternatives(pod, now)
         tables.policies.following.observe(pod, now)
+
+    def _heed_alternatives(self, pod: Pod, now: float) -> None:
+        if pod.node is None and (pod.governed or pod.annotations):
+            self._alternatives.waits(pod.uid, self._tables.governing.alternatives(pod), now)
+        else:
+            self._alternatives.forget(pod.uid)
 
     def _as_it_asks(self, pod: Pod) -> Pod:
         """The pod with its ask as it is to be understood: a stranger's says nothing to us."""
+        tables = self._tables
         self.groups.remember(pod)
-        self._tables.strangers.remember(pod)
-        return replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
+        tables.strangers.remember(pod)
+        if not pod.finished:
+            tables.governing.remember(pod)
+        pod = tables.governing.resolved(pod)
+        return replace(pod, gang=None) if tables.strangers.asks(pod) else self.groups.resolved(pod)
+
+    def as_asked(self, pod: Pod) -> Pod:
+        """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
+        self._not_asked_about.discard(pod.uid)
+        return self.groups.resolved(self._tables.governing.resolved(pod))
 
     def _finish(self, pod: Pod) -> None:
         tables = self._tables
@@ -117,6 +141,7 @@ class Population:
             tables.policies.following.forget(pod)
             tables.ended[pod.uid] = None
         self._leave(pod.uid)
+        tables.governing.forget(pod.uid)
         tables.ledger.forget(pod.uid)
         tables.policies.following.finished(pod, tables.clock.steady())
 
@@ -127,6 +152,7 @@ class Population:
         self._unseen.pop(uid, None)
         self.groups.forget(uid)
         tables.strangers.forget(uid)
+        tables.governing.forget(uid)
         self._finished.discard(uid)
         pod = tables.drop(uid)
         if pod is not None:
@@ -139,6 +165,8 @@ class Population:
     def _leave(self, uid: PodUid) -> None:
         """Nothing is to be done about it any more, and it is in nobody's way."""
         self._binds.end(uid)
+        self._not_asked_about.discard(uid)
+        self._alternatives.forget(uid)
         self._misread.pop(uid, None)
         self._turned_away.drop(uid)
 
@@ -157,8 +185,10 @@ class Population:
             elif not (pod.gated or pod.at_our_gate):
                 if isinstance(pod.gang, MalformedAsk) or tables.policies.judging.malformed(pod) is not None:
                     self._misunderstand(pod)
-                elif tables.asks_ephemeral(pod):
+                elif tables.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._turned_away.add(pod)
+                else:
+                    self._not_asked_about.add(pod.uid)
 
     # -- groups --------------------------------------------------------------------------------------------------
 
@@ -168,6 +198,52 @@ class Population:
             self.observe(pod)
             if self.groups.to_wake(pod):
                 self._effects.append(WakePod(pod))
+
+    # -- policies ------------------------------------------------------------------------------------------------
+
+    def governed_anew(self, namespace: str, name: str, policy: PolicyInForce | None) -> None:
+        """Whom the policy governs from now on, or has governed, is known as it is governed now."""
+        tables = self._tables
+        governing = tables.governing
+        changed = governing.drop(namespace, name) if policy is None else governing.put(namespace, name, policy)
+        for told in changed:
+            # What was held for it was so as it was governed before; bind is the decision.
+            self._binds.reconsider(told.uid)
+            self._know_anew(told)
+        if changed:
+            tables.policies.following.heed(PoliciesChanged(namespace), tables.clock.steady())
+
+    def _know_anew(self, told: Pod) -> None:
+        known = self._tables.pods.get(told.uid)
+        if known is not None:
+            if known.uid in self._not_asked_about:
+                self._turned_away.add(known)
+            self.observe(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
+
+    def next_alternative(self, pod: Pod) -> Pod:
+        """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""
+        if (told := self._tables.governing.take_turn(pod.uid, POLICY)) is not None:
+            self._know_anew(told)
+        return self.as_asked(pod)
+
+    def heed_turns(self, now: float) -> set[str]:
+        """Who has waited for long enough is governed by the next of its alternatives. The namespaces of those."""
+        tables, changed = self._tables, set[str]()
+        for uid, which in self._alternatives.due(now):
+            if self._waits_in_vain(uid) and (told := tables.governing.take_turn(uid, which)) is not None:
+                self._know_anew(told)
+                changed.add(told.namespace)
+        for namespace in sorted(changed):
+            tables.policies.following.heed(PoliciesChanged(namespace), now)
+        return changed
+
+    def _waits_in_vain(self, uid: PodUid) -> bool:
+        """Whether nothing is held for the pod, and, if it is in no gang, it is asleep: who was woken is to be tried by
+        what woke it."""
+        pod = self._tables.pods.get(uid)
+        if pod is None or self._tables.ledger.holding(uid) is not None:
+            return False
+        return uid in self._turned_away or self._tables.policies.placing.places(pod)
 
     # -- what cannot be understood -------------------------------------------------------------------------------
 
@@ -214,7 +290,9 @@ class Population:
         if pod.uid in tables.pods or pod.uid in tables.ended or pod.node is not None:
             return
         # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
+        tables.governing.remember(pod)
         tables.keep(pod)
+        self._heed_alternatives(pod, tables.clock.steady())
         tables.policies.following.observe(pod, tables.clock.steady())
         self._unseen[pod.uid] = tables.clock.steady() + _UNSEEN_SECONDS
 
@@ -223,7 +301,8 @@ class Population:
         self._unseen.pop(uid, None)
 
     def next_deadline(self) -> float | None:
-        return next(iter(self._unseen.values()), None)
+        known = (next(iter(self._unseen.values()), None), self._alternatives.next_deadline())
+        return min((when for when in known if when is not None), default=None)
 
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""

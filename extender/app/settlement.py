@@ -26,6 +26,12 @@ class Settlement:
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, which those who were turned away were not asked about yet."""
+        self._governed_anew: set[str] = set()
+        """Namespaces whose policies have changed, and whose pods that were turned away were not looked at since."""
+
+    def governed_anew(self, namespace: str) -> None:
+        """Its policies have changed."""
+        self._governed_anew.add(namespace)
 
     def settle(self) -> None:
         tables = self._tables
@@ -55,7 +61,17 @@ class Settlement:
                 self._effects += map(WakePod, self._turned_away.woken_by(gained))
             if policies.slice_is_over():
                 break
+        self._wake_stirred()
         self.more_to_do = policies.slice_is_over()
+
+    def _wake_stirred(self) -> None:
+        """Whoever policies kept away, and keep away no more."""
+        tables, changed = self._tables, self._governed_anew
+        stirred = tables.policies.following.take_stirred()
+        self._governed_anew = set()
+        for namespace in sorted(changed | stirred):
+            woken = self._turned_away.woken_anywhere(namespace, tables.nodes, all_kinds=namespace in changed)
+            self._effects += map(WakePod, woken)
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""

@@ -28,6 +28,7 @@ from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
 from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.gangs.surroundings import Surroundings
+from extender.core.governing import Governing
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
 from extender.core.policy import Facts, GivingWay, Policy
@@ -72,9 +73,9 @@ DEFAULT_RULES = Rules()
 
 
 class Tables:
-    """`pods`: those that are not finished, pending and bound. `ended`: those that ended lately: a call about one was
-    under way when it went. `strangers`: pods of schedulers that do not ask us. `gangs`: for those who tell of them;
-    who decides asks `policies`.
+    """`governing`: which policies govern which pods. `pods`: those that are not finished, pending and bound. `ended`:
+    those that ended lately: a call about one was under way when it went. `strangers`: pods of schedulers that do not
+    ask us. `gangs`: for those who tell of them; who decides asks `policies`.
     """
 
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
@@ -86,6 +87,7 @@ class Tables:
         self.pods: dict[PodUid, Pod] = {}
         self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
         self.strangers = Strangers(rules.schedulers)
+        self.governing = Governing()
         self.brake = Brake(rules.switches)
         staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
         self.around = Surroundings(staying, Promises(rules.gather_limit))
@@ -104,6 +106,8 @@ class Tables:
         facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way)
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)
+        self.gangs.slots.judged = self.policies.judging.beside_plans
+        self.gangs.slots.preferred = self.policies.judging.preferred
         order = self.gangs.waiting.queue.order
         order.of, order.version = self.policies.following.order, self.policies.following.order_version
         self.observing = Observing(self.policies)

@@ -6,7 +6,7 @@ Who is woken is woken once, by a change that would let it pass. Must not know wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 from extender.core.cluster import Pod
 from extender.core.equivalence import equivalence_of
@@ -16,11 +16,18 @@ from extender.kube.names import NodeName, PodUid
 
 
 class TurnedAway:
-    """`passes`: whether the pod could go to a node now."""
+    """`passes`: whether the pod could go to a node now. `order`: where it stands among those that wait, the lower the
+    earlier."""
 
-    def __init__(self, ledger: Ledger, passes: Callable[[Pod], Callable[[NodeName], bool]]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        passes: Callable[[Pod], Callable[[NodeName], bool]],
+        order: Callable[[Sequence[Pod]], tuple[float, ...]] = lambda pods: (),
+    ) -> None:
         self._ledger = ledger
         self._passes = passes
+        self._order = order
         self._kinds: dict[Hashable, dict[PodUid, Pod]] = {}
         self._kind_of: dict[PodUid, Hashable] = {}
 
@@ -40,7 +47,8 @@ class TurnedAway:
         gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
         # What is held for a pod only that one may use.
         alone = pod.uid if self._ledger.holding(pod.uid) is not None else None
-        return (pod.namespace, gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()), alone)
+        kind = (pod.namespace, gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()))
+        return (*kind, pod.governed, alone)
 
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""
@@ -59,9 +67,19 @@ class TurnedAway:
 
     def woken_by(self, nodes: Collection[NodeName]) -> Iterator[Pod]:
         """Those that could go to one of the nodes, which have changed: they are dropped. O(kinds x nodes)."""
-        for alike in list(self._kinds.values()) if nodes else ():
-            could_go = self._passes(next(iter(alike.values())))
-            if any(could_go(node) for node in nodes):
-                for uid, pod in list(alike.items()):
-                    self.drop(uid)
-                    yield pod
+        return self._woken(self._kinds.values(), nodes) if nodes else iter(())
+
+    def woken_anywhere(self, namespace: str, nodes: Collection[NodeName], *, all_kinds: bool) -> Iterator[Pod]:
+        """Those of the namespace that could go to one of the nodes, of which none need have changed: they are dropped.
+        If not `all_kinds`, those of them that policies govern. O(kinds x nodes)."""
+        firsts = ((next(iter(alike.values())), alike) for alike in self._kinds.values())
+        concerned = (alike for like, alike in firsts if like.namespace == namespace and (all_kinds or like.governed))
+        return self._woken(concerned, nodes)
+
+    def _woken(self, kinds: Iterable[dict[PodUid, Pod]], nodes: Collection[NodeName]) -> Iterator[Pod]:
+        """In the order in which they wait."""
+        found = [alike for alike in kinds if any(map(self._passes(next(iter(alike.values()))), nodes))]
+        for alike in sorted(found, key=lambda alike: self._order([next(iter(alike.values()))])):
+            for uid, pod in list(alike.items()):
+                self.drop(uid)
+                yield pod

@@ -63,6 +63,8 @@ class Spread:
     """Whether only nodes count that the pod's node selector and node affinity allow."""
     heeds_taints: bool = False
     """Whether only nodes count whose taints the pod tolerates."""
+    tasks: int = 0
+    """Above 0: how many there will be; no value has more than its even part of them, however many others have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,17 @@ class Constraints:
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
+    beside: tuple[AffinityTerm, ...] = ()
+    """As `affinity`, each by itself: pods meant by one count for that one, whether the others mean them or not."""
 
     def __bool__(self) -> bool:
-        return bool(self.host_ports or self.affinity or self.anti_affinity or self.spread)
+        return bool(self.host_ports or self.affinity or self.anti_affinity or self.spread or self.beside)
+
+    @property
+    def affinities(self) -> tuple[tuple[AffinityTerm, ...], ...]:
+        """Terms that must hold for the same pods, group by group."""
+        alone = tuple((term,) for term in self.beside)
+        return (self.affinity, *alone) if self.affinity else alone
 
 
 NO_CONSTRAINTS = Constraints()

@@ -80,6 +80,13 @@ class BrakeChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PoliciesChanged:
+    """Of the policies that people create in the namespace some are others; its pods are known as these have them."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodsRewound:
     """The API server has gone back in time: who is bound, and where, is as the list says that follows."""
 
@@ -107,6 +114,7 @@ Feedback = (
     | RestStays
     | EvictionDone
     | BrakeChanged
+    | PoliciesChanged
     | PodsRewound
     | Expired
     | TurnedAwayBefore

@@ -40,8 +40,8 @@ class PeerClass:
     """Its own anti-affinity terms."""
     hated_by: tuple[int, ...]
     """Terms, of others or its own, that it is meant by."""
-    near: int | None
-    """Its own affinity."""
+    nears: tuple[int, ...]
+    """Its own affinities."""
     wanted_by: tuple[int, ...]
     """Affinities that it is meant by."""
     spreads: tuple[int, ...]
@@ -95,6 +95,11 @@ class _Even:
             self.least += 1
 
     @property
+    def most(self) -> int:
+        """An even part of all that there will be."""
+        return -(-self.spread.tasks // max(1, len(self.counts)))
+
+    @property
     def minimum(self) -> int:
         return 0 if len(self.counts) < self.spread.min_domains else self.least
 
@@ -129,15 +134,15 @@ class Rules:
                 self._numbers[term] = len(self._away)
                 meant = self._around.counts(((term.peers,), False))
                 self._away.append(_Away(term, self._by_value(meant, term.topology_key)))
-        if constraints.affinity and ("near", constraints.affinity) not in self._numbers:
-            self._numbers["near", constraints.affinity] = len(self._near)
-            peers = tuple(term.peers for term in constraints.affinity)
-            counts = self._around.counts((peers, False), attracting=True)
-            there: dict[tuple[str, str], int] = {}
-            for term in constraints.affinity:
-                for value, count in self._by_value(counts, term.topology_key).items():
-                    there[term.topology_key, value] = count
-            self._near.append(_Near(constraints.affinity, there))
+        for terms in constraints.affinities:
+            if ("near", terms) not in self._numbers:
+                self._numbers["near", terms] = len(self._near)
+                counts = self._around.counts((tuple(term.peers for term in terms), False), attracting=True)
+                there: dict[tuple[str, str], int] = {}
+                for term in terms:
+                    for value, count in self._by_value(counts, term.topology_key).items():
+                        there[term.topology_key, value] = count
+                self._near.append(_Near(terms, there))
         for spread in constraints.spread:
             if (key := _spread_key(spread, pod)) not in self._numbers:
                 self._numbers[key] = len(self._even)
@@ -193,7 +198,7 @@ class Rules:
             own,
             tuple(self._numbers[term] for term in own.anti_affinity),
             tuple(number for number, away in enumerate(self._away) if away.term.peers.include(*who)),
-            self._numbers["near", own.affinity] if own.affinity else None,
+            tuple(self._numbers["near", terms] for terms in own.affinities),
             tuple(wanted_by),
             tuple(self._numbers[key] for key in self._spread_keys(pod)),
             tuple(number for number, even in enumerate(self._even) if even.spread.peers.include(*who)),
@@ -216,8 +221,9 @@ class Rules:
             away = self._away[number]
             if labels.get(away.term.topology_key) in away.having:
                 return APART, True
-        if kind.near is not None and (refusal := self._too_far(kind, self._near[kind.near], labels)) is not None:
-            return refusal
+        for number in kind.nears:
+            if (refusal := self._too_far(number in kind.wanted_by, self._near[number], labels)) is not None:
+                return refusal
         for number in kind.spreads:
             even = self._even[number]
             value = labels.get(even.spread.topology_key)
@@ -231,14 +237,14 @@ class Rules:
         used = (*self._ports.get(name, ()), *self._around.ports_on(name))
         return any(port.clashes(other) for port in wanted for other in used)
 
-    def _too_far(self, kind: PeerClass, near: _Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
+    def _too_far(self, wants_its_own: bool, near: _Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
         there = True
         for term in near.terms:
             value = labels.get(term.topology_key)
             if value is None:
                 return NEAR, True
             there = there and (term.topology_key, value) in near.there
-        if there or (kind.near in kind.wanted_by and not near.there):
+        if there or (wants_its_own and not near.there):
             return None
         return NEAR, False
 
@@ -285,15 +291,17 @@ class Rules:
     def is_full(self, kind: PeerClass, number: int, value: str) -> bool:
         """Whether another of the kind would be too many there, for that constraint, as it is now."""
         even = self._even[number]
-        return even.counts.get(value, 0) + (number in kind.spread_by) - even.minimum > even.spread.max_skew
+        then = even.counts.get(value, 0) + (number in kind.spread_by)
+        return then > even.most if even.spread.tasks else then - even.minimum > even.spread.max_skew
 
     def own_affinity_keys(self, kinds: Collection[PeerClass]) -> dict[int, tuple[str, ...]]:
         """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""
         wanted = {number for kind in kinds for number in kind.wanted_by}
         return {
-            kind.near: tuple(dict.fromkeys(term.topology_key for term in self._near[kind.near].terms))
+            number: tuple(dict.fromkeys(term.topology_key for term in self._near[number].terms))
             for kind in kinds
-            if kind.near is not None and kind.near in wanted
+            for number in kind.nears
+            if number in wanted
         }
 
 

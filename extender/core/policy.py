@@ -12,6 +12,7 @@ protocol of its own, by the name that kube-scheduler's framework has for it. It 
     others are to leave      Preempts: `may_evict`
     gangs wait               Orders: `order`, `order_version`
     room came free           Wakes: `could_pass`, by default what `filter` lets pass. Settles: `settle` and its sisters
+    something else changed   Stirs: `take_stirred`
     time passes              KeepsTime: `next_deadline`, `tick`
     something is to be done  Acts: `take_effects`; what became of it: `heed`
 
@@ -158,7 +159,18 @@ class Wakes(Protocol):
 
 
 @runtime_checkable
+class Stirs(Protocol):
+    def take_stirred(self) -> Collection[str]:
+        """Namespaces of which governed pods that were turned away may go somewhere now, though no node that would have
+        them may have gained room; since this was asked last."""
+        ...
+
+
+@runtime_checkable
 class Scores(Protocol):
+    """A policy that the pod's author has chosen for this pod has a true attribute `decides`: where one of these prefers
+    a node, others are not asked. Plans of gangs mind these alone."""
+
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
         """How good nodes are for the pod; None where this policy prefers none."""
         ...

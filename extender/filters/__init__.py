@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from extender.core.policy import Policy
+from extender.filters import governing
 from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.preference import Preference
@@ -29,4 +30,4 @@ policy (`gang`) is asked before them: it is made with what it plans on, see `ext
 
 def made() -> list[Policy]:
     """One of each, for one keeper."""
-    return [policy() for policy in POLICIES]
+    return [*(policy() for policy in POLICIES), *governing.made()]

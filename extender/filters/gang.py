@@ -18,6 +18,7 @@ from extender.core.feedback import (
     Feedback,
     NotBound,
     NotEvicted,
+    PoliciesChanged,
     RestStays,
     TurnedAwayBefore,
     UnitStays,
@@ -153,6 +154,10 @@ class GangFollowing:
                 preempting.done(gang, now)
             case BrakeChanged():
                 gangs.deadlines.heed_brake(now)
+            case PoliciesChanged(namespace):
+                for each in gangs.by_key.values():
+                    if each.key.namespace == namespace:
+                        gangs.waiting.changed(each)
             case Expired(holding) if holding.owner is not None:
                 gangs.deadlines.expire(holding.owner, now)
             case TurnedAwayBefore(pod) if isinstance(pod.gang, GangAsk):

@@ -6,18 +6,19 @@ Dispatch and nothing else. Must not know what any policy is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
 from extender.app.policies.containment import Containment, having
 from extender.core.cluster import Node, Pod
 from extender.core.feedback import Feedback
 from extender.core.gangs.gang import GangEffect
-from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy
+from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Stirs
 from extender.kube.names import NodeName, PodUid
 
 _NOTHING: Sequence[GangEffect] = ()
 _NO_NODES: Sequence[NodeName] = ()
+_NO_NAMESPACES: Collection[str] = ()
 
 
 class Following:
@@ -28,6 +29,7 @@ class Following:
         self._outlives = having(Outlives, policies)
         self._acts = having(Acts, policies)
         self._only_observes = {name: policy for name, policy in self._observes.items() if name not in self._acts}
+        self._stirs = having(Stirs, policies)
         self._orders = having(Orders, policies)
         self._keeps_time = having(KeepsTime, policies)
 
@@ -57,6 +59,11 @@ class Following:
 
     def heed(self, told: Feedback, now: float) -> None:
         self._contained.tell_each(self._acts, lambda policy: policy.heed(told, now))
+
+    def take_stirred(self) -> set[str]:
+        """Namespaces of which governed pods may go where they could not, though no node has gained room."""
+        asked = self._contained.ask_each(self._stirs, lambda policy: policy.take_stirred(), _NO_NAMESPACES)
+        return set(chain.from_iterable(asked))
 
     # -- order and time ------------------------------------------------------------------------------------------
 

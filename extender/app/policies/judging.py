@@ -46,6 +46,7 @@ class Judging:
             name: policy for name, policy in self._filters.items() if not getattr(policy, "kept_by_plans", False)
         }
         self._scores = having(Scores, policies)
+        self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
         self._reads = having(Reads, policies)
 
     # -- filter --------------------------------------------------------------------------------------------------
@@ -79,6 +80,11 @@ class Judging:
     def verdict_beside_plans(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """As `verdict`, by those policies alone that a gang's plan does not keep to by itself."""
         return self._verdict(self._judges(pod, self._beside_plans), sent)
+
+    def beside_plans(self, pod: Pod) -> Callable[[NodeName], bool] | None:
+        """Whether those policies let the pod be on a node; None: on any."""
+        judges = self._judges(pod, self._beside_plans)
+        return (lambda node: self._first_refusal(judges, node) is None) if judges else None
 
     def _verdict(self, judges: Sequence[tuple[str, Judge]], sent: Sequence[NodeName]) -> Verdict:
         if not judges:
@@ -153,7 +159,13 @@ class Judging:
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
         ask, scores = self._contained.ask, self._scores.items()
         asked = [(name, ask(name, partial(policy.score, pod, self._facts), None)) for name, policy in scores]
-        return [(name, scorer) for name, scorer in asked if scorer is not None]
+        found = [(name, scorer) for name, scorer in asked if scorer is not None]
+        return [each for each in found if each[0] in self._deciding] or found
+
+    def preferred(self, pod: Pod) -> Scorer | None:
+        """How good nodes are, as policies say that were chosen for the pod; None: these prefer none."""
+        scorers = [each for each in self._scorers(pod) if each[0] in self._deciding]
+        return (lambda node: self._total(scorers, node)) if scorers else None
 
     def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
         said = (self._contained.ask(name, partial(scorer, node), 0.0) for name, scorer in scorers)

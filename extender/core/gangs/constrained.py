@@ -159,7 +159,7 @@ class Constrained:
         return known if known is not None and known[0] is gang and known[1] == self._stamp(gang) else None
 
     def _stamp(self, gang: Gang) -> _Stamp:
-        wants = any(pod.constraints is not None and pod.constraints.affinity for pod in gang.roster.members.values())
+        wants = any(pod.constraints is not None and pod.constraints.affinities for pod in gang.roster.members.values())
         stays = self._staying.grown + self._staying.shrunk
         return (
             self._ledger.changes.capacity_count,

@@ -23,6 +23,7 @@ from extender.core.gangs.placing import Places
 from extender.core.gangs.plans import Plans
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.slots import Slots
+from extender.core.governed import is_choosy
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
 from extender.core.work import Work
@@ -339,7 +340,7 @@ class Fits:
 
     def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
         """Whether it would have room beside what stays."""
-        if self._places.is_constrained(gang):
+        if shape[2] is not None or self._places.is_constrained(gang):
             return self._prospects.could_ever_fit(gang)
         # Members of its own that are bound stay as well, and are those of no other gang of the shape.
         beside_its_own = not gang.roster.bound or self._prospects.could_ever_fit(gang)
@@ -363,7 +364,7 @@ class Fits:
 def shape_of(gang: Gang) -> Shape:
     """What decides whether it fits."""
     kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
-    alone = any(pod.constraints is not None for pod in gang.roster.members.values())
+    alone = any(pod.constraints is not None or is_choosy(pod.governed) for pod in gang.roster.members.values())
     return gang.needed, frozenset(kinds.items()), gang.key if alone else None
 
 

@@ -37,6 +37,7 @@ NOT_BROUGHT = "kube-scheduler has not brought the gang's quorum to its places in
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
 QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
+GOVERNED_ANEW = "policies that govern the gang have changed: it is planned anew"
 TOO_LATE = "the gang's quorum was not there before its deadline"
 NOT_ITS_NODE = "the gang's plan has another node for this member"
 

@@ -79,7 +79,8 @@ class Gangs:
         self.by_key = table.by_key
         self.effects = table.effects
         self.of = table.of
-        slots, offers = Slots(ledger, nodes, staying), Offers()
+        self.slots = slots = Slots(ledger, nodes, staying)
+        offers = Offers()
         constrained = Constrained(ledger, nodes, bystanders, staying)
         places = Places(ledger, slots, constrained, offers)
         prospects = Prospects(ledger, places, slots, constrained)

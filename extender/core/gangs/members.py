@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.barrier import Barrier
-from extender.core.gangs.gang import Gang
+from extender.core.gangs.gang import GOVERNED_ANEW, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
@@ -94,7 +94,7 @@ class Members:
         if pod.finished:
             return self._finish(pod, former, now)
         gang = former if former is not None else self._table.join(pod.uid, ask, now)
-        self._take_in(gang, pod, ask)
+        self._take_in(gang, pod, ask, now)
         if gang.phase is Phase.QUARANTINED:
             if pod.node is not None:
                 gang.roster.bound.add(pod.uid)
@@ -111,7 +111,7 @@ class Members:
         self._quorums.weigh(gang, now)
         return gang
 
-    def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk) -> None:
+    def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> None:
         """The gang knows it as it is now."""
         known = gang.roster.members.get(pod.uid)
         if known is not None and pod.at_our_gate and not known.at_our_gate:
@@ -120,6 +120,10 @@ class Members:
         if known == pod:
             return
         gang.roster.members[pod.uid] = pod
+        anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
+        if anew and gang.phase is Phase.PLANNED:
+            # What was planned was for what it required then.
+            self._planning.give_up(gang, now, GOVERNED_ANEW)
         if pod.at_our_gate and not pod.gated and (known is None or known.gated):
             # As if filter had turned it away: it waits to be woken.
             gang.wait.rejected.add(pod.uid)

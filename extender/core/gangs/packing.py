@@ -57,6 +57,7 @@ def plan(
     releasing: Sequence[Holder] = (),
     leaving: Sequence[Holder] = (),
     room: Room | None = None,
+    filling: bool = False,
 ) -> dict[Holder, NodeName] | Shortfall:
     """A node for every slot, such that committing them all on the ledger as it is now meets no conflict; or Shortfall.
 
@@ -64,9 +65,12 @@ def plan(
     by the transaction that commits the plan; but not what is bound. `leaving`: holders whose units count as free though
     they are bound; a plan with any is what could be, and can be committed when they are gone. `room`: what
     is free, where the caller has counted it; it is used up. A node that the ledger does not know has no room.
+    `filling`: no candidate is taken before those ahead of it are full, if that will do.
     """
     room = room or Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
     templates = templates_of(slots)
+    if filling and (filled := _fill(room.copy(), templates, candidates)):
+        return filled
     before = room.copy() if len(templates) > 1 else room
     nodes, shortfall = _spread(room, templates, candidates)
     # A shortfall within the first template is final: nothing else was in its way.
@@ -80,6 +84,22 @@ def plan(
     if shortfall is not None and len(nodes) < len(slots):
         return shortfall
     return {slot.holder: nodes[slot.holder] for slot in slots}
+
+
+def _fill(room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]) -> dict[Holder, NodeName]:
+    """As many slots on a node as it has room for, before the next; empty if one finds no node."""
+    nodes: dict[Holder, NodeName] = {}
+    for template in templates:
+        left = list(template.slots)
+        for node in candidates:
+            if not left:
+                break
+            for _ in range(room.copies(node, template.need, len(left)) if template.may_be_on(node) else 0):
+                nodes[left.pop(0).holder] = node
+                room.take(node, template.need)
+        if left:
+            return {}
+    return nodes
 
 
 def _spread(

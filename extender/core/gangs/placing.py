@@ -86,7 +86,11 @@ class Places:
             retried = self.plan(gang, fewer, candidates, releasing)
             if not isinstance(retried, Shortfall):
                 return fewer, retried
-        if isinstance(found, Shortfall) and first is not None and self._offers.differ(gang, first, sent):
+        # Of what kube-scheduler has sent, policies may have left few: that is not every node that it allows.
+        apart_too = first is not None and (
+            self._offers.differ(gang, first, sent) or self._slots.judged(first) is not None
+        )
+        if isinstance(found, Shortfall) and apart_too:
             for own in (self._offers, Offers()):
                 apart = self._slots.of_quorum(gang, in_order(gang, first), sent, own)
                 retried = self.plan(gang, apart, candidates, releasing)
@@ -98,8 +102,11 @@ class Places:
         self, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName], releasing: Sequence[Holder]
     ) -> dict[Holder, NodeName] | Shortfall:
         """A node for each of the slots, by what the gang's members require; nothing changes."""
+        best_first = self._slots.best_first(gang, candidates)
         if self.is_constrained(gang):
-            return self._constrained.plan(gang, slots, candidates, releasing)
+            return self._constrained.plan(gang, slots, best_first or candidates, releasing)
+        if best_first is not None:
+            return plan(self._ledger, slots, best_first, releasing=releasing, filling=True)
         return plan(self._ledger, slots, candidates, releasing=releasing)
 
     def is_constrained(self, gang: Gang) -> bool:

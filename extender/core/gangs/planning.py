@@ -248,5 +248,5 @@ def _draws(member: Pod, pod: Pod) -> bool:
     own = member.constraints
     if own is None:
         return False
-    peers = [term.peers for term in own.affinity] + [spread.peers for spread in own.spread]
+    peers = [term.peers for term in (*own.affinity, *own.beside)] + [spread.peers for spread in own.spread]
     return any(each.include(pod.namespace, pod.labels) for each in peers)

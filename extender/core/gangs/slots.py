@@ -7,7 +7,7 @@ is held for the gang.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
@@ -61,6 +61,9 @@ class Offers:
         )
 
 
+def _says_nothing(pod: Pod) -> None: ...
+
+
 @dataclass(eq=False)
 class Slots:
     """`nodes` is the keeper's table of nodes, read here for selectors and taints. `staying`: what no gang waits for."""
@@ -68,6 +71,12 @@ class Slots:
     _ledger: Ledger
     nodes: Mapping[NodeName, Node]
     _staying: Staying
+    judged: Callable[[Pod], Accepts | None] = field(default_factory=lambda: _says_nothing, init=False)
+    """What policies say beside that of the nodes for a pod; None: nothing."""
+    preferred: Callable[[Pod], Callable[[NodeName], float] | None] = field(
+        default_factory=lambda: _says_nothing, init=False
+    )
+    """How good nodes are for a pod; None: as good as each other."""
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 
@@ -77,6 +86,12 @@ class Slots:
             return sent
         offered = frozenset(sent)
         return [*sent, *(name for name in self.nodes if name not in offered)]
+
+    def best_first(self, gang: Gang, nodes: Sequence[NodeName]) -> Sequence[NodeName] | None:
+        """The nodes, the best for the gang's members first; None where these prefer none."""
+        member = next(gang.roster.unplaced(), None)
+        score = self.preferred(member) if member is not None and member.governed else None
+        return None if score is None else sorted(nodes, key=score, reverse=True)
 
     def is_sample(self, sent: Sequence[NodeName]) -> bool:
         """Whether kube-scheduler may allow the pod other nodes than those it sent."""
@@ -190,8 +205,10 @@ class Slots:
         return slots, anywhere
 
     def _acceptance(self, pod: Pod) -> Accepts:
-        nodes = self.nodes
-        return lambda name: name in nodes and accepts(nodes[name], pod)
+        nodes, judged = self.nodes, self.judged(pod)
+        if judged is None:
+            return lambda name: name in nodes and accepts(nodes[name], pod)
+        return lambda name: name in nodes and accepts(nodes[name], pod) and judged(name)
 
 
 def slot_name(gang: Gang) -> Holder:
@@ -211,6 +228,7 @@ def _alike(one: Pod, other: Pod) -> bool:
         and one.node_selector == other.node_selector
         and one.affinity == other.affinity
         and one.tolerations == other.tolerations
+        and one.governed == other.governed
     )
 
 

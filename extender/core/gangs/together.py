@@ -104,7 +104,9 @@ def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_With
     keys_of = rules.own_affinity_keys([template.kind for template in templates])
     keys = tuple(dict.fromkeys(key for keys in keys_of.values() for key in keys))
     if keys:
-        wanting = frozenset(n for n, template in enumerate(templates) if template.kind.near in keys_of)
+        wanting = frozenset(
+            n for n, template in enumerate(templates) if not keys_of.keys().isdisjoint(template.kind.nears)
+        )
         wanted = frozenset(n for n, each in enumerate(templates) if not keys_of.keys().isdisjoint(each.kind.wanted_by))
         places: dict[tuple[str, ...], list[NodeName]] = {}
         for name in candidates:
@@ -132,7 +134,7 @@ class _Attempt:
 
         def follows(number: int) -> bool:
             kind = self.templates[number].kind
-            return kind.near is not None and kind.near not in kind.wanted_by
+            return not set(kind.nears) <= set(kind.wanted_by)
 
         shares = shares_of(self.templates)
         as_given = tuple(sorted(numbers, key=lambda number: (follows(number), number != 0, -shares[number])))
@@ -212,7 +214,7 @@ class _Attempt:
         placed: dict[Holder, NodeName] = {}
         steps = 0
 
-        ordered = any(each.kind.near is not None or each.kind.spreads for each in self.templates)
+        ordered = any(each.kind.nears or each.kind.spreads for each in self.templates)
 
         def search() -> bool:
             nonlocal steps

@@ -1,0 +1,42 @@
+"""Governed: a policy of those that people create, as it governs one pod. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from extender.core.policy_types import CoLocation, DataLocality, FairShare, Parameters, Priority
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """`parameters`: None where the pod names a policy that is not there. `above`: of a share, those that it is in, the
+    first one first, each with its weight."""
+
+    name: str
+    parameters: Parameters | None
+    above: tuple[tuple[str, int], ...] = ()
+
+
+def of_type(governed: Sequence[Governed], kind: type[P]) -> Iterator[tuple[Governed, P]]:
+    """Those of the policies that are of that type, with their parameters."""
+    for each in governed:
+        if isinstance(each.parameters, kind):
+            yield each, each.parameters
+
+
+def is_placed_by(governed: Sequence[Governed]) -> bool:
+    """Whether one of the policies has a say on where a pod is, and not only on when."""
+    return any(not isinstance(each.parameters, FairShare | Priority) for each in governed)
+
+
+def is_choosy(governed: Sequence[Governed]) -> bool:
+    """Whether one of the policies lets the pod be on some nodes only, whoever is there."""
+    kinds = (each.parameters for each in governed)
+    return any(
+        kind is None or isinstance(kind, CoLocation) or (isinstance(kind, DataLocality) and kind.required)
+        for kind in kinds
+    )

@@ -1,0 +1,295 @@
+"""Governing: which policies govern a pod, and in which form it is known for that.
+
+A pod is governed by the policies of its namespace that it names by annotation, and by those whose selector matches its
+labels. In its governed form it bears a label for each, such as no pod at the API server can have, and requires what the
+policy says of pods around it as if its spec said so: whoever plans, counts and wakes goes by that and knows no policy.
+The form is never written anywhere. Must not know nodes, room, nor time.
+
+Where there are alternatives (`a|b` in the annotation, or a policy of the type soft), it is one of them at a time that
+governs the pod; whose turn it is others say.
+
+A pod of a namespace without policies that names none costs two look-ups; of one with policies that select, two for each
+of its labels, however many they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from extender.core.cluster import Pod
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
+from extender.core.governed import Governed, of_type
+from extender.core.names import DOMAIN
+from extender.core.policy_types import MOST_NAMES, AntiAffinity, Balance, CoLocation, FairShare, PolicyInForce, Soft
+from extender.kube.label_match import LabelRequirement, matches
+from extender.kube.names import PodUid
+
+POLICY = f"{DOMAIN}/policy"
+"""Annotation: `a,b` names both, and `a|b` the first that can be had."""
+_NAMED = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL = "escher.dev/policy:"
+"""A colon: no label of Kubernetes' begins like this."""
+_NO_TURNS: Mapping[str, int] = {}
+_SOFTLY = Soft(())
+"""As soft as who names alternatives and says no more."""
+_DEEPEST = 16
+"""So many shares may be in each other."""
+_Bucket = tuple[str, str | None]
+"""A label and its value, None for any: whom a selector matches has it."""
+
+
+def names_in(value: str) -> tuple[tuple[str, ...], ...] | None:
+    """The alternatives that the annotation names, each of policies that are to hold together; None where that cannot be
+    understood."""
+    found = tuple(tuple(part.strip() for part in each.split(",")) for each in value.split("|"))
+    names = [name for each in found for name in each]
+    return found if len(names) <= MOST_NAMES and all(map(_NAMED.fullmatch, names)) else None
+
+
+class _Policies:
+    """Those of one namespace, and by which label each is found."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, PolicyInForce] = {}
+        self._by_label: dict[_Bucket, dict[str, None]] = {}
+        self._by_none: dict[str, None] = {}
+        """Those whose selector requires no label."""
+
+    def put(self, name: str, policy: PolicyInForce) -> None:
+        self.drop(name)
+        self.by_name[name] = policy
+        if policy.selector is not None:
+            for bucket in _buckets(policy) or (None,):
+                (self._by_none if bucket is None else self._by_label.setdefault(bucket, {}))[name] = None
+
+    def drop(self, name: str) -> PolicyInForce | None:
+        if (policy := self.by_name.pop(name, None)) is None:
+            return None
+        self._by_none.pop(name, None)
+        for bucket in _buckets(policy):
+            if (names := self._by_label.get(bucket)) is not None:
+                names.pop(name, None)
+                if not names:
+                    del self._by_label[bucket]
+        return policy
+
+    def selecting(self, labels: Mapping[str, str]) -> Iterator[str]:
+        found = dict(self._by_none)
+        if self._by_label:
+            for label, value in labels.items():
+                for bucket in ((label, value), (label, None)):
+                    found |= self._by_label.get(bucket, {})
+        return (name for name in found if matches(self.by_name[name].selector, labels))
+
+
+def _buckets(policy: PolicyInForce) -> list[_Bucket]:
+    """Labels of which whoever is selected has one."""
+    for each in policy.selector or ():
+        if each.operator == "In":
+            return [(each.key, value) for value in each.values]
+        if each.operator == "Exists":
+            return [(each.key, None)]
+    return []
+
+
+class Governing:
+    def __init__(self) -> None:
+        self._policies: dict[str, _Policies] = {}
+        self._pods: dict[str, dict[PodUid, Pod]] = {}
+        """As they are told of, by namespace."""
+        self._namespace_of: dict[PodUid, str] = {}
+        self._turns: dict[PodUid, dict[str, int]] = {}
+        """Of pods with alternatives how often the next one's turn has come: by soft policy, or POLICY for their own."""
+
+    # -- policies: each answers the pods, as told, whose form is another since --------------------------------------
+
+    def put(self, namespace: str, name: str, policy: PolicyInForce) -> list[Pod]:
+        policies = self._policies.setdefault(namespace, _Policies())
+        if policies.by_name.get(name) == policy:
+            return []
+        before = self._forms(namespace, name, policy)
+        policies.put(name, policy)
+        return self._changed(before)
+
+    def drop(self, namespace: str, name: str) -> list[Pod]:
+        policies = self._policies.get(namespace)
+        if policies is None or name not in policies.by_name:
+            return []
+        before = self._forms(namespace, name, None)
+        policies.drop(name)
+        if not policies.by_name:
+            del self._policies[namespace]
+        return self._changed(before)
+
+    def _forms(self, namespace: str, name: str, new: PolicyInForce | None) -> list[tuple[Pod, tuple[Governed, ...]]]:
+        """What governs the pods that a change of the policy may concern."""
+        found: list[tuple[Pod, tuple[Governed, ...]]] = []
+        for pod in self._pods.get(namespace, {}).values():
+            governed = self.governing(pod)
+            if governed or (new is not None and matches(new.selector, pod.labels)):
+                found.append((pod, governed))
+        return found
+
+    def _changed(self, before: Iterable[tuple[Pod, tuple[Governed, ...]]]) -> list[Pod]:
+        return [pod for pod, governed in before if self.governing(pod) != governed]
+
+    def in_force(self, namespace: str) -> Mapping[str, PolicyInForce]:
+        policies = self._policies.get(namespace)
+        return {} if policies is None else policies.by_name
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def remember(self, pod: Pod) -> None:
+        """The pod is there and looks like this."""
+        self._pods.setdefault(pod.namespace, {})[pod.uid] = bare(pod)
+        self._namespace_of[pod.uid] = pod.namespace
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone, or has finished."""
+        if (namespace := self._namespace_of.pop(uid, None)) is not None:
+            pods = self._pods[namespace]
+            self._turns.pop(uid, None)
+            del pods[uid]
+            if not pods:
+                del self._pods[namespace]
+
+    def resolved(self, pod: Pod) -> Pod:
+        """The pod in its governed form; itself where nothing governs it."""
+        told = bare(pod)
+        governed = self.governing(told)
+        return governed_form(told, governed) if governed else told
+
+    def governing(self, pod: Pod) -> tuple[Governed, ...]:
+        """What governs the pod, by name."""
+        policies = self._policies.get(pod.namespace)
+        named = pod.annotations.get(POLICY) if pod.annotations else None
+        if policies is None and named is None:
+            return ()
+        names: set[str] = set()
+        if named is not None and (alternatives := names_in(named)):
+            names.update(alternatives[self._turn(pod.uid, POLICY) % len(alternatives)])
+        if policies is not None:
+            names.update(policies.selecting(pod.labels))
+            names.update(self._preferred(pod, names))
+        return tuple(self._as_governing(pod.namespace, name) for name in sorted(names))
+
+    def _preferred(self, pod: Pod, names: Iterable[str]) -> set[str]:
+        """Those whose turn it is, of the soft policies of these names, and of those that they prefer."""
+        found: set[str] = set()
+        ahead = [(name, soft) for name in names if (soft := self._soft(pod.namespace, name)) is not None]
+        seen = {name for name, _ in ahead}
+        while ahead:
+            name, soft = ahead.pop()
+            turn = self._turn(pod.uid, name)
+            if turn < len(soft.preferences) or soft.required:
+                preferred = soft.preferences[turn % len(soft.preferences)]
+                found.add(preferred)
+                inner = self._soft(pod.namespace, preferred)
+                if inner is not None and preferred not in seen:
+                    seen.add(preferred)
+                    ahead.append((preferred, inner))
+        return found
+
+    def _soft(self, namespace: str, name: str) -> Soft | None:
+        policy = self.in_force(namespace).get(name)
+        return policy.parameters if policy is not None and isinstance(policy.parameters, Soft) else None
+
+    # -- alternatives --------------------------------------------------------------------------------------------
+
+    def _turn(self, uid: PodUid, which: str) -> int:
+        return self._turns.get(uid, _NO_TURNS).get(which, 0)
+
+    def alternatives(self, pod: Pod) -> Iterator[tuple[str, float]]:
+        """What gives the pod another alternative to be governed by, and after how many seconds without a place."""
+        if pod.annotations and "|" in pod.annotations.get(POLICY, ""):
+            yield POLICY, float(_SOFTLY.wait_seconds)
+        for each, soft in of_type(pod.governed, Soft):
+            if soft.required or self._turn(pod.uid, each.name) < len(soft.preferences):
+                yield each.name, float(soft.wait_seconds)
+
+    def its_own(self, pod: Pod) -> int:
+        """How many alternatives it names itself."""
+        named = pod.annotations.get(POLICY, "") if pod.annotations else ""
+        return len(names_in(named) or ()) if "|" in named else 1
+
+    def take_turn(self, uid: PodUid, which: str) -> Pod | None:
+        """The next of the alternatives governs the pod. The pod as told; None: it is not known."""
+        namespace = self._namespace_of.get(uid)
+        if namespace is None:
+            return None
+        turns = self._turns.setdefault(uid, {})
+        turns[which] = turns.get(which, 0) + 1
+        return self._pods[namespace][uid]
+
+    def _as_governing(self, namespace: str, name: str) -> Governed:
+        policy = self.in_force(namespace).get(name)
+        if policy is None:
+            return Governed(name, None)
+        if isinstance(policy.parameters, FairShare):
+            return Governed(name, policy.parameters, self._above(namespace, policy.parameters))
+        return Governed(name, policy.parameters)
+
+    def _above(self, namespace: str, share: FairShare) -> tuple[tuple[str, int], ...]:
+        """The shares that it is in. One that is not there is none; nor is what is in itself."""
+        found: dict[str, int] = {}
+        while share.parent and share.parent not in found and len(found) < _DEEPEST:
+            policy = self.in_force(namespace).get(share.parent)
+            if policy is None or not isinstance(policy.parameters, FairShare):
+                break
+            found[share.parent] = policy.parameters.weight
+            share = policy.parameters
+        return tuple(reversed(found.items()))
+
+
+# -- the form ----------------------------------------------------------------------------------------------------
+
+
+def governed_form(pod: Pod, governed: tuple[Governed, ...]) -> Pod:
+    """The pod as it is known while these govern it."""
+    labels = {**pod.labels, **{_LABEL + each.name: "" for each in governed if each.parameters is not None}}
+    required = _required(pod.namespace, governed, pod.constraints)
+    return replace(pod, labels=labels, constraints=required, governed=governed)
+
+
+def bare(pod: Pod) -> Pod:
+    """The pod as its author has it."""
+    if not pod.governed:
+        return pod
+    labels = {label: value for label, value in pod.labels.items() if not label.startswith(_LABEL)}
+    own = pod.constraints
+    if own is not None:
+        own = replace(
+            own,
+            anti_affinity=tuple(term for term in own.anti_affinity if not _is_policys(term.peers)),
+            spread=tuple(spread for spread in own.spread if not _is_policys(spread.peers)),
+            beside=(),
+        )
+    return replace(pod, labels=labels, constraints=own or None, governed=())
+
+
+@lru_cache(maxsize=4096)
+def _required(namespace: str, governed: tuple[Governed, ...], own: Constraints | None) -> Constraints | None:
+    """What a pod requires of others, that being its own; one object for all that are equal."""
+    base = own or NO_CONSTRAINTS
+    apart, beside, spread = list(base.anti_affinity), list[AffinityTerm](), list(base.spread)
+    for each, keeps in of_type(governed, AntiAffinity):
+        named = keeps.away_from or (each.name,)
+        apart += [AffinityTerm(_governed_by(namespace, name), keeps.topology_key) for name in named]
+    for each, near in of_type(governed, CoLocation):
+        beside.append(AffinityTerm(_governed_by(namespace, each.name), near.topology_key))
+    for each, even in of_type(governed, Balance):
+        peers = _governed_by(namespace, each.name)
+        spread.append(Spread(peers, even.topology_key, even.max_skew, heeds_taints=True, tasks=even.tasks))
+    required = replace(base, anti_affinity=tuple(apart), spread=tuple(spread), beside=tuple(beside))
+    return required if required else None
+
+
+def _governed_by(namespace: str, name: str) -> Peers:
+    return Peers(frozenset((namespace,)), (LabelRequirement(_LABEL + name, "Exists"),))
+
+
+def _is_policys(peers: Peers) -> bool:
+    return bool(peers.selector) and peers.selector is not None and peers.selector[0].key.startswith(_LABEL)

@@ -1,0 +1,40 @@
+"""What policies that people create (EscherPolicies) say of pods, one type a file.
+
+`core.governing` says which of them govern a pod, and makes of what they say of pods around requirements of its own, by
+which gangs are planned. kube-scheduler knows nothing of these: here single pods are judged by them, and all pods by
+what policies say of nodes. A pod that nothing governs costs each of them one look-up.
+"""
+
+from __future__ import annotations
+
+from extender.core.policy import Policy
+from extender.filters.governing.anti_affinity import PolicyAntiAffinity
+from extender.filters.governing.balance import PolicyBalance
+from extender.filters.governing.bin_packing import PolicyBinPacking
+from extender.filters.governing.co_location import PolicyCoLocation
+from extender.filters.governing.data_locality import PolicyDataLocality
+from extender.filters.governing.fair_share import PolicyFairShare
+from extender.filters.governing.named import PolicyNamed
+from extender.filters.governing.objective import PolicyObjective
+from extender.filters.governing.priority import PolicyPriority
+from extender.filters.governing.standing import Standing
+
+POLICIES = "policy-"
+"""How the names of these begin."""
+
+
+def made() -> list[Policy]:
+    """One of each, for one keeper, in the order in which they are asked."""
+    standing = Standing()
+    return [
+        standing,
+        PolicyNamed(),
+        PolicyDataLocality(),
+        PolicyAntiAffinity(standing),
+        PolicyCoLocation(standing),
+        PolicyBalance(standing),
+        PolicyBinPacking(standing),
+        PolicyObjective(),
+        PolicyPriority(),
+        PolicyFairShare(),
+    ]

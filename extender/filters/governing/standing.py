@@ -1,0 +1,141 @@
+"""Standing: how many pods of each policy are on each node, bound or held for; and when that may help who waits.
+
+Kept pod by pod, so that asking costs no walk over the cluster. Must not know what any policy makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from extender.core.cluster import Node, Pod
+from extender.core.governed import Governed
+from extender.core.ledger import HoldingKind
+from extender.core.policy import Facts
+from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation
+from extender.core.units import count_in
+from extender.kube.names import NodeName, PodUid
+
+_Name = tuple[str, str]
+"""(namespace, policy)."""
+
+
+class Standing:
+    name = "policy-standing"
+
+    def __init__(self) -> None:
+        self._pods: dict[PodUid, Pod] = {}
+        """Those that policies govern."""
+        self._bound: dict[tuple[_Name, bool], dict[NodeName, int]] = {}
+        """By policy, and whether they are being deleted."""
+        self._keeping_away: dict[_Name, dict[Governed, int]] = {}
+        """By the policy from whose pods they keep away, what others are governed by, and how many pods each governs."""
+        self._namespaces: dict[str, int] = {}
+        self._nodes: dict[NodeName, object] = {}
+        self._stirred: set[str] = set()
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def observe(self, fact: Pod | Node, now: float) -> None:
+        if isinstance(fact, Node):
+            looks = (fact.labels, fact.taints, fact.unschedulable)
+            if self._nodes.get(fact.name, looks) != looks:
+                self._stirred |= self._namespaces.keys()
+            self._nodes[fact.name] = looks
+            return
+        known = self._pods.get(fact.uid)
+        if not fact.governed and known is None:
+            return
+        if known is not None:
+            if _where(known) == _where(fact):
+                self._pods[fact.uid] = fact
+                return
+            self._count(known, -1)
+        if fact.governed:
+            self._pods[fact.uid] = fact
+            self._count(fact, +1)
+        else:
+            del self._pods[fact.uid]
+
+    def forget(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Node):
+            self._nodes.pop(fact.name, None)
+            self._stirred |= self._namespaces.keys()
+        elif (known := self._pods.pop(fact.uid, None)) is not None:
+            self._count(known, -1)
+
+    def _count(self, pod: Pod, by: int) -> None:
+        count_in(self._namespaces, pod.namespace, by)
+        for each in pod.governed:
+            if pod.node is not None:
+                of_policy = self._bound.setdefault(((pod.namespace, each.name), pod.deleting), {})
+                count_in(of_policy, pod.node, by)
+                if not of_policy:
+                    del self._bound[(pod.namespace, each.name), pod.deleting]
+            if isinstance(each.parameters, AntiAffinity):
+                for meant in each.parameters.away_from:
+                    keeping = self._keeping_away.setdefault((pod.namespace, meant), {})
+                    count_in(keeping, each, by)
+                    if not keeping:
+                        del self._keeping_away[pod.namespace, meant]
+        if pod.node is not None:
+            self._heed_move(pod, by)
+
+    def reserve(self, pod: Pod, node: NodeName) -> None:
+        self._heed_move(pod, +1)
+
+    def unreserve(self, pod: Pod) -> None:
+        self._heed_move(pod, -1)
+
+    def _heed_move(self, pod: Pod, by: int) -> None:
+        """It stands somewhere from now on, or no more. What leaves a node that is a place by itself is room there."""
+        for each in pod.governed:
+            match each.parameters:
+                case Balance(tasks=0):
+                    self._stirred.add(pod.namespace)
+                case Balance() | CoLocation() if by < 0:
+                    self._stirred.add(pod.namespace)
+                case AntiAffinity(topology_key=key) if by < 0 and key != HOSTNAME:
+                    self._stirred.add(pod.namespace)
+                case _:
+                    pass
+
+    def take_stirred(self) -> Collection[str]:
+        taken, self._stirred = self._stirred, set()
+        return taken
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def of(self, name: str, pod: Pod, facts: Facts, *, living: bool = False) -> Mapping[NodeName, int]:
+        """How many pods of that policy, of the pod's namespace, each node has, but for the pod itself. `living`: those
+        that are being deleted do not count."""
+        policy = (pod.namespace, name)
+        found = dict(self._bound.get((policy, False), {}))
+        if not living:
+            for node, number in self._bound.get((policy, True), {}).items():
+                found[node] = found.get(node, 0) + number
+        for node in facts.ledger.totals.unbound_on:
+            for held in facts.ledger.rows[node].holdings.values():
+                if held.kind in (HoldingKind.BOUND, HoldingKind.SAVING) or PodUid(held.holder) == pod.uid:
+                    continue
+                other = self._pods.get(PodUid(held.holder))
+                if other is not None and other.namespace == pod.namespace and other.node is None:
+                    found[node] = found.get(node, 0) + any(each.name == name for each in other.governed)
+        return {node: number for node, number in found.items() if number}
+
+    def keeping_away(self, name: str, pod: Pod) -> Collection[Governed]:
+        """What governs pods that keep away from those of that policy."""
+        return self._keeping_away.get((pod.namespace, name), ())
+
+
+def places(on_nodes: Collection[NodeName], key: str, facts: Facts) -> set[str]:
+    """The values of that label on those of the nodes that have one."""
+    found = (facts.nodes[node].labels.get(key) for node in on_nodes if node in facts.nodes)
+    return {value for value in found if value is not None}
+
+
+def place_of(node: NodeName, key: str, facts: Facts) -> str | None:
+    return facts.nodes[node].labels.get(key) if node in facts.nodes else None
+
+
+def _where(pod: Pod) -> tuple[object, ...]:
+    return (pod.node, pod.deleting, pod.governed)

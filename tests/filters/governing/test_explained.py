@@ -1,0 +1,73 @@
+"""Why a pod or a gang that is governed waits, as explain tells it: which rule of which policy, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from extender.app.explain import Explain
+from extender.core.names import GangKey
+from extender.core.policy import Policy
+from extender.core.policy_types import AntiAffinity, Balance, CoLocation, DataLocality
+from extender.filters import governing
+from extender.kube.names import NodeName, ResourceKey
+from tests.builders import gang_pods
+from tests.filters.governing.world import ZONE, PolicyWorld, naming
+
+
+def explain(world: PolicyWorld) -> Explain:
+    return Explain(world.keeper.tables)
+
+
+def test_nodes_are_grouped_by_the_policy_that_is_in_the_way() -> None:
+    world = PolicyWorld(zones="abb")
+    world.govern("apart", AntiAffinity(topology_key=ZONE))
+    world.govern("data", DataLocality(("data1",)))
+    for name in ("n0", "n1"):
+        world.do(world.keeper.set_capacity(NodeName(name), ResourceKey("escher.dev/default.data1"), 1))
+    for name in ("p0", "p1", "p2"):
+        world.place(name, annotations=naming("apart", "data"))
+    told = explain(world).pod("default", "p2")
+    assert told.waits
+    assert {group.rule: (group.count, group.detail) for group in told.groups} == {
+        "policy-anti-affinity": (
+            2,
+            "policy apart (anti-affinity): a pod that it keeps apart from this one is in the same place",
+        ),
+        "policy-data-locality": (1, "policy data (data-locality): the node does not have data1"),
+    }
+    assert all("change that policy" in remedy for remedy in told.remedies)
+
+
+def test_a_gang_is_told_what_governs_it() -> None:
+    world = PolicyWorld(zones="aa")
+    world.govern("apart", AntiAffinity(topology_key=ZONE))
+    gang = [replace(each, annotations=naming("apart")) for each in gang_pods("train", 2)]
+    world.create(*gang)
+    world.schedule()
+    told = explain(world).gang(GangKey("default", "train"))
+    assert "policies that govern it: apart" in told.summary
+    assert "required pod anti-affinity" in told.summary
+
+
+def test_each_of_them_is_told_by_a_name_that_says_so() -> None:
+    made: list[Policy] = governing.made()
+    assert all(each.name.startswith(governing.POLICIES) for each in made)
+    assert len({each.name for each in made}) == len(made)
+
+
+def test_reasons_are_constant_while_who_stands_where_changes() -> None:
+    world = PolicyWorld(zones="ab")
+    for name, parameters in (
+        ("apart", AntiAffinity(topology_key=ZONE)),
+        ("near", CoLocation(size=9)),
+        ("even", Balance(tasks=2, topology_key=ZONE)),
+    ):
+        world.govern(name, parameters)
+        for number in range(3):
+            world.place(f"{name}{number}", annotations=naming(name))
+    before = dict(world.asleep)
+    assert set(before) >= {"uid-apart2", "uid-even2", "uid-near0"}
+    world.place("another")
+    for uid in before:
+        world.filter(world.pods[uid])
+    assert world.asleep == before
