@@ -24,7 +24,8 @@ from collections.abc import Mapping, Sequence
 
 from extender.core.units import add
 from extender.esl.base import Effect, PodRequirement
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
+from extender.esl.furnishing import Wanted
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -33,8 +33,9 @@ from extender.core.cluster import Pod
 from extender.core.names import in_domain
 from extender.core.units import add
 from extender.esl.base import CancelTask, Effect, Event, Notice, PodRequirement, StopTask
+from extender.esl.furnishing import Wanted
 from extender.esl.launching import Launch, LaunchingEsl, Phase, earliest
-from extender.esl.policy_esl import UNLIMITED, Task, Wanted
+from extender.esl.policy_esl import UNLIMITED, Task
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

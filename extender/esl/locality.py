@@ -11,7 +11,8 @@ On node loss: the others wait until the named node comes back, or the task runs 
 
 from __future__ import annotations
 
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
+from extender.esl.furnishing import Wanted
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 

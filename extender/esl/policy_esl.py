@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from extender.core.back_off import doubled
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN, ephemeral_name
 from extender.esl.base import (
@@ -29,8 +28,6 @@ from extender.esl.base import (
     Effect,
     EffectRefused,
     Event,
-    NodeGone,
-    NodeSeen,
     Notice,
     PodGone,
     PodRequirement,
@@ -38,6 +35,7 @@ from extender.esl.base import (
     RemoveCapacity,
     SetCapacity,
 )
+from extender.esl.furnishing import Furnishing, Wanted, units_of
 from extender.esl.gang_spec import APPLICATION_DOMAIN, Approach
 from extender.esl.offers import Offers
 from extender.esl.view import Place, View
@@ -47,11 +45,7 @@ from extender.kube.quantities import Vector
 UNLIMITED = 1_000_000
 """Units of a resource that marks a node and limits nobody."""
 
-Wanted = Mapping[NodeName, Mapping[ResourceKey, int]]
-"""What each node should have of the policy's own resources; what is left out, it should not have."""
-
 _NONE: Mapping[str, str] = MappingProxyType({})
-_AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +103,7 @@ class PolicyEsl(ABC):
         """Those of them that are known by their pods alone."""
         self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
-        self._under_way: dict[Place, int] = {}
-        self._refused: dict[Place, int] = {}
-        self._fights: dict[Place, tuple[int, float]] = {}
-        """Where somebody else has changed what we had set: how often, and until when we leave it alone."""
+        self._furnishing = Furnishing(self.view, self.owns)
         self._now = 0.0
         self._over = False
 
@@ -219,18 +210,17 @@ class PolicyEsl(ABC):
 
     def at_most(self, node: NodeName, resource: ResourceKey) -> int:
         """What the node may have of it by now: what it has said, or what is under way, whichever is more."""
-        place = (node, resource)
-        return max(self.view.units.get(place, 0), self._under_way.get(place, 0))
+        return self._furnishing.at_most((node, resource))
 
     def furnished(self) -> Iterator[tuple[NodeName, str]]:
         """Nodes that have one of the policy's resources, or may have it by now, and the suffix of its key."""
-        for node, resource in sorted({*self.view.units, *self._under_way}):
-            if self.owns(resource) and self.at_most(node, resource):
+        for node, resource in sorted(self._furnishing.places()):
+            if self.at_most(node, resource):
                 yield node, resource.removeprefix(self._prefix)
 
     def refuses(self, node: NodeName) -> bool:
         """Whether the node cannot have one of the policy's resources, as far as was tried."""
-        return any(place[0] == node for place in self._refused)
+        return self._furnishing.refuses(node)
 
     def waiting(self) -> list[Pod]:
         """The pods of its tasks that are there and wait for a node, by name."""
@@ -239,7 +229,7 @@ class PolicyEsl(ABC):
 
     def will_have(self, node: NodeName, resource: ResourceKey) -> int:
         """Units of one of the policy's resources, when what is under way has arrived."""
-        return self._under_way.get((node, resource), self.view.units.get((node, resource), 0))
+        return self._furnishing.will_have((node, resource))
 
     # -- Esl -------------------------------------------------------------------------------------------------------
 
@@ -248,7 +238,7 @@ class PolicyEsl(ABC):
         the first half of what there is takes the nodes of the second for lost."""
         for event in there:
             self._learn(event, now)
-        self._fights.clear()
+        self._furnishing.forget_fights()
         return self._effects(None, now)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -277,18 +267,17 @@ class PolicyEsl(ABC):
     def end(self, now: float) -> list[Effect]:
         """It decides nothing more, and what nodes have of its resources goes; pods that run are left alone."""
         self._over = True
-        self._refused.clear()
-        self._fights.clear()
+        self._furnishing.forget_all_trouble()
         return self._effects(None, now)
 
     @property
     def ended(self) -> bool:
         """`end` was called, and no node has any of its resources, but where they cannot be removed."""
-        return self._over and not self._under_way and all(place in self._refused for place in self._mine())
+        return self._over and self._furnishing.all_gone
 
     def _learn(self, event: Event, now: float) -> list[Effect]:
         before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
-        contested = isinstance(event, CapacitySeen) and self._is_contested(event)
+        self._furnishing.heed(event, now)
         self.view.take(event)
         match event:
             case PodSeen(pod):
@@ -298,29 +287,14 @@ class PolicyEsl(ABC):
                 if before.node is not None or task in self._adopted:
                     self.tasks.pop(task, None)
                     self._adopted.discard(task)
-            case CapacityConfirmed(node, resource):
-                self._under_way.pop((node, resource), None)
-            case CapacitySeen(node, resource):
-                if contested:
-                    times, _ = self._fights.get((node, resource), (0, 0.0))
-                    self._fights[node, resource] = times + 1, now + doubled(_AGAIN_SECONDS, times, _LONGEST_SECONDS)
-            case NodeSeen(node):
-                self._forget_refusals(node.name)
-            case NodeGone(name):
-                # What is under way stays so until it is answered: the node may be there again when it arrives.
-                self._forget_refusals(name)
-            case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                if self.owns(change.resource):
-                    return self._heed_refusal(change, why)
+            case EffectRefused(SetCapacity() | RemoveCapacity() as change, why) if self.owns(change.resource):
+                cannot = f"node {change.node} cannot have {change.resource}={units_of(change)}: {why}"
+                return [Notice(self.name, "", cannot)]
         return []
 
     def next_deadline(self) -> float | None:
-        known = [until for _, until in self._fights.values() if until > self._now]
-        if (due := self.due()) is not None:
-            known.append(due)
-        if (due := self.offers.due()) is not None:
-            known.append(due)
-        return min(known, default=None)
+        known = (self._furnishing.due(), self.due(), self.offers.due())
+        return min((due for due in known if due is not None), default=None)
 
     # -- what nodes should have --------------------------------------------------------------------------------------
 
@@ -328,64 +302,18 @@ class PolicyEsl(ABC):
         self._note_offers(now)
         return [*([] if self._over else self.decide(event, now)), *self._furnish(now)]
 
-    def _furnish(self, now: float) -> list[Effect]:
+    def _furnish(self, now: float) -> list[SetCapacity | RemoveCapacity]:
         """What nodes should have and do not is under way."""
         self._now = now
-        self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
-        effects: list[Effect] = []
-        wanted = {
-            (node, resource): units
-            for node, of_node in ({} if self._over else self.capacities(now)).items()
-            if node in self.view.nodes
-            for resource, units in of_node.items()
-            if units > 0
-        }
-        for node, resource in sorted({*wanted, *self._mine(), *self._under_way}):
-            place = (node, resource)
-            units = wanted.get(place, 0)
-            # One at a time: what a node is told in a hurry may be answered once for all, and who then counts answers
-            # does not know what it still may have.
-            if place in self._under_way or units == self.view.units.get(place, 0):
-                continue
-            if now < self._fights.get(place, (0, now))[1] or self._refused.get(place) == units:
-                continue
-            self._under_way[place] = units
-            effects.append(SetCapacity(node, resource, units) if units else RemoveCapacity(node, resource))
-        return effects
-
-    def _mine(self) -> list[Place]:
-        """Where nodes have any of the policy's resources."""
-        return [place for place in self.view.units if self.owns(place[1])]
+        return self._furnishing.difference({} if self._over else self.capacities(now), now)
 
     def _note_offers(self, now: float) -> None:
-        places = {place for place in {*self.view.units, *self._under_way} if self.owns(place[1])}
-        offered = {place: max(self.view.units.get(place, 0), self._under_way.get(place, 0)) for place in places}
+        places = list(self._furnishing.places())
         idle: list[Place] = []
         if self.patience < math.inf:
             asked = {key for pod in self.view.alive(self.label) if pod.node is None for key in pod.requests}
             idle = [place for place in places if place[1] in asked and self.view.left(*place) > 0]
-        self.offers.note(offered, idle, now)
-
-    def _is_contested(self, event: CapacitySeen) -> bool:
-        """Whether what it says is neither what was known, nor what we are about to have set."""
-        place = (event.node, event.resource)
-        return (
-            self.owns(event.resource)
-            and event.node in self.view.nodes
-            and place not in self._under_way
-            and event.units != self.view.units.get(place, 0)
-        )
-
-    def _heed_refusal(self, change: SetCapacity | RemoveCapacity, why: str) -> list[Effect]:
-        place = (change.node, change.resource)
-        units = change.units if isinstance(change, SetCapacity) else 0
-        self._under_way.pop(place, None)
-        self._refused[place] = units
-        return [Notice(self.name, "", f"node {change.node} cannot have {change.resource}={units}: {why}")]
-
-    def _forget_refusals(self, node: NodeName) -> None:
-        for place in [place for place in self._refused if place[0] == node]:
-            del self._refused[place]
+        self.offers.note({place: self._furnishing.at_most(place) for place in places}, idle, now)
 
     def _adopt(self, pod: Pod) -> None:
         """What the pod says of its task is known, be it from a life before."""

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from extender.esl.base import Effect, Event
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
+from extender.esl.furnishing import Wanted
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.kube.quantities import Vector
 
 

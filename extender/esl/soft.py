@@ -21,8 +21,9 @@ from extender.core.back_off import doubled
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN
 from extender.esl.base import CancelTask, Effect, Event, PodRequirement, StopTask
+from extender.esl.furnishing import Wanted
 from extender.esl.launching import LaunchingEsl, Phase, earliest
-from extender.esl.policy_esl import Task, Wanted
+from extender.esl.policy_esl import Task
 from extender.kube.names import PodUid
 from extender.kube.quantities import Vector
 

@@ -17,8 +17,9 @@ from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.nodes import NodeShape, plain
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import CancelTask, Event, PodGone
+from extender.esl.furnishing import Wanted
 from extender.esl.policy_asks import Application
-from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.esl.policy_esl import PolicyEsl, Task
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.names import NodeName, PodUid

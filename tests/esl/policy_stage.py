@@ -16,9 +16,10 @@ from extender.controlplane.nodes import NodeShape, plain
 from extender.core.names import DOMAIN
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Effect, Event, PodRequirement
+from extender.esl.furnishing import Wanted
 from extender.esl.gang_spec import APPLICATION_DOMAIN
 from extender.esl.policy_asks import Application, PolicyAsks
-from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.esl.policy_esl import PolicyEsl, Task
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 from extender.kube.requests import Requests

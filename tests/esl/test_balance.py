@@ -11,7 +11,8 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from extender.core.cluster import Pod
 from extender.esl.balance import Balance, DynamicBalance
-from extender.esl.policy_esl import PolicyEsl, Task, Wanted
+from extender.esl.furnishing import Wanted
+from extender.esl.policy_esl import PolicyEsl, Task
 from extender.kube.names import CPU
 from extender.kube.quantities import Vector
 from tests.esl.policy_machine import PICK, PolicyMachine
@@ -148,7 +149,7 @@ class ByTheBook(PolicyEsl):
 
     def capacities(self, now: float) -> Wanted:
         key = self.key("all")
-        if all(self.at_most(node, key) == self.level for node in self.view.nodes) and not self._under_way:
+        if all(self.view.units.get((node, key)) == self.level for node in self.view.nodes):
             left = [self.view.left(node, key) for node in self.view.nodes]
             if all(units <= 0 for units in left):
                 self.level += 1

@@ -14,7 +14,8 @@ from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import TimePassed
 from extender.esl.composed import AllOf, AnyOf
 from extender.esl.data_locality import DataLocality
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
+from extender.esl.furnishing import Wanted
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.esl.soft import Soft
 from extender.kube.names import CPU, InvalidName, NodeName, ResourceKey
 from extender.kube.quantities import Vector

@@ -148,7 +148,6 @@ def test_a_node_that_one_user_alone_can_have_is_given_to_that_one_and_others_to_
     world.launch("own", "two", node_labels={"large": "yes"})
     world.settle()
     assert world.where("own") == ["n2"]
-    esl.begin_listing()
     world.perform(esl.create_user("a", 1, "two", now=world.now))
     world.perform(esl.create_user("one", 1, now=world.now))
     world.perform(esl.create_user("c", 1, "one", now=world.now))
