@@ -7,16 +7,18 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from extender.app.objects.kind import Identity
 from extender.app.ports import NodeChoice, PodOwner, PodRef
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
+from extender.core.policy_types import PolicyInForce, PolicySpec
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -235,6 +237,24 @@ class BrakeState:
     """Whether namespaces could be listed at all."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyState:
+    """A policy as its author says it, and what of it is in force."""
+
+    name: Identity
+    spec: PolicySpec | None
+    """None where it is not understood at all."""
+    version: str
+    """What If-Match compares with; empty where it is not stored."""
+    ready: bool
+    reason: str
+    message: str
+    in_force: PolicyInForce | None = None
+    pods: int | None = None
+    """How many it governs, as counted last; None where nothing of it is in force."""
+    finalizers: Sequence[str] = ()
+
+
 class ResourceCalls(Protocol):
     """Ephemeral resources."""
 
@@ -309,6 +329,45 @@ class ExplainCalls(Protocol):
         ...
 
 
+class PolicyCalls(Protocol):
+    """Policies that people create, change and remove."""
+
+    def list_policies(self, namespace: str) -> Sequence[PolicyState]:
+        """All of the namespace, in any order."""
+        ...
+
+    def get_policy(self, name: Identity) -> PolicyState:
+        """Raises NotFound."""
+        ...
+
+    async def change_policy(
+        self,
+        name: Identity,
+        becomes: Callable[[PolicySpec | None], PolicySpec],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> PolicyState:
+        """It says what `becomes` makes of what it says (None: it is not there, or not understood), and is in force.
+
+        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        """
+        ...
+
+    async def delete_policy(
+        self, name: Identity, *, if_version: str | None = None, dry_run: bool = False
+    ) -> PolicyState | None:
+        """It is in force no more, and gone: None; or finalizers hold what is answered.
+
+        Nothing if it was not there. Raises VersionConflict, Unavailable.
+        """
+        ...
+
+    def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
+        """How it would stand if it said this; nothing is changed. Raises Invalid."""
+        ...
+
+
 class BrakeCalls(Protocol):
     """What may be done now."""
 
@@ -327,3 +386,4 @@ class Management:
     gangs: GangCalls
     explain: ExplainCalls
     brake: BrakeCalls
+    policies: PolicyCalls
