@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from extender.adapters.policy_models import Spelling, in_force
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
+from extender.app.escher_policies import EscherPolicies, PolicyTable
 from extender.app.explain import Explain
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.management import Management, ResourceState, SetResource
 from extender.app.objects.conditions import Conditions
+from extender.app.policy_standings import GovernedPods
 from extender.app.ports import NodeChoice
 from extender.app.reconcile import Reconcile, drift_units
 from extender.app.resources import Resources
@@ -28,6 +31,7 @@ from extender.core.gangs.gang import WakePod
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import ApiServer, LoopClock
+from tests.app.policy_store import PolicyStore
 from tests.builders import Amounts, node, pod
 from tests.performing import Performing
 
@@ -64,6 +68,15 @@ class World(Performing):
             chance=lambda: chance,
         )
         self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
+        self.governing = PolicyTable()
+        self.policies = EscherPolicies(
+            PolicyStore(self.api.next_version),
+            self.clock,
+            lambda spec: in_force(spec, Spelling.KUBERNETES),
+            self.governing,
+            GovernedPods(self.keeper.tables.pods, self.clock),
+            chance=lambda: chance,
+        )
         self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
         self.explain = Explain(self.keeper.tables)
         self.api.nodes_watch.sink = Facts(Node, self.keeper, self, Journal(self.clock))
@@ -80,6 +93,7 @@ class World(Performing):
             gangs=self.inquiries,
             explain=self.explain,
             brake=Braking(self.keeper, self),
+            policies=self.policies,
         )
 
     def take(self, effects: Sequence[Effect]) -> None:
@@ -97,7 +111,10 @@ class World(Performing):
     async def running(self) -> AsyncIterator[World]:
         """Write-back, conditions and reconcile run while the block lasts."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run()) for each in (self.write_back, self.conditions, self.reconcile)]
+            tasks = [
+                group.create_task(each.run())
+                for each in (self.write_back, self.conditions, self.reconcile, self.policies.tending)
+            ]
             yield self
             for task in tasks:
                 task.cancel()

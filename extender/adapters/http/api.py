@@ -48,7 +48,8 @@ _KINDS = {
 _OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
 _DESCRIPTION = """\
 Ephemeral resources, policies, cluster state, transactions and gangs. kube-scheduler's own verbs
-(`POST /scheduler/...`) are not part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `status`, `detail` and `field`.
+(`POST /scheduler/...`) are not part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `status`,
+`detail` and `field`.
 """
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
+from extender.adapters.policy_models import in_force
 from extender.app.management import (
     BrakeState,
     Explanation,
@@ -22,15 +24,18 @@ from extender.app.management import (
     NodeState,
     NotFound,
     Outcome,
+    PolicyState,
     ResourceState,
     SetResource,
     Transact,
 )
+from extender.app.objects.kind import Identity
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName, GangKey
+from extender.core.policy_types import PolicySpec
 from extender.kube.names import NodeName, ResourceKey
 
 
@@ -78,6 +83,9 @@ class NotedManagement:
         self.fail: Exception | None = None
         self.resources: dict[EphemeralName, ResourceState] = {}
         self.left: dict[EphemeralName, ResourceState] = {}
+        """What deletions leave behind."""
+        self.policies: dict[Identity, PolicyState] = {}
+        self.policies_left: dict[Identity, PolicyState] = {}
         """What deletions leave behind."""
         self.nodes: list[NodeState] = []
         self.outcome = Outcome()
@@ -130,13 +138,54 @@ class NotedManagement:
                 return state
         raise NotFound("name", str(key), f"there is no gang {key}")
 
+    def list_policies(self, namespace: str) -> Sequence[PolicyState]:
+        self._note(namespace)
+        return [state for name, state in self.policies.items() if name.namespace == namespace]
+
+    def get_policy(self, name: Identity) -> PolicyState:
+        self._note(name)
+        if name not in self.policies:
+            raise NotFound("name", str(name), f"there is no policy {name}")
+        return self.policies[name]
+
+    async def change_policy(
+        self,
+        name: Identity,
+        becomes: Callable[[PolicySpec | None], PolicySpec],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> PolicyState:
+        before = self.policies.get(name)
+        spec = becomes(None if before is None else before.spec)
+        self._note((name, spec, if_version, dry_run))
+        return replace(self.judge_policy(name, spec), version="7")
+
+    async def delete_policy(
+        self, name: Identity, *, if_version: str | None = None, dry_run: bool = False
+    ) -> PolicyState | None:
+        self._note((name, if_version, dry_run))
+        return self.policies_left.get(name)
+
+    def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
+        self._note((name, spec))
+        return PolicyState(
+            name=name, spec=spec, version="", ready=True, reason="InForce", message="good", in_force=in_force(spec)
+        )
+
     def state(self) -> BrakeState:
         self._note("brake")
         return self.held
 
     def by_noun(self) -> Management:
         return Management(
-            resources=self, transactions=self, state=self, gangs=self, explain=NotedExplain(self), brake=self
+            resources=self,
+            transactions=self,
+            state=self,
+            gangs=self,
+            explain=NotedExplain(self),
+            brake=self,
+            policies=self,
         )
 
     def explained(self, whom: Any) -> Explanation:
