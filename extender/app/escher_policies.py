@@ -77,7 +77,7 @@ class EscherPolicies:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._understand = understand
-        self._governing = governing
+        self.governing = governing
         self._installed = installed
         self._named_by: dict[Identity, dict[Identity, None]] = {}
         self._in_circle: dict[Identity, None] = {}
@@ -127,9 +127,9 @@ class EscherPolicies:
         for each in _named_in(name, after):
             self._named_by.setdefault(each, {})[name] = None
         if after is None and before is not None:
-            self._governing.drop(name)
+            self.governing.drop(name)
         elif after is not None and after != before:
-            self._governing.put(name, after)
+            self.governing.put(name, after)
         why_not = self.tending.in_force.why_not(name)
         if why_not is not None and why_not.reason == CIRCLE:
             self._in_circle[name] = None
@@ -195,7 +195,7 @@ class EscherPolicies:
         item = entry.item
         if item.deleting:
             held = f"; {', '.join(item.finalizers)} holds it" if item.finalizers else ""
-            gone = Standing[PolicySpec](False, "BeingDeleted", f"it is being deleted{held}")
+            gone: Standing[PolicySpec] = Standing(False, "BeingDeleted", f"it is being deleted{held}")
             state = _stands(item.name, item.spec, gone, None)
         else:
             in_force = self.tending.in_force.get(item.name)
