@@ -69,8 +69,9 @@ class World(Performing):
         )
         self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
         self.governing = PolicyTable()
+        self.policy_store = PolicyStore(self.api.next_version)
         self.policies = EscherPolicies(
-            PolicyStore(self.api.next_version),
+            self.policy_store,
             self.clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.governing,
