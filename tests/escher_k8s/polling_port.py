@@ -37,20 +37,22 @@ class PollingPort:
         self.trouble: list[Exception] = []
         """Raised instead of what is asked for next."""
         self.dies: Exception | None = None
+        self._names: set[str] = set()
+        """Pods that were seen, or made: one that is gone before it was seen is told of too."""
 
     async def events(self) -> AsyncIterator[Event]:
-        names: set[str] = set()
         units: dict[tuple[str, str], int] = {}
         while True:
             if self.dies is not None:
                 raise self.dies
+            before = set(self._names)
             pods = (await self._simulation.ask("GET", self._pods))["items"]
             for pod in pods:
                 yield pod_seen(pod)
             there = {pod["metadata"]["name"] for pod in pods}
-            for name in sorted(names - there):
+            for name in sorted(before - there):
                 yield PodGone(self._namespace, name)
-            names = there
+            self._names = there | (self._names - before)
             now = await self._resources()
             for node, key in sorted(units.keys() | now.keys()):
                 if units.get((node, key), 0) != now.get((node, key), 0):
@@ -84,7 +86,8 @@ class PollingPort:
         ask = self._simulation.ask
         match change:
             case CreateGhost(ghost):
-                await ask("POST", self._pods, ghost_manifest(ghost))
+                made = await ask("POST", self._pods, ghost_manifest(ghost))
+                self._names.add(made["metadata"]["name"])
             case DeleteGhost(_, name, _):
                 await ask("DELETE", f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
             case EvictMember(namespace, name, uid):
