@@ -203,6 +203,28 @@ class Brake(msgspec.Struct, frozen=True):
     labels_are_read: bool
 
 
+class Decision(msgspec.Struct, frozen=True):
+    """One decision of the service, as it happened. What it is not about is empty."""
+
+    number: int
+    """Grows by one with each; begins anew with the service."""
+    time: datetime
+    what: str
+    """One word: PodPlaced, PodTurnedAway, PodBound, GangPlanned, GangBound, GangTurnedAway ..."""
+    namespace: str = ""
+    gang: str = ""
+    pod: str = ""
+    node: str = ""
+    detail: str = ""
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """So many decisions were forgotten before they could be told; the next one has the number `before`."""
+
+    count: int
+    before: int
+
+
 class Page(msgspec.Struct, Generic[T], frozen=True, rename={"following": "continue"}):
     """A part of a list."""
 

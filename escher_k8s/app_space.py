@@ -22,6 +22,7 @@ from extender.core.back_off import BackOff
 from extender.core.cluster import Owner, Pod
 from extender.core.names import GangKey
 from extender.esl.base import (
+    CancelTask,
     CapacityConfirmed,
     Change,
     CreateGhost,
@@ -29,12 +30,15 @@ from extender.esl.base import (
     Effect,
     EffectRefused,
     Event,
+    LaunchTask,
     News,
+    Notice,
     PodGone,
     PodSeen,
     RemoveCapacity,
     Report,
     SetCapacity,
+    StopTask,
     TimePassed,
     lane_of,
 )
@@ -180,7 +184,7 @@ class AppSpace:
         for effect in effects:
             if isinstance(effect, Report):
                 self._report(effect)
-            else:
+            elif not isinstance(effect, Notice | LaunchTask | CancelTask | StopTask):
                 self._do(lane_of(effect), effect)
         if self._timer is not None:
             self._timer.cancel()

@@ -6,16 +6,20 @@ than all else here, and is imported with the first client: asks alone do without
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from escher_k8s.answers import Decision, Missed
 from escher_k8s.calls import Calls, Request, Steps
 from escher_k8s.errors import Unreachable, problem
+from escher_k8s.following import SILENCE, Reading
 
 if TYPE_CHECKING:
     import ssl
@@ -62,6 +66,14 @@ class _Addressed(Calls):
         if isinstance(error, httpx.TimeoutException):
             raise Unreachable(f"the service at {self.url} did not answer in time") from error
         raise Unreachable(f"the service at {self.url} cannot be reached: {error}") from error
+
+    def _pause(self, reading: Reading, lost: httpx.HTTPError | None) -> float:
+        """Seconds until the stream is to be opened again. Raises Unreachable."""
+        if (pause := reading.pause()) is not None:
+            return pause
+        if lost is not None:
+            self._lost(lost)
+        raise Unreachable(f"the service at {self.url} ends every stream of events as soon as it has begun")
 
     def _strange(self, error: msgspec.MsgspecError) -> NoReturn:
         raise Unreachable(f"what answers at {self.url} is no Escher service that this client knows: {error}") from error
@@ -114,6 +126,30 @@ class Escher(_Addressed):
         except msgspec.MsgspecError as error:
             self._strange(error)
 
+    def follow_events(self, *, namespace: str | None = None, after: int | None = None) -> Iterator[Decision | Missed]:
+        """What the service decides from now on, or after the decision of that number, as it happens and without end; of
+        `namespace` alone, if one is named. A connection that breaks is opened again, and nothing is missed by that, or
+        `Missed` says how much. Raises Problem; Unreachable once the service has been away for a minute.
+        """
+        import httpx
+
+        reading = Reading(namespace, after)
+        while True:
+            lost: httpx.HTTPError | None = None
+            try:
+                with self._http.stream(**self._spelt(reading.request()), timeout=SILENCE) as answer:
+                    if not answer.is_success:
+                        answer.read()
+                        self._read(answer)
+                    for line in answer.iter_lines():
+                        if (told := reading.line(line)) is not None:
+                            yield told
+            except httpx.HTTPError as error:
+                lost = error
+            except msgspec.MsgspecError as error:
+                self._strange(error)
+            time.sleep(self._pause(reading, lost))
+
     def _send(self, request: Request) -> bytes:
         import httpx
 
@@ -165,6 +201,29 @@ class AsyncEscher(_Addressed):
             return result
         except msgspec.MsgspecError as error:
             self._strange(error)
+
+    async def follow_events(
+        self, *, namespace: str | None = None, after: int | None = None
+    ) -> AsyncIterator[Decision | Missed]:
+        """As `Escher.follow_events`."""
+        import httpx
+
+        reading = Reading(namespace, after)
+        while True:
+            lost: httpx.HTTPError | None = None
+            try:
+                async with self._http.stream(**self._spelt(reading.request()), timeout=SILENCE) as answer:
+                    if not answer.is_success:
+                        await answer.aread()
+                        self._read(answer)
+                    async for line in answer.aiter_lines():
+                        if (told := reading.line(line)) is not None:
+                            yield told
+            except httpx.HTTPError as error:
+                lost = error
+            except msgspec.MsgspecError as error:
+                self._strange(error)
+            await asyncio.sleep(self._pause(reading, lost))
 
     async def _send(self, request: Request) -> bytes:
         import httpx

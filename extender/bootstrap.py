@@ -39,6 +39,7 @@ from extender.adapters.kube.writers import (
 from extender.adapters.metrics import CredentialMetrics, Metrics
 from extender.adapters.open_files import open_at_once, raise_limit
 from extender.adapters.policy_models import Spelling, in_force
+from extender.app.announcing import Announcements
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
@@ -107,6 +108,7 @@ class Application:
             most_together, self.connections = open_at_once(open_files, settings.connections_limit)
         clock, now, chance = world.clock, world.clock.now, world.chance
         self.journal = Journal(clock)
+        self.announcements = Announcements(clock)
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
             switches=switches_in(settings),
@@ -153,6 +155,7 @@ class Application:
             evictions_per_second=settings.evictions_per_second,
             journal=self.journal,
             gates=self.gates,
+            announced=self.announcements.tell,
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
@@ -166,6 +169,7 @@ class Application:
             binder,
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             journal=self.journal,
+            announced=self.announcements.tell,
         )
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
@@ -203,6 +207,7 @@ class Application:
             explain=Explain(self.keeper.tables),
             brake=self.braking,
             policies=self.policies,
+            events=self.announcements,
         )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
@@ -318,6 +323,7 @@ class Application:
         )
 
     async def close(self) -> None:
+        self.announcements.close()
         await self.effects.close()
 
 

@@ -61,8 +61,9 @@ T = TypeVar("T")
 class Effects:
     """The one `Performer`. `gates`: where binds wait that effects let through.
 
-    `advertise` takes the nodes whose status should be written; `ended` the pods that are over; `placed` the seconds
-    that a gang took; `destroyed` each pod that was evicted, and why; `withheld` what the brake holds back.
+    `announced` is told every effect; `advertise` takes the nodes whose status should be written; `ended` the pods that
+    are over; `placed` the seconds that a gang took; `destroyed` each pod that was evicted, and why; `withheld` what the
+    brake holds back.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Effects:
         disruptions: Disruptions,
         journal: Journal,
         gates: Gates,
+        announced: Callable[[Effect], None] = lambda effect: None,
         advertise: Callable[[NodeName], None] = lambda node: None,
         ended: Callable[[Pod], None] = lambda pod: None,
         placed: Callable[[float], None] = lambda seconds: None,
@@ -103,6 +105,7 @@ class Effects:
         )
         self._journal = journal
         self._gates = gates
+        self._announced = announced
         self._advertise = advertise
         self._ended = ended
         self._placed = placed
@@ -117,6 +120,7 @@ class Effects:
         self._alarm.set()
         for effect in decided.effects:
             self._journal.note(type(effect).__name__, *_subject(effect))
+            self._announced(effect)
             self._perform(effect)
         return decided.answer
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from extender.app.management import Invalid, NotFound, PolicyState
+from extender.app.management import Invalid, NotFound
 from extender.app.objects.in_force import InForce
 from extender.app.objects.kind import (
     Declared,
@@ -28,6 +28,7 @@ from extender.app.objects.known import Entry, Known
 from extender.app.objects.marks import Marks
 from extender.app.objects.tending import Tending
 from extender.app.policy_standings import Object, PolicyStandings
+from extender.app.policy_state import PolicyState
 from extender.app.ports import Clock
 from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, Soft, names_of
 

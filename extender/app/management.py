@@ -7,18 +7,20 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from extender.app.announcing import Announcement, Missed
 from extender.app.objects.kind import Identity
+from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import PolicyInForce, PolicySpec
+from extender.core.policy_types import PolicySpec
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -237,24 +239,6 @@ class BrakeState:
     """Whether namespaces could be listed at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyState:
-    """A policy as its author says it, and what of it is in force."""
-
-    name: Identity
-    spec: PolicySpec | None
-    """None where it is not understood at all."""
-    version: str
-    """What If-Match compares with; empty where it is not stored."""
-    ready: bool
-    reason: str
-    message: str
-    in_force: PolicyInForce | None = None
-    pods: int | None = None
-    """How many it governs, as counted last; None where nothing of it is in force."""
-    finalizers: Sequence[str] = ()
-
-
 class ResourceCalls(Protocol):
     """Ephemeral resources."""
 
@@ -376,6 +360,14 @@ class BrakeCalls(Protocol):
         ...
 
 
+class EventCalls(Protocol):
+    """What is decided, as it happens."""
+
+    def follow(self, after: int | None = None, *, namespace: str | None = None) -> AsyncIterator[Announcement | Missed]:
+        """From now on, or after that number; ends with the service."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
     """Who answers the calls of `/v1`, noun by noun."""
@@ -387,3 +379,4 @@ class Management:
     explain: ExplainCalls
     brake: BrakeCalls
     policies: PolicyCalls
+    events: EventCalls

@@ -7,9 +7,10 @@ barrier, which the keeper opens; then every member writes its own Binding, all a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from extender.app.announcing import BindEnded, Filtered
 from extender.app.decisions import Performer
 from extender.app.gates import Gates, Passage
 from extender.app.insisting import insist
@@ -46,6 +47,7 @@ class Scheduling:
         *,
         write_within: float,
         journal: Journal,
+        announced: Callable[[Filtered | BindEnded], None] = lambda told: None,
     ) -> None:
         self._keeper = keeper
         self._performer = performer
@@ -53,6 +55,7 @@ class Scheduling:
         self._binder = binder
         self._write_within = write_within
         self._journal = journal
+        self._announced = announced
         self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
 
     # -- verbs ---------------------------------------------------------------------------------------------------
@@ -60,6 +63,7 @@ class Scheduling:
     def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
         decided = self._keeper.filter(pod, nodes)
         self._journal.note("filter", pod, pod.uid, len(nodes), _outcome(decided.answer))
+        self._announced(Filtered(pod, len(nodes), decided.answer))
         return self._performer.do(decided)
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
@@ -86,6 +90,7 @@ class Scheduling:
         self._journal.note("bind", pod, pod.uid, node)
         refusal = await self._pass_and_write(pod, node)
         self._journal.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
+        self._announced(BindEnded(pod, node, refusal))
         return refusal
 
     async def _pass_and_write(self, pod: PodRef, node: NodeName) -> str:

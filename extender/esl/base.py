@@ -1,9 +1,9 @@
 """The shape of an ESL: what it is told, what it wants done, and what it hands to the application.
 
-Events are facts about pods, about what nodes say, and about effects that were carried out; effects are creations,
-deletions, evictions and node resources, nothing else: that is all an ESL needs of a cluster whose scheduler matches
-resources. Every effect may be carried out late, and those on different pods and nodes in any order; two on one pod or
-one node in the order given.
+Events are facts about pods and nodes, about what nodes say, and about effects that were carried out; effects are
+creations, deletions, evictions and node resources, nothing else: that is all an ESL needs of a cluster whose scheduler
+matches resources. Every effect may be carried out late, and those on different pods and nodes in any order; two on one
+pod or one node in the order given.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from extender.core.cluster import Pod
+from extender.core.cluster import Node, Pod
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.quantities import count
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -38,6 +39,21 @@ class PodGone:
 
     namespace: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """The node is there, and looks like this. Of the ephemeral resources CapacitySeen tells. Repeating it changes
+    nothing."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """No node of that name is there any more: neither is what it had, and what ran there ends."""
+
+    node: NodeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ class TimePassed:
     """Nothing happened, other than that it is later: due after `next_deadline`."""
 
 
-Event = PodSeen | PodGone | CapacityConfirmed | CapacitySeen | EffectRefused | TimePassed
+Event = PodSeen | PodGone | NodeSeen | NodeGone | CapacityConfirmed | CapacitySeen | EffectRefused | TimePassed
 
 
 # -- effects: imperative
@@ -104,6 +120,35 @@ class DeleteGhost:
     namespace: str
     name: str
     group: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTask:
+    """The application's pod for the task is there, by this name, made from the application's own template with the
+    requirement attached."""
+
+    namespace: str
+    name: str
+    task: str
+    requirement: PodRequirement
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask:
+    """The pod goes, unless it is bound by then: refused then, and nothing has changed."""
+
+    namespace: str
+    name: str
+    uid: PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class StopTask:
+    """The pod, which may run, ends as Kubernetes ends one: with its grace period."""
+
+    namespace: str
+    name: str
+    uid: PodUid
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +199,32 @@ class Report:
     """Which run of the gang it is about: its token."""
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Tell whoever asked `policy` for this task ("": for any) what they would wait in vain for, in words."""
+
+    policy: str
+    task: str
+    text: str
+
+
 Change = CreateGhost | DeleteGhost | EvictMember | SetCapacity | RemoveCapacity
-Effect = Change | Report
+TaskChange = LaunchTask | CancelTask | StopTask
+"""What is done to the application's own pods."""
+Effect = Change | TaskChange | Report | Notice
 
 
-def lane_of(change: Change) -> str:
+def lane_of(change: Change | TaskChange) -> str:
     """The pod or the node that it is about: what is done to one is done in order."""
     match change:
         case CreateGhost(ghost):
             return f"pod {ghost.name}"
-        case DeleteGhost(_, name, _) | EvictMember(_, name, _):
-            return f"pod {name}"
         case SetCapacity(node) | RemoveCapacity(node):
             return f"node {node}"
+        case DeleteGhost(name=name) | EvictMember(name=name) | LaunchTask(name=name):
+            return f"pod {name}"
+        case CancelTask(name=name) | StopTask(name=name):
+            return f"pod {name}"
 
 
 class Esl(Protocol):
@@ -197,6 +255,28 @@ class PodRequirement:
     without: frozenset[str] = frozenset()
     gates: tuple[str, ...] = ()
     """Scheduling gates that somebody will take off."""
+
+    def __and__(self, other: PodRequirement) -> PodRequirement:
+        """Both at once: of a resource that both ask for, the larger amount. Raises ValueError where no pod can meet
+        both: two schedulers, or two values of one label."""
+        if self.scheduler_name and other.scheduler_name and self.scheduler_name != other.scheduler_name:
+            raise ValueError(f"one pod cannot have schedulerName {self.scheduler_name!r} and {other.scheduler_name!r}")
+        for mine, theirs in ((self.labels, other.labels), (self.annotations, other.annotations)):
+            for key in mine.keys() & theirs.keys():
+                if mine[key] != theirs[key]:
+                    raise ValueError(f"one pod cannot have {key}: {mine[key]!r} and {key}: {theirs[key]!r}")
+        resources = dict(self.resources)
+        for resource, quantity in other.resources.items():
+            if resource not in resources or count(resource, quantity) > count(resource, resources[resource]):
+                resources[resource] = quantity
+        return PodRequirement(
+            resources,
+            {**self.labels, **other.labels},
+            {**self.annotations, **other.annotations},
+            self.scheduler_name or other.scheduler_name,
+            self.without | other.without,
+            tuple(dict.fromkeys((*self.gates, *other.gates))),
+        )
 
     def attach(self, pod: Mapping[str, Any]) -> dict[str, Any]:
         """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources,

@@ -22,6 +22,8 @@ from extender.esl.base import (
     Event,
     EvictMember,
     News,
+    NodeGone,
+    NodeSeen,
     PodGone,
     PodSeen,
     RemoveCapacity,
@@ -133,7 +135,7 @@ class GangEsl:
                 found = self._by_ghost.get((namespace, name))
             case EffectRefused(EvictMember(namespace, name, _)):
                 found = self._by_member.get((namespace, name))
-            case EffectRefused():
+            case EffectRefused() | NodeSeen() | NodeGone():
                 found = None
             case _:
                 return self._everything()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from extender.adapters.policy_models import Spelling, in_force
+from extender.app.announcing import Announcements
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
 from extender.app.escher_policies import EscherPolicies, PolicyTable
@@ -95,6 +96,7 @@ class World(Performing):
             explain=self.explain,
             brake=Braking(self.keeper, self),
             policies=self.policies,
+            events=Announcements(self.clock),
         )
 
     def take(self, effects: Sequence[Effect]) -> None:

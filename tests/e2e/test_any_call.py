@@ -39,7 +39,10 @@ _CHECKS = [
 ]
 _API = create_api(NotedManagement().by_noun(), Ready(), CollectorRegistry())
 _FOUND: Any = schemathesis.openapi.from_dict(_API.openapi()).get_all_operations()
-OPERATIONS = {operation.label: operation for operation in (each.ok() for each in _FOUND)}
+# The stream of events has no end, and tests of its own.
+OPERATIONS = {
+    operation.label: operation for operation in (each.ok() for each in _FOUND) if operation.path != "/v1/events"
+}
 THERE = {"ns": "default", "name": "data1", "pod": "p"}
 
 

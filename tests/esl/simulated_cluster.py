@@ -23,6 +23,7 @@ from extender.esl.base import (
     Event,
     EvictMember,
     News,
+    Notice,
     PodGone,
     PodSeen,
     RemoveCapacity,
@@ -229,6 +230,7 @@ class SimulatedCluster:
 
     def _perform(self, application: Application, effects: list[Effect]) -> None:
         for effect in effects:
+            assert not isinstance(effect, Notice)
             if not isinstance(effect, Report):
                 application.lanes.setdefault(lane_of(effect), deque()).append(effect)
                 continue

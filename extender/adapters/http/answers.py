@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from extender.adapters.http.problems import Problem, ProblemKind, quoted
 from extender.adapters.http.quantities import shown, shown_units
+from extender.app.announcing import Announcement
 from extender.app.management import (
     BrakeState,
     Explanation,
@@ -168,6 +170,19 @@ class ExplanationView(Answer):
     remedies: list[str]
 
 
+class EventView(Answer):
+    """One decision. `number` grows by one with each. What it is not about is empty."""
+
+    number: int
+    time: datetime
+    what: str
+    namespace: str
+    gang: str
+    pod: str
+    node: str
+    detail: str
+
+
 class Page(Answer, Generic[T]):
     """Part of a list. `continue`: give it back to get the next part; null at the end."""
 
@@ -303,6 +318,10 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
         ],
         remedies=list(explanation.remedies),
     )
+
+
+def event_view(told: Announcement) -> EventView:
+    return EventView(**{**asdict(told), "time": timestamp(told.time)})
 
 
 def timestamp(seconds: float | None) -> datetime | None:

@@ -31,7 +31,16 @@ from extender.adapters.http.problems import (
     quoted,
 )
 from extender.adapters.http.readiness import require_ready
-from extender.adapters.http.routes import brake, cluster_state, explain, gangs, policies, resources, transactions
+from extender.adapters.http.routes import (
+    brake,
+    cluster_state,
+    events,
+    explain,
+    gangs,
+    policies,
+    resources,
+    transactions,
+)
 from extender.adapters.http.strict_json import Unreadable
 from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
 from extender.kube.errors import Unavailable
@@ -88,7 +97,7 @@ def _v1() -> APIRouter:
     """
     errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake):
+    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, events):
         v1.include_router(noun.router)
     return v1
 

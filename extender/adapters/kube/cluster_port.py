@@ -38,6 +38,7 @@ from extender.esl.base import (
     Event,
     EvictMember,
     Ghost,
+    Notice,
     PodGone,
     PodSeen,
     RemoveCapacity,
@@ -162,7 +163,7 @@ class EslDriver:
         for effect in effects:
             if isinstance(effect, Report):
                 self._report(effect)
-            else:
+            elif not isinstance(effect, Notice):
                 self._enqueue(lane_of(effect), effect)
         self._set_timer()
         self.changed.set()

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.policy_models import in_force
+from extender.app.announcing import Announcements
 from extender.app.management import (
     BrakeState,
     Explanation,
@@ -24,12 +25,12 @@ from extender.app.management import (
     NodeState,
     NotFound,
     Outcome,
-    PolicyState,
     ResourceState,
     SetResource,
     Transact,
 )
 from extender.app.objects.kind import Identity
+from extender.app.policy_state import PolicyState
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
@@ -75,6 +76,14 @@ class NotedVerbs:
             raise self.fail
 
 
+class _AtTheEpoch:
+    def now(self) -> float:
+        return 0.0
+
+    def steady(self) -> float:
+        return 0.0
+
+
 class NotedManagement:
     """Answers what it was told to, or raises `fail`; `asked` has every request."""
 
@@ -91,6 +100,7 @@ class NotedManagement:
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
+        self.announcements = Announcements(_AtTheEpoch())
         self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
@@ -186,6 +196,7 @@ class NotedManagement:
             explain=NotedExplain(self),
             brake=self,
             policies=self,
+            events=self.announcements,
         )
 
     def explained(self, whom: Any) -> Explanation:

@@ -1,0 +1,135 @@
+"""What is announced: every decision that is of interest has words, and a gang's life can be followed as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from extender.app.announcing import _OF_INTEREST, Announcement, Announcements, BindEnded, Filtered, Told
+from extender.app.decisions import AdvertiseCapacity, AskRefused
+from extender.app.policies.containment import PolicyFailed
+from extender.app.ports import PodRef
+from extender.app.verbs import Verdict
+from extender.core.brake import Act, Withheld
+from extender.core.gang_ask import MalformedAsk
+from extender.core.gangs.gang import (
+    EvictFor,
+    EvictMembers,
+    GangBound,
+    GangInDoubt,
+    GangInPart,
+    GangPlanned,
+    GangQuarantined,
+    GangTimedOut,
+    GangTurnedAway,
+    RoomSaved,
+    TurnLost,
+    WakePod,
+)
+from extender.core.gangs.orders import EvictRest, Preempted
+from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.parts import Proof
+from extender.core.names import GangKey
+from extender.core.units import Short
+from extender.kube.names import CPU, NodeName
+from tests.app.fakes import LoopClock
+from tests.app.town import Town
+from tests.builders import pod
+
+pytestmark = pytest.mark.anyio
+
+TRAIN = GangKey("default", "train")
+A, B = pod("a"), pod("b")
+N1, N2 = NodeName("n1"), NodeName("n2")
+FULL = "too little room"
+WORDS: list[tuple[Told, str, str]] = [
+    (Filtered(A, 2, Verdict((N1,))), "PodPlaced", ""),
+    (Filtered(A, 2, Verdict((), {N1: FULL, N2: FULL})), "PodTurnedAway", "2 nodes: too little room"),
+    (Filtered(A, 3, Verdict((N1, N2))), "NodesFiltered", "2 of 3 nodes pass"),
+    (BindEnded(PodRef.of(A), N1, ""), "PodBound", ""),
+    (BindEnded(PodRef.of(A), N1, "it is gone"), "PodNotBound", "it is gone"),
+    (AskRefused(A, MalformedAsk("f", "v", "no number", "write 2")), "AskRefused", "no number; write 2"),
+    (WakePod(A), "PodWoken", ""),
+    (Preempted(A, B), "PodPreempted", "for pod default/b"),
+    (GangPlanned(TRAIN), "GangPlanned", ""),
+    (GangBound(TRAIN, 0.2), "GangBound", "0.200 s after its first member was seen"),
+    (GangTurnedAway(TRAIN, A, FULL, None), "GangTurnedAway", FULL),
+    (
+        GangTurnedAway(TRAIN, A, FULL, Shortfall(1, 4, Short(CPU, 4000, 1000))),
+        "GangTurnedAway",
+        "too little room: room for 1 of 4 members",
+    ),
+    (RoomSaved(TRAIN, 4, (A,)), "GangRoomSaved", "what comes free is saved for its 4 places"),
+    (TurnLost(TRAIN, 30.0, (A,)), "GangTurnLost", "nothing is saved for it for 30 s"),
+    (GangTimedOut(TRAIN, 1, 4, (A,)), "GangTimedOut", "1 of 4 members were ready to be bound in time"),
+    (GangInPart(TRAIN, 4, (A, B), 10.0), "GangInPart", "2 of 4 members are bound"),
+    (GangInDoubt(TRAIN, 4, (A, B)), "GangInDoubt", "2 of 4 members are bound"),
+    (GangQuarantined(TRAIN, (A,), ValueError("x")), "GangQuarantined", "ValueError('x')"),
+    (EvictFor(TRAIN, (A,), (B,)), "PodsEvicted", "for its sake: default/b"),
+    (EvictRest(TRAIN, A, (B,), 1), "PodsEvicted", "the rest of it, for pod default/a: default/b"),
+    (
+        EvictMembers(TRAIN, 2, (A,), Proof("x", 2, 2, (A,), (B,), 0)),
+        "PodsEvicted",
+        "of its quorum of 2: default/a; ",
+    ),
+    (Withheld(Act.PREEMPT, "default", TRAIN, ("default/b",)), "Withheld", "preempt: default/b"),
+    (Withheld(Act.SAVE_ROOM, "default"), "Withheld", "save-room"),
+    (PolicyFailed("calm", ValueError("x")), "PolicyFailed", "calm: ValueError('x')"),
+]
+
+
+async def told(announcements: Announcements, count: int) -> list[Announcement]:
+    found: list[Announcement] = []
+    follower = announcements.follow(0)
+    while len(found) < count:
+        announcement = await anext(follower)
+        assert isinstance(announcement, Announcement)
+        found.append(announcement)
+    return found
+
+
+@pytest.mark.parametrize(("decision", "what", "detail"), WORDS, ids=lambda value: type(value).__name__)
+async def test_every_decision_of_interest_has_words(decision: Told, what: str, detail: str) -> None:
+    announcements = Announcements(LoopClock())
+    announcements.tell(decision)
+    [said] = await told(announcements, 1)
+    assert said.what == what
+    assert said.detail.startswith(detail) if detail else not said.detail
+    assert said.namespace == ("" if what == "PolicyFailed" else "default")
+
+
+def test_none_of_them_is_forgotten_above() -> None:
+    assert {type(decision) for decision, _, _ in WORDS} == set(_OF_INTEREST)
+
+
+async def test_what_decides_nothing_is_not_announced() -> None:
+    announcements = Announcements(LoopClock())
+    announcements.tell(Filtered(A, 2, Verdict((N1, N2))))
+    announcements.tell(AdvertiseCapacity(N1))
+    announcements.tell(WakePod(B))
+    assert [each.pod for each in await told(announcements, 1)] == ["b"]
+
+
+async def test_two_followers_hear_the_same_each_at_its_own_pace() -> None:
+    announcements = Announcements(LoopClock())
+    both = [announcements.follow(), announcements.follow()]
+    for _ in range(3):
+        announcements.tell(GangPlanned(TRAIN))
+    announcements.close()
+    heard = [[each async for each in follower] for follower in both]
+    assert heard[0] == heard[1] == [each async for each in announcements.follow(0)]
+    assert len(heard[0]) == 3
+
+
+async def test_a_gangs_life_can_be_followed_in_a_cluster() -> None:
+    async with Town(nodes=2) as town:
+        announcements = town.simulation.application.announcements
+        town.create(*town.gang("train", 2))
+        await town.until_bound(2)
+        await asyncio.sleep(1)
+        announcements.close()
+        said = [each async for each in announcements.follow(0) if isinstance(each, Announcement)]
+        assert [each.what for each in said if each.gang == "train"] == ["GangPlanned", "GangBound"]
+        placed = {each.pod: each.node for each in said if each.what == "PodPlaced"}
+        assert {each.pod: each.node for each in said if each.what == "PodBound"} == placed == dict(town.bound())
