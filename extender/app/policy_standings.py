@@ -20,8 +20,8 @@ from extender.kube.names import PodUid
 
 NAMED = f"{DOMAIN}/policy"
 """The annotation by which a pod names policies of its namespace."""
-_AS_OLD = 1.0
-"""Seconds for which pods, once sorted by namespace, are not sorted again."""
+_AS_OLD = 0.05
+"""Seconds for which pods, once sorted by namespace, are not sorted again: so long all policies are counted for."""
 
 Object = Declared[PolicySpec]
 
