@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any, get_type_hints
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from extender.adapters.policy_models import example
+from extender.adapters.policy_models import BadPolicySpec, example, in_force
 from extender.adapters.spelling import camel
-from extender.core.policy_types import TYPES
+from extender.core.policy_types import TYPES, PolicySpec
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from tests.kubesim.apiserver.apis import Api
 
@@ -160,6 +164,49 @@ async def test_what_the_api_would_refuse_is_refused_with_its_field(api: Api, spe
     assert status == 422
     assert f"{field}: " in message
     assert said in message
+
+
+WORDS = ["a", "a-b", "A", "a b", "", "-", "x" * 63, "x" * 64, "a.b/c", "zone", "highest", "lowest", "best"]
+VALUES: st.SearchStrategy[Any] = (
+    st.booleans()
+    | st.sampled_from([-1001, -1, 0, 1, 1000, 1001, 3600, 86400, 86401, 1_000_000, 1_000_001, 0.5])
+    | st.sampled_from(WORDS)
+    | st.lists(st.sampled_from(WORDS), max_size=3)
+    | st.sampled_from([["a"] * 32, ["a"] * 33, {}])
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> PolicySpec:
+    """Now and then with a parameter of another type."""
+    kind = draw(st.sampled_from(list(TYPES)))
+    own, any_type = [each.name for each in fields(TYPES[kind])], sorted(parameters())
+    names = st.sampled_from(own or any_type) | st.sampled_from(any_type)
+    return PolicySpec(kind, {**draw(st.sampled_from([{}, example(kind)])), **draw(st.dictionaries(names, VALUES))})
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(wanted=st.lists(specs(), min_size=8, max_size=8))
+def test_what_the_definition_accepts_is_what_the_api_accepts(wanted: list[PolicySpec]) -> None:
+    async def judged() -> list[bool]:
+        api = Api()
+        api.ok("POST", CUSTOM_RESOURCE_DEFINITION.path(), definition())
+        bodies = [policy(spec.type, parameters=_spelt(spec.parameters)) for spec in wanted]
+        return [api.ask("POST", f"{PATH}?dryRun=All", body)[0] == 201 for body in bodies]
+
+    assert asyncio.run(judged()) == [_is_accepted(spec) for spec in wanted]
+
+
+def _spelt(said: Mapping[str, Any]) -> Json:
+    return {camel(name): value for name, value in said.items()}
+
+
+def _is_accepted(spec: PolicySpec) -> bool:
+    try:
+        in_force(spec)
+    except BadPolicySpec:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["a.b", "x" * 64])
