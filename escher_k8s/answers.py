@@ -184,6 +184,26 @@ class Policy(msgspec.Struct, frozen=True):
     """Who holds it while it is being deleted."""
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a pod would be."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str | None
+    """None: it would have no place."""
+
+
+class Supposition(msgspec.Struct, frozen=True):
+    """What would be."""
+
+    fits: bool
+    """Whether all that was asked about, and all that moved, would have a place."""
+    places: list[Place]
+    moved: list[Place]
+    explanation: Explanation | None = None
+    """Why some of those asked about have no place."""
+
+
 class Switches(msgspec.Struct, frozen=True):
     """What the service may do to others; named as in its settings file."""
 

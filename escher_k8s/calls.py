@@ -25,6 +25,7 @@ from escher_k8s.answers import (
     Policy,
     PolicyType,
     Resource,
+    Supposition,
     Transaction,
 )
 from escher_k8s.asks import Ask, SchedulerName
@@ -310,6 +311,20 @@ class Calls:
         """Why the pod waits, with numbers, and what would help. Raises NotFound."""
         path = ("namespaces", namespace or self.namespace, "pods", name, "explain")
         return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
+
+    @Call
+    def what_if(
+        self, question: Mapping[str, Any] | None = None, *, changes: Sequence[Mapping[str, Any]] = ()
+    ) -> Steps[Supposition]:
+        """What would be, were the cluster changed so; nothing is changed. Both are as the API has them:
+
+            what_if({"kind": "pods", "namespace": "a", "name": "train", "count": 64, "gang": True, "each": {"cpu": 4}})
+            what_if(changes=[{"op": "drain", "node": "node-3"}])
+
+        Raises NotFound, Invalid.
+        """
+        body: dict[str, Any] = {"changes": list(changes), "question": question}
+        return msgspec.json.decode((yield Request("POST", ("what-if",), body=body)), type=Supposition)
 
     @Call
     def get_brake(self) -> Steps[Brake]:

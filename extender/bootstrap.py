@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import structlog
 from prometheus_client import CollectorRegistry
 
+from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.listening import bound, check_tls, http_server
@@ -63,6 +64,7 @@ from extender.app.sinks import Facts
 from extender.app.stale_wakes import StaleWakes
 from extender.app.tables import Rules
 from extender.app.transactions import Transactions
+from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
@@ -208,6 +210,7 @@ class Application:
             brake=self.braking,
             policies=self.policies,
             events=self.announcements,
+            what_if=WhatIf(self.keeper, Forked()),
         )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.app.claims import is_claim
+from extender.app.explanation import Explanation, NodeGroup
 from extender.app.inquiries import gang_of
-from extender.app.management import Explanation, NodeGroup, NotFound
+from extender.app.management import NotFound
 from extender.app.tables import Tables
 from extender.app.wording import amount, left_in_part, number, what_runs, why_gang_waits, why_nobody_leaves
 from extender.core.brake import Act

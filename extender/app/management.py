@@ -13,9 +13,11 @@ from enum import Enum
 from typing import Protocol
 
 from extender.app.announcing import Announcement, Missed
+from extender.app.explanation import Explanation
 from extender.app.objects.kind import Identity
 from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
+from extender.app.supposition import Supposition, Wondered
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
@@ -206,28 +208,6 @@ class GangState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroup:
-    """Nodes that the same rule excludes. `examples`: a few of them. `short`: the best of them, where it is room."""
-
-    rule: str
-    count: int
-    detail: str
-    examples: Sequence[NodeName] = ()
-    short: Short | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Why a pod or gang waits, or where it is. `remedies`: what would help, most likely first."""
-
-    subject: str
-    waits: bool
-    summary: str
-    groups: Sequence[NodeGroup] = ()
-    remedies: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeState:
     """What holds now. `namespaces`: those whose labels switch something, beside what holds everywhere."""
 
@@ -368,6 +348,14 @@ class EventCalls(Protocol):
         ...
 
 
+class WhatIfCalls(Protocol):
+    """What would be, on a cluster that is not so."""
+
+    async def wonder(self, wondered: Wondered) -> Supposition:
+        """Nothing changes. Raises NotFound, Invalid, Unavailable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
     """Who answers the calls of `/v1`, noun by noun."""
@@ -380,3 +368,4 @@ class Management:
     brake: BrakeCalls
     policies: PolicyCalls
     events: EventCalls
+    what_if: WhatIfCalls

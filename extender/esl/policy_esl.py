@@ -14,8 +14,9 @@ Its keys are `<domain>/<namespace>.<policy>--<suffix>`, and whatever nodes have 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -38,6 +39,7 @@ from extender.esl.base import (
     SetCapacity,
 )
 from extender.esl.gang_spec import APPLICATION_DOMAIN, Approach
+from extender.esl.offers import Offers
 from extender.esl.view import Place, View
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label
 from extender.kube.quantities import Vector
@@ -68,6 +70,11 @@ class Task:
 class PolicyEsl(ABC):
     """Implements `base.Esl`, and `ask`."""
 
+    grace: float = 0.0
+    """Seconds for which what a node had of a resource counts as `exposed` when it is gone."""
+    patience: float = math.inf
+    """Seconds after which what nobody has taken, though somebody waits for it, counts as offered in vain."""
+
     def __init__(
         self,
         name: str,
@@ -89,6 +96,7 @@ class PolicyEsl(ABC):
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
         gone, or `release` says so."""
+        self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._under_way: dict[Place, int] = {}
         self._refused: dict[Place, int] = {}
@@ -100,7 +108,8 @@ class PolicyEsl(ABC):
 
     @abstractmethod
     def requires(self, task: Task) -> Vector:
-        """Which units of the policy's resources the task's pod is to ask for. The task is among `tasks` already."""
+        """Which units of the policy's resources the task's pod is to ask for. The task is among `tasks` already.
+        Asking changes nothing."""
 
     @abstractmethod
     def capacities(self, now: float) -> Wanted:
@@ -123,13 +132,21 @@ class PolicyEsl(ABC):
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
 
-        Raises InvalidName where its name or group is no label.
+        Raises InvalidName where its name or group is no label, or makes a resource's name too long; nothing has
+        changed then.
         """
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
+        before = self.tasks.get(task.name)
         self.tasks[task.name] = task
-        requirement = self.requirement(task)
+        try:
+            requirement = self.requirement(task)
+        except InvalidName:
+            del self.tasks[task.name]
+            if before is not None:
+                self.tasks[task.name] = before
+            raise
         return requirement, self._effects(None, now)
 
     def requirement(self, task: Task) -> PodRequirement:
@@ -143,9 +160,43 @@ class PolicyEsl(ABC):
         self.tasks.pop(task, None)
         return self._effects(None, now)
 
+    # -- for policies ------------------------------------------------------------------------------------------------
+
+    def members(self, group: str) -> list[Task]:
+        """The group's tasks that are not over, by name."""
+        return sorted((task for task in self.tasks.values() if task.group == group), key=lambda task: task.name)
+
+    def placed(self) -> dict[str, NodeName]:
+        """The nodes of the tasks whose pods are bound to a node that is there, and have not finished."""
+        return {pod.labels[self.label]: pod.node for pod in self.view.running(self.label) if pod.node is not None}
+
+    def suits(self, node: NodeName, task: Task) -> bool:
+        """Whether the task's pod could go there now, for all that is known."""
+        labels = self.view.nodes[node].labels if node in self.view.nodes else {}
+        return self.view.fits(node, task.needs) and all(
+            labels.get(key) == value for key, value in task.node_labels.items()
+        )
+
+    def nowhere_else(self, node: NodeName, resource: ResourceKey, units: int = UNLIMITED) -> Wanted:
+        """The node has it, but not before all others can be known to have it no more: whoever asks for it and is bound
+        here, nobody else is bound elsewhere meanwhile."""
+        others = self.offers.exposing(resource) - {node}
+        return {node: {resource: units}} if not others or self.offers.exposed(node, resource) else {}
+
     # -- Esl -------------------------------------------------------------------------------------------------------
 
+    def begin(self, there: Iterable[Event], now: float) -> list[Effect]:
+        """All that there is when the application begins is known, and only then is anything decided: who decides by
+        the first half of what there is takes the nodes of the second for lost."""
+        for event in there:
+            self._learn(event, now)
+        self._fights.clear()
+        return self._effects(None, now)
+
     def handle(self, event: Event, now: float) -> list[Effect]:
+        return [*self._learn(event, now), *self._effects(event, now)]
+
+    def _learn(self, event: Event, now: float) -> list[Effect]:
         before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
         contested = isinstance(event, CapacitySeen) and self._is_contested(event)
         self.view.take(event)
@@ -154,9 +205,8 @@ class PolicyEsl(ABC):
                 self._adopt(pod)
             case PodGone() if before is not None and before.node is not None:
                 self.tasks.pop(before.labels.get(self.label, ""), None)
-            case CapacityConfirmed(node, resource, units):
-                if self._under_way.get((node, resource)) == units:
-                    del self._under_way[node, resource]
+            case CapacityConfirmed(node, resource):
+                self._under_way.pop((node, resource), None)
             case CapacitySeen(node, resource):
                 if contested:
                     times, _ = self._fights.get((node, resource), (0, 0.0))
@@ -164,16 +214,17 @@ class PolicyEsl(ABC):
             case NodeSeen(node):
                 self._forget_refusals(node.name)
             case NodeGone(name):
+                # What is under way stays so until it is answered: the node may be there again when it arrives.
                 self._forget_refusals(name)
-                for place in [place for place in self._under_way if place[0] == name]:
-                    del self._under_way[place]
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                return [*self._heed_refusal(change, why), *self._effects(event, now)]
-        return self._effects(event, now)
+                return self._heed_refusal(change, why)
+        return []
 
     def next_deadline(self) -> float | None:
         known = [until for _, until in self._fights.values() if until > self._now]
         if (due := self.due()) is not None:
+            known.append(due)
+        if (due := self.offers.due()) is not None:
             known.append(due)
         return min(known, default=None)
 
@@ -182,6 +233,7 @@ class PolicyEsl(ABC):
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
+        self._note_offers(now)
         effects = self.decide(event, now)
         wanted = {
             (node, resource): units
@@ -194,13 +246,24 @@ class PolicyEsl(ABC):
         for node, resource in sorted({*wanted, *mine, *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
-            if units == self._under_way.get(place, self.view.units.get(place, 0)):
+            # One at a time: what a node is told in a hurry may be answered once for all, and who then counts answers
+            # does not know what it still may have.
+            if place in self._under_way or units == self.view.units.get(place, 0):
                 continue
             if now < self._fights.get(place, (0, now))[1] or self._refused.get(place) == units:
                 continue
             self._under_way[place] = units
             effects.append(SetCapacity(node, resource, units) if units else RemoveCapacity(node, resource))
         return effects
+
+    def _note_offers(self, now: float) -> None:
+        places = {place for place in {*self.view.units, *self._under_way} if place[1].startswith(self._prefix)}
+        offered = {place: max(self.view.units.get(place, 0), self._under_way.get(place, 0)) for place in places}
+        idle: list[Place] = []
+        if self.patience < math.inf:
+            asked = {key for pod in self.view.alive(self.label) if pod.node is None for key in pod.requests}
+            idle = [place for place in places if place[1] in asked and self.view.left(*place) > 0]
+        self.offers.note(offered, idle, now)
 
     def _is_contested(self, event: CapacitySeen) -> bool:
         """Whether what it says is neither what was known, nor what we are about to have set."""
@@ -215,8 +278,7 @@ class PolicyEsl(ABC):
     def _heed_refusal(self, change: SetCapacity | RemoveCapacity, why: str) -> list[Effect]:
         place = (change.node, change.resource)
         units = change.units if isinstance(change, SetCapacity) else 0
-        if self._under_way.get(place) == units:
-            del self._under_way[place]
+        self._under_way.pop(place, None)
         self._refused[place] = units
         return [Notice(self.name, "", f"node {change.node} cannot have {change.resource}={units}: {why}")]
 
@@ -236,3 +298,8 @@ class PolicyEsl(ABC):
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
             }
             self.tasks[task] = Task(task, pod.labels.get(self.group_label, ""), mine, pod.node_selector)
+            try:
+                self.requires(self.tasks[task])
+            except InvalidName:
+                # Somebody else has put our label on it: no answer of ours said so.
+                del self.tasks[task]

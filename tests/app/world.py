@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from extender.adapters.forked import Forked
 from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
 from extender.app.braking import Braking
@@ -25,6 +26,7 @@ from extender.app.resources import Resources
 from extender.app.sinks import Facts
 from extender.app.tables import Rules
 from extender.app.transactions import Transactions
+from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core import audit
 from extender.core.cluster import Node, Pod
@@ -97,6 +99,7 @@ class World(Performing):
             brake=Braking(self.keeper, self),
             policies=self.policies,
             events=Announcements(self.clock),
+            what_if=WhatIf(self.keeper, Forked()),
         )
 
     def take(self, effects: Sequence[Effect]) -> None:

@@ -75,6 +75,42 @@ async def test_nodes_are_chosen_in_every_form(escher: Escher, options: list[str]
     assert json.loads(done.stdout)["nodes"] == nodes
 
 
+async def test_what_would_be_is_told_and_nothing_changes(escher: Escher, world: World, tmp_path: Path) -> None:
+    fits = await escher("what-if", "--gang", "train", "--size", "3", "--each", "cpu=8")
+    assert (fits.exit_code, fits.stdout.splitlines()[0]) == (0, "all would have a place")
+    assert [line.split()[0] for line in fits.stdout.splitlines()[2:]] == [f"default/train-{i}" for i in range(3)]
+    drained = await escher("what-if", "--gang", "train", "--size", "3", "--each", "cpu=8", "--drain", "n2")
+    assert drained.exit_code == 1
+    assert "2 of 3" in drained.stdout
+    assert "would help: " in drained.stdout
+    more = await escher(
+        "what-if", "--gang", "train", "--size", "3", "--each", "cpu=8", "--drain", "n2", "--add-like", "n1", "--json"
+    )
+    assert (more.exit_code, json.loads(more.stdout)["fits"]) == (0, True)
+    world.start_pod("p", {"cpu": 1000}, on="n1")
+    asked = tmp_path / "question.yaml"
+    asked.write_text("changes: [{op: drain, node: n1}]")
+    moved = await escher("what-if", "-f", str(asked))
+    assert moved.stdout.split()[-2] == "team/p"
+    assert not world.keeper.tables.gangs.by_key
+    assert not any(node.unschedulable for node in world.keeper.tables.nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "nothing is asked"),
+        (["--gang", "train"], "give --each"),
+        (["--gang", "train", "--each", "cpu"], "write RESOURCE=QUANTITY"),
+        (["-f", "/nowhere"], "No such file"),
+    ],
+)
+async def test_a_question_that_is_none_is_wrong_use(escher: Escher, arguments: list[str], told: str) -> None:
+    refused = await escher("what-if", *arguments)
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+
+
 async def test_a_pods_own_node_comes_from_its_environment(escher: Escher, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = await escher("resource", "set", "r", "1")
     assert refused.exit_code == 1

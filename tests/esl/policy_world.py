@@ -49,9 +49,10 @@ def nodes(cpus: Mapping[str, int], **labels: Mapping[str, str]) -> list[Node]:
 
 
 class PolicyWorld:
-    """`seed`: of the scheduler's choice among the nodes that have room, and of `settle`'s among actions."""
+    """`seed`: of the scheduler's choice among the nodes that have room, and of `settle`'s among actions. `apart`: news
+    of pods and news of nodes come by two ways, and either may be later."""
 
-    def __init__(self, esl: PolicyEsl, there: list[Node], *, seed: int = 0) -> None:
+    def __init__(self, esl: PolicyEsl, there: list[Node], *, seed: int = 0, apart: bool = False) -> None:
         self.esl = esl
         self.now = 100.0
         self.nodes: dict[NodeName, Node] = {}
@@ -64,7 +65,8 @@ class PolicyWorld:
         """Why the API server does not do it; empty: it does."""
         self.dice = random.Random(seed)
         self._lanes: dict[str, deque[Effect]] = {}
-        self._inbox: deque[Event] = deque()
+        self._apart = apart
+        self._news: dict[str, deque[Event]] = {}
         self._serial = 0
         for node in there:
             self.add_node(node)
@@ -88,13 +90,16 @@ class PolicyWorld:
         requirement: PodRequirement | None = None,
         needs: Vector | None = None,
         node_labels: Mapping[str, str] | None = None,
+        *,
+        namespace: str = "",
     ) -> Pod:
+        """The pod is there, and waits. Of those of another `namespace` the policy is never told."""
         self._serial += 1
         said = requirement or PodRequirement({})
         asked = {ResourceKey(key): count(key, quantity) for key, quantity in said.resources.items()}
         pod = Pod(
             PodUid(f"u{self._serial}"),
-            self.esl.namespace,
+            namespace or self.esl.namespace,
             name,
             {**(needs or {}), **asked},
             labels=said.labels,
@@ -106,30 +111,32 @@ class PolicyWorld:
     def release(self, task: str) -> None:
         self.perform(self.esl.release(task, self.now))
 
-    def finish(self, name: str) -> None:
-        self._store(replace(self.pods[name], finished=True, succeeded=True))
+    def finish(self, name: str, *, succeeded: bool = True) -> None:
+        self._store(replace(self.pods[name], finished=True, succeeded=succeeded))
 
     def delete(self, name: str) -> None:
         pod = self.pods.pop(name)
-        self._tell(PodGone(pod.namespace, name))
+        if pod.namespace == self.esl.namespace:
+            self._tell(PodGone(pod.namespace, name))
 
     def restart(self, esl: PolicyEsl) -> None:
         """The application has died with all that it had not done yet; another begins, and is told what there is."""
         self.esl = esl
         self._lanes.clear()
-        self._inbox.clear()
-        for node in self.nodes.values():
-            self._tell(NodeSeen(node))
-        for (name, key), units in self.units.items():
-            self._tell(CapacitySeen(name, key, units))
-        for pod in self.pods.values():
-            self._tell(PodSeen(pod))
+        self._news.clear()
+        nodes_seen = [NodeSeen(node) for node in self.nodes.values()]
+        capacities_seen = [CapacitySeen(name, key, units) for (name, key), units in self.units.items()]
+        pods_seen = [PodSeen(pod) for pod in self.pods.values() if pod.namespace == esl.namespace]
+        self.perform(esl.begin([*pods_seen, *capacities_seen, *nodes_seen], self.now))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
         self.nodes[node.name] = node
         self._tell(NodeSeen(node))
+
+    def cordon(self, name: str, on: bool = True) -> None:
+        self.add_node(replace(self.nodes[NodeName(name)], unschedulable=on))
 
     def lose_node(self, name: str) -> None:
         """The node is gone for good, and its pods with it."""
@@ -191,8 +198,8 @@ class PolicyWorld:
     def _actions(self) -> Iterator[Callable[[], None]]:
         for lane in sorted(self._lanes):
             yield lambda lane=lane: self._carry_out(lane)  # type: ignore[misc]
-        if self._inbox:
-            yield lambda: self.perform(self.esl.handle(self._inbox.popleft(), self.now))
+        for way in sorted(self._news):
+            yield lambda way=way: self._read(way)  # type: ignore[misc]
         for pod in self.pods.values():
             if pod.node is None and (room := self._room(pod)):
                 yield lambda pod=pod, room=room: self._bind(pod, self.dice.choice(room))  # type: ignore[misc]
@@ -212,10 +219,18 @@ class PolicyWorld:
 
     def _store(self, pod: Pod) -> None:
         self.pods[pod.name] = pod
-        self._tell(PodSeen(pod))
+        if pod.namespace == self.esl.namespace:
+            self._tell(PodSeen(pod))
 
     def _tell(self, event: Event) -> None:
-        self._inbox.append(event)
+        way = "pods" if self._apart and isinstance(event, PodSeen | PodGone) else "nodes"
+        self._news.setdefault(way, deque()).append(event)
+
+    def _read(self, way: str) -> None:
+        event = self._news[way].popleft()
+        if not self._news[way]:
+            del self._news[way]
+        self.perform(self.esl.handle(event, self.now))
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:

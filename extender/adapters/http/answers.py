@@ -17,16 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from extender.adapters.http.problems import Problem, ProblemKind, quoted
 from extender.adapters.http.quantities import shown, shown_units
 from extender.app.announcing import Announcement
-from extender.app.management import (
-    BrakeState,
-    Explanation,
-    GangState,
-    HolderState,
-    NodeState,
-    Outcome,
-    Refusal,
-    ResourceState,
-)
+from extender.app.explanation import Explanation
+from extender.app.management import BrakeState, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
 from extender.app.ports import FIRST_MOMENT, LAST_MOMENT
 from extender.core.brake import Switches
 from extender.core.ledger import Stale

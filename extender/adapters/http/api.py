@@ -40,6 +40,7 @@ from extender.adapters.http.routes import (
     policies,
     resources,
     transactions,
+    what_if,
 )
 from extender.adapters.http.strict_json import Unreadable
 from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
@@ -97,7 +98,7 @@ def _v1() -> APIRouter:
     """
     errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, events):
+    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, events, what_if):
         v1.include_router(noun.router)
     return v1
 
@@ -134,10 +135,15 @@ async def _unread(_: Request, error: Any) -> Response:
 
 
 def _complaint(error: Any) -> dict[str, str]:
-    # The location begins with body, query, path or header. After an operation's index pydantic puts its kind.
-    at = error["loc"][1:]
-    field = dotted([*at[:2], *at[3:]] if at[:1] == ("operations",) else at) or error["loc"][0]
+    # The location begins with body, query, path or header.
+    field = dotted(_without_kind(error["loc"][1:])) or error["loc"][0]
     return {"field": field, "detail": complaint(field, error)}
+
+
+def _without_kind(at: Sequence[Any]) -> Sequence[Any]:
+    """The location without the kind that pydantic puts after the place of one of several kinds."""
+    kind_at = {"operations": 2, "changes": 2, "question": 1}.get(at[0] if at else "", len(at))
+    return [*at[:kind_at], *at[kind_at + 1 :]]
 
 
 async def _unreadable(_: Request, error: Any) -> Response:

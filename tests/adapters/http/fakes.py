@@ -17,9 +17,9 @@ from starlette.types import ASGIApp
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.policy_models import in_force
 from extender.app.announcing import Announcements
+from extender.app.explanation import Explanation
 from extender.app.management import (
     BrakeState,
-    Explanation,
     GangState,
     Management,
     NodeState,
@@ -32,6 +32,7 @@ from extender.app.management import (
 from extender.app.objects.kind import Identity
 from extender.app.policy_state import PolicyState
 from extender.app.ports import PodRef
+from extender.app.supposition import Supposition, Wondered
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
 from extender.core.cluster import Pod
@@ -100,6 +101,7 @@ class NotedManagement:
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
+        self.supposition = Supposition(fits=True)
         self.announcements = Announcements(_AtTheEpoch())
         self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
@@ -187,6 +189,10 @@ class NotedManagement:
         self._note("brake")
         return self.held
 
+    async def wonder(self, wondered: Wondered) -> Supposition:
+        self._note(wondered)
+        return self.supposition
+
     def by_noun(self) -> Management:
         return Management(
             resources=self,
@@ -197,6 +203,7 @@ class NotedManagement:
             brake=self,
             policies=self,
             events=self.announcements,
+            what_if=self,
         )
 
     def explained(self, whom: Any) -> Explanation:

@@ -7,15 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
+from extender.app.explanation import Explanation, NodeGroup
 from extender.app.management import (
     BrakeState,
     Claim,
-    Explanation,
     GangState,
     HolderState,
     MemberPhase,
     MemberState,
-    NodeGroup,
     NodeState,
     Outcome,
     Refusal,

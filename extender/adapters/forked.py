@@ -1,0 +1,123 @@
+"""Forked: work that ruins what it works on is done in a copy of this process, which the kernel makes in milliseconds.
+
+The copy shares every page with us until one of the two writes to it, so that a state of any size costs what the work
+looks at. It has its answer sent through a pipe and ends without a word to anybody else: no handler runs, nothing is
+flushed, no connection is written to. One at a time; what takes too long is killed. Must not know what the work is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import resource
+import signal
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from extender.app.management import ManagementError
+from extender.kube.errors import Unavailable
+
+T = TypeVar("T")
+MOST_WAITING = 8
+_MOST_MORE = 256 * 2**20
+"""Bytes that the work may take beside what there is."""
+
+
+class Forked:
+    """Implements `what_if.Copied`. `within`: seconds that the work may take."""
+
+    def __init__(self, within: float = 5.0) -> None:
+        self._within = within
+        self._one = asyncio.Lock()
+        self._waiting = 0
+
+    async def in_a_copy(self, work: Callable[[], T]) -> T:
+        """What the work answers, or raises of ManagementError. Raises Unavailable."""
+        if self._waiting >= MOST_WAITING:
+            raise Unavailable("too many ask what would be: ask again in a moment", retry_after=1.0)
+        self._waiting += 1
+        try:
+            async with self._one:
+                said = await self._ask(work)
+        finally:
+            self._waiting -= 1
+        match said:
+            case ("answer", answer):
+                return answer  # type: ignore[no-any-return]
+            case ("refusal", kind, field, value, detail):
+                raise kind(field, value, detail)
+            case ("defect", defect):
+                raise RuntimeError(f"in a copy of the process: {defect}")
+            case _:
+                limits = f"{self._within:g} s and {_MOST_MORE >> 20} MiB"
+                raise Unavailable(f"it could not be worked out within {limits}: ask for less")
+
+    async def _ask(self, work: Callable[[], Any]) -> Any:
+        reading, writing = os.pipe()
+        try:
+            child = os.fork()
+        except OSError as error:
+            os.close(reading)
+            os.close(writing)
+            raise Unavailable(f"no copy can be made of this process: {error}") from error
+        if child == 0:
+            _work(work, writing, self._within)
+        os.close(writing)
+        heard = asyncio.get_running_loop().run_in_executor(None, _all_of, reading)
+        try:
+            return await asyncio.wait_for(asyncio.shield(heard), self._within)
+        except TimeoutError:
+            return None
+        finally:
+            os.kill(child, signal.SIGKILL)
+            # It is dead: there is nothing to wait for.
+            os.waitpid(child, 0)  # noqa: ASYNC222
+            await heard
+
+
+def _work(work: Callable[[], Any], writing: int, within: float) -> None:
+    """In the copy: the work is done and told, and the copy is no more."""
+    try:
+        # Should nobody be left to kill it.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, 2 * within)
+        # A round of the collector would look at, and so copy, every page that there is.
+        gc.disable()
+        # What it takes counts as ours where memory is limited.
+        if (now := _address_space()) is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (now + _MOST_MORE, now + _MOST_MORE))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(pickle.dumps(_outcome(work)))
+    finally:
+        os._exit(0)
+
+
+def _outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
+    try:
+        return "answer", work()
+    except ManagementError as error:
+        return "refusal", type(error), error.field, error.value, error.detail
+    except MemoryError:
+        return ("too much",)
+    except Exception as error:
+        return "defect", repr(error)
+
+
+def _address_space() -> int | None:
+    """Bytes that this process has mapped; None where the kernel does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as said:
+            return int(said.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return None
+
+
+def _all_of(reading: int) -> Any:
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    try:
+        return pickle.loads(said)
+    except (EOFError, pickle.UnpicklingError):
+        return None

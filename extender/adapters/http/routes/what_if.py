@@ -1,0 +1,28 @@
+"""What if: the questions of explain about pods, gangs and nodes that do not exist yet. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from extender.adapters.http.routes.parameters import management, noun
+from extender.adapters.http.wondering import SuppositionView, WhatIfBody, supposition_view
+from extender.app.management import WhatIfCalls
+
+router = noun("explain")
+
+
+async def _calls(request: Request) -> WhatIfCalls:
+    return (await management(request)).what_if
+
+
+@router.post("/what-if")
+async def what_if(calls: Annotated[WhatIfCalls, Depends(_calls)], body: WhatIfBody) -> SuppositionView:
+    """What would be, on a snapshot of this moment: whether pods or a gang that do not exist would fit, and where; what
+    becomes of a node's pods when it is drained; whether a gang that waits would go with a lower quorum or more nodes.
+
+    It is worked out by the rules that decide, for kube-scheduler offering every node that selectors, taints and room
+    allow. Nothing changes.
+    """
+    return supposition_view(await calls.wonder(body.wondered()))

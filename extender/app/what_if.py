@@ -1,0 +1,238 @@
+"""What if: what would become of pods and gangs that do not exist, on a cluster that is not so yet.
+
+The same keeper that decides is asked, with the same rules: what is supposed is observed as if it were a fact, and the
+pods that are asked about are filtered as if kube-scheduler asked, with every node. That ruins the keeper for the real
+world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volumes, its own scores) is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from extender.app.explain import Explain
+from extender.app.explanation import Explanation
+from extender.app.keeper import Keeper
+from extender.app.management import Invalid, NotFound
+from extender.app.supposition import (
+    MOST_NODES,
+    Added,
+    Drained,
+    Ended,
+    GangThere,
+    Place,
+    PodsAsked,
+    PodThere,
+    QuorumSet,
+    Supposed,
+    Supposition,
+    Uncordoned,
+    Wondered,
+)
+from extender.core.cluster import Node, Pod
+from extender.core.gang_ask import LARGEST_GANG, GangAsk
+from extender.core.names import GangKey
+from extender.kube.names import PODS, NodeName, PodUid
+from extender.kube.node_match import accepts
+
+T = TypeVar("T")
+_OFFERED = 100
+
+
+class Copied(Protocol):
+    async def in_a_copy(self, work: Callable[[], T]) -> T:
+        """What the work answers, or raises, done where nothing that it changes is seen here. Raises Unavailable where
+        no copy can be had, or it takes too long."""
+        ...
+
+
+class WhatIf:
+    """Implements `management.WhatIfCalls`."""
+
+    def __init__(self, keeper: Keeper, copied: Copied) -> None:
+        self._keeper = keeper
+        self._copied = copied
+
+    async def wonder(self, wondered: Wondered) -> Supposition:
+        return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered))
+
+
+def suppose(keeper: Keeper, wondered: Wondered) -> Supposition:
+    """What would be. The keeper knows afterwards what was supposed. Raises NotFound, Invalid."""
+    added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
+    if added > MOST_NODES:
+        raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
+    moved = [place for each in wondered.supposed for place in _Wondering(keeper).take(each)]
+    match wondered.question:
+        case None:
+            fits, places, why = True, list[Place](), None
+        case PodsAsked() as asked:
+            fits, places, why = _Wondering(keeper).ask(asked)
+        case PodThere(namespace, name):
+            fits, places, why = _Wondering(keeper).try_pod(namespace, name)
+        case GangThere(key):
+            fits, places, why = _Wondering(keeper).try_gang(key)
+    nowhere = any(place.node is None for place in moved)
+    return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=why)
+
+
+Answer = tuple[bool, list[Place], Explanation | None]
+
+
+class _Wondering:
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._tables = keeper.tables
+
+    # -- what is supposed ------------------------------------------------------------------------------------------
+
+    def take(self, supposed: Supposed) -> list[Place]:
+        """It is so. Pods that had to move, and where to."""
+        match supposed:
+            case Drained(name):
+                return self._drain(self._node(name))
+            case Uncordoned(name):
+                self._keeper.observe(replace(self._node(name), unschedulable=False))
+            case Added(like, count):
+                self._add(self._node(like), count)
+            case Ended(namespace, name):
+                self._keeper.forget(self._pod(namespace, name))
+            case QuorumSet(key, quorum):
+                self._set_quorum(key, quorum)
+        return []
+
+    def _drain(self, node: Node) -> list[Place]:
+        self._keeper.observe(replace(node, unschedulable=True))
+        there = [pod for pod in self._tables.pods.values() if pod.node == node.name and not pod.comes_again]
+        for pod in there:
+            self._keeper.forget(pod)
+        # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.
+        return [Place(str(pod), self._place(_anew(replace(pod, gang=None)))) for pod in sorted(there, key=str)]
+
+    def _add(self, like: Node, count: int) -> None:
+        if not 1 <= count <= MOST_NODES:
+            raise Invalid("count", count, f"count is {count}; write 1 to {MOST_NODES}")
+        domain = self._tables.ledger.capacity.domain
+        own = {key: units for key, units in like.allocatable.items() if not key.startswith(f"{domain}/")}
+        for number in range(count):
+            name = NodeName(f"{like.name}-more-{number}")
+            labels = {**like.labels, "kubernetes.io/hostname": name}
+            node = replace(like, name=name, allocatable=own, capacity=own, labels=labels, unschedulable=False, uid=name)
+            self._keeper.observe(node)
+
+    def _set_quorum(self, key: GangKey, quorum: int) -> None:
+        gang = self._tables.gangs.by_key.get(key)
+        if gang is None:
+            raise NotFound("gang", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
+        if not 1 <= quorum <= LARGEST_GANG:
+            raise Invalid("quorum", quorum, f"quorum is {quorum}; write 1 to {LARGEST_GANG}")
+        for member in list(gang.roster.members.values()):
+            if isinstance(member.gang, GangAsk):
+                self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum)))
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def ask(self, asked: PodsAsked) -> Answer:
+        if not 1 <= asked.count <= LARGEST_GANG:
+            raise Invalid("count", asked.count, f"count is {asked.count}; write 1 to {LARGEST_GANG}")
+        key = GangKey(asked.namespace, asked.name)
+        if asked.gang and key in self._tables.gangs.by_key:
+            raise Invalid("name", asked.name, f"there is a gang {key} already: ask about it, or give another name")
+        pods = [self._made(asked, number) for number in range(asked.count)]
+        if asked.gang:
+            for pod in pods:
+                self._keeper.observe(pod)
+            return self.try_gang(key)
+        places = [Place(str(pod), self._place(pod)) for pod in pods]
+        without = next((pod for pod, place in zip(pods, places, strict=True) if place.node is None), None)
+        why = None if without is None else Explain(self._tables).pod(without.namespace, without.name)
+        return without is None, places, why
+
+    def try_pod(self, namespace: str, name: str) -> Answer:
+        pod = self._pod(namespace, name)
+        node = pod.node or self._place(pod)
+        why = None if node is not None else Explain(self._tables).pod(namespace, name)
+        return node is not None, [Place(str(pod), node)], why
+
+    def try_gang(self, key: GangKey) -> Answer:
+        gang = self._tables.gangs.by_key.get(key)
+        if gang is None:
+            raise NotFound("gang", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
+        first = next(gang.roster.unplaced(), None)
+        if first is not None and not gang.holds_a_plan:
+            self._place(first)
+        # Who is asked about first brings a plan for all.
+        holding = self._tables.ledger.holding
+        members = sorted(gang.roster.members.values(), key=_in_order)
+        held = [(pod, holding(pod.uid)) for pod in members]
+        places = [Place(str(pod), each.node) for pod, each in held if each is not None]
+        if len(places) >= gang.terms.quorum:
+            return True, places, None
+        return False, [], Explain(self._tables).gang(key)
+
+    def _made(self, asked: PodsAsked, number: int) -> Pod:
+        name = f"{asked.name}-{number}"
+        uid = PodUid(f"what-if/{asked.namespace}/{name}")
+        return Pod(
+            uid=uid,
+            namespace=asked.namespace,
+            name=name,
+            requests={**asked.each, PODS: 1},
+            scheduler=next(iter(sorted(self._tables.rules.schedulers)), ""),
+            priority=asked.priority,
+            created=self._tables.clock.now(),
+            preempts=False,
+            labels=asked.labels,
+            node_selector=asked.node_selector,
+            tolerations=asked.tolerations,
+            gang=GangAsk(GangKey(asked.namespace, asked.name), asked.count) if asked.gang else None,
+        )
+
+    # -- where it would be -------------------------------------------------------------------------------------------
+
+    def _place(self, pod: Pod) -> NodeName | None:
+        """The node that the pod has from now on; None if it has none."""
+        self._keeper.observe(pod)
+        room = self._tables.policies.judging.room(pod)
+        # As kube-scheduler does before it asks: a node that it would not offer is not sent. Nor does it look further
+        # than for a hundred, unless none of these will do.
+        offered = (
+            name
+            for name, node in self._tables.nodes.items()
+            if accepts(node, pod) and (pod.gang is not None or room(name) is None)
+        )
+        passed: Sequence[NodeName] = ()
+        while not passed and (sent := list(islice(offered, None if pod.gang is not None else _OFFERED))):
+            passed = self._keeper.filter(pod, sent).answer.passed
+        if not passed:
+            return None
+        scores = self._keeper.prioritize(pod, passed)
+        node = max(passed, key=lambda name: (scores.get(name, 0), name))
+        if pod.gang is None:
+            # It is there: whoever comes next finds less room.
+            self._keeper.observe(replace(pod, node=node))
+        return node
+
+    def _node(self, name: NodeName) -> Node:
+        node = self._tables.nodes.get(name)
+        if node is None:
+            raise NotFound("node", name, f"there is no node {name}")
+        return node
+
+    def _pod(self, namespace: str, name: str) -> Pod:
+        found = [pod for pod in self._tables.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
+        if not found:
+            raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")
+        return max(found, key=lambda pod: (not pod.deleting, pod.created, pod.uid))
+
+
+def _in_order(pod: Pod) -> tuple[int, str]:
+    """The tenth after the ninth."""
+    return len(pod.name), pod.name
+
+
+def _anew(pod: Pod) -> Pod:
+    """The same, as its controller makes it again."""
+    return replace(pod, uid=PodUid(f"{pod.uid}/anew"), node=None, bound_at=0.0, attempt=None, nominated=None)

@@ -1,0 +1,103 @@
+"""`escher what-if`: would it fit, and where; and what becomes of a node's pods when it is drained. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from extender.cli.api import Api, Json, Namespace, add_row, connected, fail, out, print_json
+
+HELP = """Say what would become of pods, gangs and nodes that do not exist, or are not so, yet. Nothing changes.
+
+Exit code 0 if all would have a place, 1 if not.
+
+Example: escher what-if --gang train --size 64 --each cpu=4 --drain node-3
+"""
+
+
+@connected
+def what_if(
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="The question as POST /v1/what-if takes it, in YAML or JSON."),
+    ] = None,
+    gang: Annotated[str | None, typer.Option(help="Would a gang of this name fit?")] = None,
+    size: Annotated[int, typer.Option(min=1, help="How many members it has, all of which are needed.")] = 1,
+    each: Annotated[
+        list[str] | None, typer.Option(help="RESOURCE=QUANTITY that each member asks for; may be repeated.")
+    ] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="Suppose that this node is drained; may be repeated.")] = None,
+    add_like: Annotated[
+        list[str] | None, typer.Option(help="Suppose one more node like this one; may be repeated.")
+    ] = None,
+    namespace: Namespace = "default",
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    asked = _read(file) if file is not None else _asked(gang, size, each or [], drain or [], add_like or [], namespace)
+    told: dict[str, Any] = service.call("POST", "what-if", body=asked)
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+    if not told["fits"]:
+        raise typer.Exit(1)
+
+
+def _asked(
+    gang: str | None, size: int, each: list[str], drain: list[str], add_like: list[str], namespace: str
+) -> dict[str, Any]:
+    if gang is None and not (drain or add_like):
+        fail("nothing is asked: give --gang with --each, --drain, or a file with -f", code=2)
+    if gang is not None and not each:
+        fail("--gang needs to know what each member asks for: give --each, such as --each cpu=4", code=2)
+    changes = [{"op": "drain", "node": node} for node in drain]
+    changes += [{"op": "add-nodes", "like": node} for node in add_like]
+    needs = dict(_pair(text) for text in each)
+    made = {"kind": "pods", "namespace": namespace, "name": gang, "count": size, "gang": True, "each": needs}
+    return {"changes": changes, "question": made if gang is not None else None}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    resource, equals, quantity = text.partition("=")
+    if not (resource and equals and quantity):
+        fail(f"--each is {text!r}; write RESOURCE=QUANTITY, such as cpu=4", code=2)
+    return resource, quantity
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        text = file.read_text()
+        asked = yaml.safe_load(text)
+    except OSError as error:
+        fail(f"--file is {file}: {error.strerror or error}", code=2)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        fail(f"--file is {file}: it is no YAML: {' '.join(str(error).split())}", code=2)
+    if not isinstance(asked, dict):
+        fail(f"--file is {file}: it has no question; write for example {json.dumps(_EXAMPLE)}", code=2)
+    return asked
+
+
+_EXAMPLE = {"changes": [{"op": "drain", "node": "node-3"}]}
+
+
+def _show(told: dict[str, Any]) -> None:
+    why = told["explanation"]
+    if why is not None:
+        out.print(f"{why['subject']} {why['summary']}", markup=False)
+        for remedy in why["remedies"]:
+            out.print(f"would help: {remedy}", markup=False)
+    elif told["fits"]:
+        out.print("all would have a place", markup=False)
+    table = Table("pod", "node", box=None, pad_edge=False)
+    for place in [*told["moved"], *told["places"]]:
+        add_row(table, place["pod"], place["node"] or "no place")
+    if table.row_count:
+        out.print(table)

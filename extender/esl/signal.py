@@ -1,0 +1,71 @@
+"""Signal: a task starts when those before it have succeeded. Barriers and DAGs are made of it, and chains.
+
+When a task has succeeded, each node has a resource of its name without limit; whoever comes after it asks for one.
+So a successor's pod may be there before, and waits; it is never bound before all that it comes after have succeeded.
+
+What has succeeded is known by the task's own pod while that is there, by the resource on nodes when it is not, and
+while the application lives in any case: a restart loses nothing that a waiting pod needs. Signals go when no task has
+been there for `linger` seconds. What succeeded and was deleted before anybody saw it is unknown: the application says
+`succeeded` then, as it may do for what is no pod. A task that failed signals nothing; made again, it may succeed yet.
+Names are used once: a task that has succeeded has done so for good.
+
+A mutex is a queue with one unit: see `queue`.
+
+On node loss: a node that comes has every signal; with the last node goes what only nodes remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from extender.esl.base import Effect, Event
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, Wanted
+from extender.kube.quantities import Vector
+
+
+class Signal(PolicyEsl):
+    linger = 60.0
+
+    def __init__(self, name: str, *, after: Mapping[str, Collection[str]], **where: str) -> None:
+        """`after`: by task, the tasks that it comes after. Raises ValueError where some come after themselves, and
+        InvalidName."""
+        super().__init__(name, **where)
+        self._after = {task: sorted(set(before)) for task, before in after.items()}
+        self._signals = sorted({each for before in self._after.values() for each in before})
+        self._keys = {self.key(each): each for each in self._signals}
+        self._succeeded: set[str] = set()
+        self._until = 0.0
+        self._refuse_cycles()
+
+    def requires(self, task: Task) -> Vector:
+        return {self.key(before): 1 for before in self._after.get(task.name, ())}
+
+    def succeeded(self, task: str, now: float) -> list[Effect]:
+        """The application says so."""
+        self._succeeded.add(task)
+        return self._effects(None, now)
+
+    def decide(self, event: Event | None, now: float) -> list[Effect]:
+        self._succeeded |= {self._keys[key] for _, key in self.view.units if key in self._keys}
+        self._succeeded |= {pod.labels.get(self.label, "") for pod in self.view.pods.values() if pod.succeeded}
+        if self.tasks or not self._until:
+            self._until = now + self.linger
+        return []
+
+    def capacities(self, now: float) -> Wanted:
+        if now >= self._until:
+            return {}
+        to_come = {each for task, before in self._after.items() if task not in self._succeeded for each in before}
+        signals = {self.key(each): UNLIMITED for each in self._signals if each in self._succeeded & to_come}
+        return dict.fromkeys(self.view.nodes, signals)
+
+    def due(self) -> float | None:
+        return self._until if not self.tasks and self._until > self._now else None
+
+    def _refuse_cycles(self) -> None:
+        left = dict(self._after)
+        while ready := [task for task, before in left.items() if not left.keys() & set(before)]:
+            for task in ready:
+                del left[task]
+        if left:
+            raise ValueError(f"policy {self.name!r}: {', '.join(sorted(left))} would wait for each other for ever")

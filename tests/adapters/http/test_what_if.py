@@ -1,0 +1,128 @@
+"""What would be, over HTTP: what is asked arrives in the application's words, and what is wrong is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from extender.app.explanation import Explanation
+from extender.app.management import NotFound
+from extender.app.supposition import (
+    Added,
+    Drained,
+    Ended,
+    GangThere,
+    Place,
+    PodsAsked,
+    PodThere,
+    QuorumSet,
+    Supposition,
+    Uncordoned,
+    Wondered,
+)
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
+from extender.kube.node_match import Toleration
+from tests.adapters.http.fakes import NotedManagement
+from tests.builders import units
+
+pytestmark = pytest.mark.anyio
+TRAIN = {"namespace": "team-a", "name": "train"}
+POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("body", "wondered"),
+    [
+        ({}, Wondered([])),
+        (
+            {
+                "changes": [
+                    {"op": "drain", "node": "n1"},
+                    {"op": "uncordon", "node": "n2"},
+                    {"op": "add-nodes", "like": "n3", "count": 2},
+                    {"op": "end-pod", "namespace": "team-a", "pod": "p"},
+                    {"op": "set-quorum", "namespace": "team-a", "gang": "train", "quorum": 4},
+                ],
+                "question": {"kind": "gang", **TRAIN},
+            },
+            Wondered(
+                [
+                    Drained(NodeName("n1")),
+                    Uncordoned(NodeName("n2")),
+                    Added(NodeName("n3"), 2),
+                    Ended("team-a", "p"),
+                    QuorumSet(GangKey("team-a", "train"), 4),
+                ],
+                GangThere(GangKey("team-a", "train")),
+            ),
+        ),
+        ({"question": {"kind": "pod", **TRAIN}}, Wondered([], PodThere("team-a", "train"))),
+        (
+            {
+                "question": {
+                    **POD, "count": 64, "gang": True, "priority": 5, "labels": {"a": "b"}, "node_selector": {"z": "1"},
+                    "tolerations": [{"operator": "Exists"}],
+                }
+            },
+            Wondered(
+                [],
+                PodsAsked(
+                    namespace="team-a", name="train", count=64, gang=True, each=units({"cpu": 500}), priority=5,
+                    labels={"a": "b"}, node_selector={"z": "1"}, tolerations=(Toleration(operator="Exists"),),
+                ),
+            ),
+        ),
+    ],
+)  # fmt: skip
+async def test_what_is_asked_arrives(
+    client: httpx.AsyncClient, management: NotedManagement, body: Any, wondered: Wondered
+) -> None:
+    answer = await client.post("/v1/what-if", json=body)
+    assert answer.status_code == 200, answer.text
+    assert management.asked == [wondered]
+
+
+async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: NotedManagement) -> None:
+    why = Explanation(subject="gang team-a/train", waits=True, summary="waits", remedies=["more nodes"])
+    moved = [Place("team-a/p", NodeName("n2")), Place("team-a/q", None)]
+    management.supposition = Supposition(fits=False, moved=moved, explanation=why)
+    answer = await client.post("/v1/what-if", json={"question": POD})
+    assert answer.json() == {
+        "fits": False,
+        "places": [],
+        "moved": [{"pod": "team-a/p", "node": "n2"}, {"pod": "team-a/q", "node": None}],
+        "explanation": {
+            "subject": "gang team-a/train", "waits": True, "summary": "waits", "groups": [], "remedies": ["more nodes"],
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"change": []}, "change"),
+        ({"changes": [{"op": "drain"}]}, "changes[0].node"),
+        ({"changes": [{"op": "burn", "node": "n1"}]}, "changes[0]"),
+        ({"changes": [{"op": "add-nodes", "like": "n1", "count": 0}]}, "changes[0].count"),
+        ({"question": {"kind": "pods", **TRAIN}}, "question.each"),
+        ({"question": {**POD, "each": {"cpu": -1}}}, "question.each"),
+        ({"question": {**POD, "count": 1.5}}, "question.count"),
+        ({"question": {**POD, "name": "No Label"}}, "question.name"),
+        ({"question": {"kind": "node"}}, "question"),
+    ],
+)
+async def test_what_makes_no_sense_is_named(
+    client: httpx.AsyncClient, management: NotedManagement, body: Any, field: str
+) -> None:
+    answer = await client.post("/v1/what-if", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert management.asked == []
+
+
+async def test_what_is_not_there_is_told(client: httpx.AsyncClient, management: NotedManagement) -> None:
+    management.fail = NotFound("node", "n9", "there is no node n9")
+    answer = await client.post("/v1/what-if", json={"changes": [{"op": "drain", "node": "n9"}]})
+    assert (answer.status_code, answer.json()["field"]) == (404, "node")

@@ -1,0 +1,80 @@
+"""Work in a copy of the process: nothing of it is seen here but its answer, and none outlives its time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from extender.adapters.forked import MOST_WAITING, Forked
+from extender.app.management import NotFound
+from extender.kube.errors import Unavailable
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_answer_comes_and_what_the_work_has_done_does_not() -> None:
+    state = {"a": [1, 2, 3]}
+
+    def work() -> int:
+        state["a"].append(4)
+        return sum(state["a"])
+
+    assert await Forked().in_a_copy(work) == 10
+    assert state == {"a": [1, 2, 3]}
+
+
+async def test_an_answer_larger_than_a_pipe_comes_whole() -> None:
+    assert len(await Forked().in_a_copy(lambda: "x" * 2_000_000)) == 2_000_000
+
+
+async def test_a_refusal_is_raised_here() -> None:
+    def work() -> None:
+        raise NotFound("node", "n9", "there is no node n9")
+
+    with pytest.raises(NotFound, match="there is no node n9") as refused:
+        await Forked().in_a_copy(work)
+    assert (refused.value.field, refused.value.value) == ("node", "n9")
+
+
+async def test_a_defect_is_one_here() -> None:
+    with pytest.raises(RuntimeError, match="division by zero"):
+        await Forked().in_a_copy(lambda: 1 / 0)
+
+
+async def test_a_copy_that_dies_is_told_of() -> None:
+    with pytest.raises(Unavailable, match="could not be worked out"):
+        await Forked().in_a_copy(lambda: os._exit(1))
+
+
+async def test_what_takes_too_long_is_killed_and_the_next_is_answered() -> None:
+    forked = Forked(within=0.2)
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        os.write(writing, str(os.getpid()).encode())
+        time.sleep(60)
+
+    with pytest.raises(Unavailable, match=r"within 0\.2 s"):
+        await forked.in_a_copy(work)
+    copy = int(os.read(reading, 100))
+    for each in (reading, writing):
+        os.close(each)
+    with pytest.raises(ProcessLookupError):
+        os.kill(copy, 0)
+    assert await forked.in_a_copy(lambda: 1) == 1
+
+
+async def test_what_takes_too_much_memory_is_told_of() -> None:
+    with pytest.raises(Unavailable, match="256 MiB"):
+        await Forked().in_a_copy(lambda: len(b"x" * 2**30))
+
+
+async def test_of_too_many_at_once_the_last_are_turned_away() -> None:
+    forked = Forked()
+    asked = [asyncio.create_task(forked.in_a_copy(lambda: 1)) for _ in range(MOST_WAITING + 2)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert answers[:MOST_WAITING] == [1] * MOST_WAITING
+    assert all(isinstance(each, Unavailable) for each in answers[MOST_WAITING:])

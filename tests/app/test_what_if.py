@@ -1,0 +1,134 @@
+"""What would be: gangs that do not exist yet, nodes drained and added, quorums lowered; by the rules that decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.app.management import Invalid, NotFound
+from extender.app.supposition import (
+    Added,
+    Drained,
+    Ended,
+    GangThere,
+    PodsAsked,
+    PodThere,
+    QuorumSet,
+    Supposition,
+    Uncordoned,
+    Wondered,
+)
+from extender.app.what_if import suppose
+from extender.core.names import GangKey
+from extender.kube.names import NodeName
+from tests.app.world import World
+from tests.builders import gang_pods, node, units
+
+pytestmark = pytest.mark.anyio
+N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
+"""Of 8 CPU each."""
+
+
+def gang(count: int, cpu: int = 4000, **more: Any) -> PodsAsked:
+    given: dict[str, Any] = {"name": "big", "labels": {}, "node_selector": {}, "gang": True, **more}
+    return PodsAsked(namespace="default", count=count, each=units({"cpu": cpu}), **given)
+
+
+def wonder(world: World, *supposed: Any, ask: Any = None) -> Supposition:
+    return suppose(world.keeper, Wondered(supposed, ask))
+
+
+def nodes_of(supposition: Supposition) -> list[str | None]:
+    return [place.node for place in supposition.places]
+
+
+async def test_a_gang_that_would_fit_is_told_where_each_member_would_be(world: World) -> None:
+    found = wonder(world, ask=gang(6))
+    assert found.fits
+    assert sorted(map(str, nodes_of(found))) == ["n1", "n1", "n2", "n2", "n3", "n3"]
+    assert found.explanation is None
+
+
+async def test_one_that_would_not_fit_is_told_why_with_numbers(world: World) -> None:
+    found = wonder(world, ask=gang(7))
+    assert not found.fits
+    assert found.places == []
+    assert found.explanation is not None
+    assert "6 of 7" in found.explanation.summary
+    assert any("1 more members" in remedy for remedy in found.explanation.remedies)
+
+
+async def test_nodes_like_one_that_is_there_would_make_room(world: World) -> None:
+    assert wonder(world, Added(N1, 1), ask=gang(7)).fits
+
+
+async def test_what_others_hold_counts(world: World) -> None:
+    world.start_pod("p", {"cpu": 5000}, on="n1")
+    assert not wonder(world, ask=gang(6)).fits
+
+
+async def test_when_a_pod_has_ended_there_is_room(world: World) -> None:
+    world.start_pod("p", {"cpu": 5000}, on="n1")
+    assert wonder(world, Ended("team", "p"), ask=gang(6)).fits
+
+
+async def test_a_drained_nodes_pods_are_told_where_they_could_go_and_who_could_not(world: World) -> None:
+    world.start_pod("large", {"cpu": 7000}, on="n1")
+    world.start_pod("small", {"cpu": 1000}, on="n1")
+    world.start_pod("other", {"cpu": 2000}, on="n2")
+    world.start_pod("third", {"cpu": 2000}, on="n3")
+    found = wonder(world, Drained(N1))
+    assert not found.fits
+    assert {place.pod: place.node in (N2, N3) for place in found.moved} == {"team/large": False, "team/small": True}
+
+
+async def test_the_next_finds_what_the_one_before_has_left(world: World) -> None:
+    found = wonder(world, ask=gang(4, 5000, gang=False))
+    assert (found.fits, [place.node is None for place in found.places]) == (False, [False, False, False, True])
+    assert found.explanation is not None
+
+
+@pytest.mark.parametrize(("supposed", "fits"), [([], False), ([Uncordoned(N1)], True)])
+async def test_a_cordoned_node_takes_pods_once_it_is_not(world: World, supposed: Any, fits: bool) -> None:
+    world.keeper.observe(node("n1", unschedulable=True))
+    assert wonder(world, *supposed, ask=gang(6)).fits is fits
+
+
+async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> None:
+    for pod in gang_pods("train", 7, {"cpu": 4000}):
+        world.keeper.observe(pod)
+    key = GangKey("default", "train")
+    assert not wonder(world, ask=GangThere(key)).fits
+    assert wonder(world, QuorumSet(key, 6), ask=GangThere(key)).fits
+
+
+async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.start_pod(f"on-{name}", {"cpu": 7000}, on=name)
+    world.start_pod("waits", {"cpu": 4000})
+    there = PodThere("team", "waits")
+    refused = wonder(world, ask=there)
+    assert not refused.fits
+    assert refused.explanation is not None
+    assert "asked 4 cpu" in refused.explanation.summary
+    assert nodes_of(wonder(world, Ended("team", "on-n2"), ask=there)) == [N2]
+
+
+@pytest.mark.parametrize(
+    ("supposed", "ask", "field"),
+    [
+        ([Drained(NodeName("n9"))], None, "node"),
+        ([Added(N1, 0)], None, "count"),
+        ([Added(N1, 6000), Added(N2, 6000)], None, "changes"),
+        ([Ended("team", "nobody")], None, "pod"),
+        ([QuorumSet(GangKey("default", "none"), 2)], None, "gang"),
+        ([], GangThere(GangKey("default", "none")), "gang"),
+        ([], PodThere("team", "nobody"), "pod"),
+        ([], gang(0), "count"),
+    ],
+)
+async def test_what_is_not_there_is_told(world: World, supposed: Any, ask: Any, field: str) -> None:
+    with pytest.raises((NotFound, Invalid)) as refused:
+        wonder(world, *supposed, ask=ask)
+    assert refused.value.field == field
