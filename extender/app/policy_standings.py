@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 
 from extender.app.objects.in_force import InForce, Standings
 from extender.app.objects.kind import Declared, Identity, Standing, Status
@@ -15,7 +17,7 @@ from extender.app.ports import Clock
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN
 from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, names_of
-from extender.kube.label_match import matches
+from extender.kube.label_match import Selector, matches
 from extender.kube.names import PodUid
 
 NAMED = f"{DOMAIN}/policy"
@@ -32,21 +34,59 @@ class GovernedPods:
     def __init__(self, pods: Mapping[PodUid, Pod], clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
-        self._sorted: tuple[float, dict[str, list[Pod]]] | None = None
+        self._sorted: tuple[float, dict[str, _Namespace]] | None = None
 
     def __call__(self, name: Identity, policy: PolicyInForce) -> int:
-        there = self._by_namespace().get(name.namespace, ())
-        return sum(matches(policy.selector, pod.labels) or name.name in named(pod) for pod in there)
+        there = self._by_namespace().get(name.namespace)
+        return 0 if there is None else there.governed(name.name, policy.selector)
 
-    def _by_namespace(self) -> dict[str, list[Pod]]:
+    def _by_namespace(self) -> dict[str, _Namespace]:
         # All policies are counted for together, once a minute.
         now = self._clock.steady()
         if self._sorted is None or now - self._sorted[0] > _AS_OLD:
             found: dict[str, list[Pod]] = {}
             for pod in self._pods.values():
                 found.setdefault(pod.namespace, []).append(pod)
-            self._sorted = now, found
+            self._sorted = now, {name: _Namespace(pods) for name, pods in found.items()}
         return self._sorted[1]
+
+
+class _Namespace:
+    """The pods of one, by what policies choose them by: nobody looks at every pod for every policy."""
+
+    def __init__(self, pods: Sequence[Pod]) -> None:
+        self._pods = pods
+
+    @cached_property
+    def _with_label(self) -> Mapping[tuple[str, str], Sequence[Pod]]:
+        found: dict[tuple[str, str], list[Pod]] = {}
+        for pod in self._pods:
+            for label in pod.labels.items():
+                found.setdefault(label, []).append(pod)
+        return found
+
+    @cached_property
+    def _naming(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self._pods:
+            for name in {*named(pod)}:
+                found.setdefault(name, []).append(pod)
+        return found
+
+    def governed(self, name: str, selector: Selector) -> int:
+        if selector == ():
+            return len(self._pods)
+        selected = sum(matches(selector, pod.labels) for pod in self._candidates(selector))
+        return selected + sum(not matches(selector, pod.labels) for pod in self._naming.get(name, ()))
+
+    def _candidates(self, selector: Selector) -> Iterable[Pod]:
+        """All that may be selected, each once."""
+        if selector is None:
+            return ()
+        lists = [each for each in selector if each.operator == "In"]
+        if not lists:
+            return self._pods
+        return chain.from_iterable(self._with_label.get((lists[0].key, value), ()) for value in {*lists[0].values})
 
 
 def named(pod: Pod) -> Collection[str]:
