@@ -34,6 +34,8 @@ from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, Sof
 
 KIND = "EscherPolicy"
 CIRCLE = "Circle"
+_SHOWN = 8
+"""Policies of a circle that its message names."""
 
 Understand = Callable[[PolicySpec], PolicyInForce]
 """What is in force of a policy that says this. Raises ValueError, in words for its author."""
@@ -105,7 +107,8 @@ class EscherPolicies:
         if circle := self._circle(item.name, policy):
             parameter = "parent" if isinstance(policy.parameters, FairShare) else "preferences"
             field = f"parameters.{parameter}"
-            return NotInForce(CIRCLE, f"{field}: {' -> '.join(circle)} leads back; name another", field=field)
+            way = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "...", *circle[-2:]]
+            return NotInForce(CIRCLE, f"{field}: {' -> '.join(way)} leads back; name another", field=field)
         return policy
 
     def _circle(self, name: Identity, policy: PolicyInForce) -> list[str]:
@@ -124,7 +127,10 @@ class EscherPolicies:
 
     def _follow(self, name: Identity, before: PolicyInForce | None, after: PolicyInForce | None) -> Iterable[Identity]:
         for each in _named_in(name, before):
-            self._named_by.get(each, {}).pop(name, None)
+            names = self._named_by[each]
+            names.pop(name, None)
+            if not names:
+                del self._named_by[each]
         for each in _named_in(name, after):
             self._named_by.setdefault(each, {})[name] = None
         if after is None and before is not None:
@@ -248,4 +254,4 @@ def _led_to(policy: PolicyInForce) -> Iterable[str]:
 
 def _named_in(name: Identity, policy: PolicyInForce | None) -> Iterable[Identity]:
     named_there = {} if policy is None else names_of(policy.parameters)
-    return [Identity(name.namespace, each) for names in named_there.values() for each in names]
+    return dict.fromkeys(Identity(name.namespace, each) for names in named_there.values() for each in names)

@@ -34,6 +34,11 @@ LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"))
 VALUES = st.lists(st.sampled_from("xyz"), min_size=1, max_size=3).map(tuple)
 WITH_VALUES = st.builds(LabelRequirement, st.sampled_from("abc"), st.sampled_from(["In", "NotIn"]), VALUES)
 WITHOUT = st.builds(LabelRequirement, st.sampled_from("abc"), st.sampled_from(["Exists", "DoesNotExist"]))
+SELECTORS: st.SearchStrategy[Selector] = st.none() | st.lists(WITH_VALUES | WITHOUT, max_size=3).map(tuple)
+PODS = st.lists(
+    st.tuples(st.sampled_from(["n", "m"]), LABELS, st.sampled_from(["", "p", "q", "p,q", "q|p", " p ", "pp", "p,p"])),
+    max_size=8,
+)
 
 
 @given(drawn=PODS, selector=SELECTORS)

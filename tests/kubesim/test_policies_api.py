@@ -358,6 +358,22 @@ async def test_a_parent_that_is_no_fair_share_is_told(cluster: Cluster) -> None:
     assert told["message"].endswith("it names all, which is no fair share")
 
 
+async def test_one_that_is_named_twice_is_no_matter(cluster: Cluster) -> None:
+    for preferences in (["near", "near"], ["near"], ["far", "near", "far"]):
+        await cluster.ok("PUT", "/a", {"type": "soft", "parameters": {"preferences": preferences}})
+    assert (await cluster.ask("DELETE", "/a")).status_code == 204
+    await cluster.ok("PUT", "/near", {"type": "bin-packing"})
+
+
+async def test_of_a_long_circle_both_ends_are_told(cluster: Cluster) -> None:
+    for number in range(12):
+        await cluster.ok("PUT", f"/p{number}", share(f"p{number + 1}"))
+    told = problem(await cluster.ask("PUT", "/p12", share("p0")), 422, "parameters.parent")
+    assert told["detail"] == (
+        "parameters.parent: p12 -> p0 -> p1 -> p2 -> p3 -> p4 -> ... -> p11 -> p12 leads back; name another"
+    )
+
+
 def share(parent: str, weight: int = 1) -> Json:
     return {"type": "fair-share", "parameters": {"parent": parent, "weight": weight}}
 
