@@ -1,16 +1,23 @@
 """Policies that an application runs by itself (AppSpace), with node status alone: no service is needed.
 
 An ESL decides: it is told events and the time, and answers what is to be done. Home and contract are `extender.esl`;
-here are its names, and `AppSpace`, which runs the gang ESL on a cluster port of the application's own.
+here are its names, `AppSpace`, which runs the gang ESL on a cluster port of the application's own, and `PolicySpace`,
+which runs policies.
 """
 
 from __future__ import annotations
 
-from escher_k8s.app_space import AppSpace, ClusterPort, Gone, Refused, TryAgain, pod_seen
-from extender.core.cluster import Pod
+from escher_k8s.app_space import AppSpace
+from escher_k8s.cluster_port import ClusterPort, Gone, Looked, PolicyPort, Refused, TryAgain
+from escher_k8s.policy_space import PolicySpace
+from escher_k8s.seen import node_seen, pod_seen
+from extender.core.cluster import Node, Pod
 from extender.core.names import GangKey
 from extender.esl import GhostPhase, gang
+from extender.esl.alpha_zero import AlphaZero
+from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
 from extender.esl.base import (
+    CancelTask,
     CapacityConfirmed,
     CapacitySeen,
     Change,
@@ -22,28 +29,47 @@ from extender.esl.base import (
     Event,
     EvictMember,
     Ghost,
+    LaunchTask,
     News,
+    NodeGone,
+    NodeSeen,
+    Notice,
     PodGone,
     PodRequirement,
     PodSeen,
     RemoveCapacity,
     Report,
     SetCapacity,
+    StopTask,
+    TaskChange,
     TimePassed,
 )
+from extender.esl.co_location import CoLocation, KnownGroup
 from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import Approach, GangSpec
 from extender.esl.gang_times import Times
 from extender.esl.gang_turns import GangEsl, Space
 from extender.esl.ghost_manifest import ghost_manifest
+from extender.esl.locality import Locality
+from extender.esl.policy_asks import Application
+from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.queue import Queue
+from extender.esl.signal import Signal
+from extender.esl.view import View
 
 __all__ = [
+    "UNLIMITED",
+    "AlphaZero",
+    "AntiAffinity",
     "AppSpace",
+    "Application",
     "Approach",
+    "CancelTask",
     "CapacityConfirmed",
     "CapacitySeen",
     "Change",
     "ClusterPort",
+    "CoLocation",
     "CreateGhost",
     "DeleteGhost",
     "Effect",
@@ -59,20 +85,39 @@ __all__ = [
     "Ghost",
     "GhostPhase",
     "Gone",
+    "KnownGroup",
+    "LaunchTask",
+    "Locality",
+    "Looked",
     "News",
+    "Node",
+    "NodeGone",
+    "NodeSeen",
+    "Notice",
+    "PairedAntiAffinity",
     "Pod",
     "PodGone",
     "PodRequirement",
     "PodSeen",
+    "PolicyEsl",
+    "PolicyPort",
+    "PolicySpace",
+    "Queue",
     "Refused",
     "RemoveCapacity",
     "Report",
     "SetCapacity",
+    "Signal",
     "Space",
+    "StopTask",
+    "Task",
+    "TaskChange",
     "TimePassed",
     "Times",
     "TryAgain",
+    "View",
     "gang",
     "ghost_manifest",
+    "node_seen",
     "pod_seen",
 ]

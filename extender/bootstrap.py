@@ -48,6 +48,7 @@ from extender.app.effects import Effects
 from extender.app.escher_policies import EscherPolicies, PolicyTable
 from extender.app.explain import Explain
 from extender.app.gates import Gates
+from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
@@ -216,10 +217,11 @@ class Application:
         elapsed = asyncio.get_running_loop().time
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
-        self._nodes = follow(kinds.nodes(), facts(Node), on_rewind=self.write_back.rewind)
+        self.hosting = Hosting(self.keeper.tables, self.resources, self._known)
+        self._nodes = follow(kinds.nodes(), self.hosting.nodes(facts(Node)), on_rewind=self.write_back.rewind)
         self._pods = follow(
             kinds.pods(settings.scheduler_http_timeout_seconds),
-            facts(Pod),
+            self.hosting.pods(facts(Pod)),
             on_rewind=lambda: self.effects.do(self.keeper.heed(PodsRewound())),
         )
         self._objects = follow(kinds.ephemeral_resources(), self.resources.known, on_rewind=self.resources.known.rewind)
@@ -294,10 +296,13 @@ class Application:
         await self._labels.known.wait()
         await self._pods.run()
 
-    async def settle_memory(self) -> None:
-        """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""
+    async def _known(self) -> None:
         for reflector in self.reflectors:
             await reflector.synced.wait()
+
+    async def settle_memory(self) -> None:
+        """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""
+        await self._known()
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)

@@ -92,6 +92,10 @@ class Capacities:
                 return node
         return None
 
+    def in_force(self, name: EphemeralName) -> Mapping[NodeName, int]:
+        """Units by node that the ledger has for the object."""
+        return self._granted(self.key_of(name)) if self.has_key(name) else {}
+
     def crowded_out(self, name: EphemeralName) -> str:
         """Why the object is not in force on all of its nodes, as they have no room for its key; empty if it is."""
         nodes = self._crowded_out.get(self.key_of(name), frozenset()) if self.has_key(name) else frozenset[NodeName]()

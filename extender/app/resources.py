@@ -10,7 +10,7 @@ What is decided (`steps.plan`) is apart from how it is written (here). Must not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
@@ -26,7 +26,7 @@ from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Change, Delete, Written
 from extender.app.objects.writing import Writing
 from extender.app.ports import EphemeralResource, ResourceChange, ResourceStore
-from extender.app.steps import Done, Step, departed, for_good, held, nodes_of, outcome, plan
+from extender.app.steps import Done, Step, departed, for_good, held, nodes_of, outcome, plan, spread
 from extender.app.undoing import Undoing
 from extender.app.write_back import WriteBack
 from extender.core.names import EphemeralName
@@ -193,6 +193,32 @@ class Resources:
         if not dry_run and was is not None:
             await self.advertised(was.desired())
         return None if left is None else self._state(left, left.resource_version)
+
+    async def spread(self, name: EphemeralName, units: Mapping[NodeName, int]) -> Mapping[NodeName, str]:
+        """As `set_resource`, in one write: each of these nodes has so many units, or none where that is 0; the others
+        are as they were. Answers which of them cannot have it, and why: they are as they were, too.
+
+        Raises Invalid, BeingDeleted, Unavailable, Refused.
+        """
+        why: Mapping[NodeName, str] = {}
+
+        def decide(entry: Entry[EphemeralResource] | None) -> tuple[Step, str]:
+            nonlocal why
+            step, why = spread(name, units, entry, self.capacities)
+            return step, mark
+
+        mark = self._marks.new()
+        async with self.writing.locks.hold([identity(name)]):
+            entry = self.known.get(name)
+            if entry.item.deleting if entry is not None else not any(units.values()):
+                await self.writing.refresh(name)
+            written = await self.writing.write(name, decide)
+            self.writing.settled(name)
+            # Others may have had the last room on a node since it was decided.
+            there, crowded = self.capacities.in_force(name), self.capacities.crowded_out(name)
+            why = {**{node: crowded for node, n in units.items() if crowded and n and node not in there}, **why}
+        await self.advertised(nodes_of(written.step))
+        return why
 
     async def replace_departed(self, name: Identity) -> None:
         """Nodes that have left for good are replaced, where a rule chose them: see `steps.departed`.

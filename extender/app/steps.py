@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from extender.app.ephemeral_resources import Capacities
@@ -186,3 +186,30 @@ def _require_key(name: EphemeralName, capacities: Capacities) -> None:
     if holder is not None:
         said = f"{capacities.key_of(name)} belongs to namespace {holder.namespace}; use another name"
         raise Invalid("name", str(name), said)
+
+
+def spread(
+    name: EphemeralName, units: Mapping[NodeName, int], entry: Known | None, capacities: Capacities
+) -> tuple[Step, Mapping[NodeName, str]]:
+    """What gives each of these nodes so many units, 0 removing them, and leaves the others as they are; and which of
+    the nodes cannot have them, and why. Raises Invalid, BeingDeleted."""
+    present: Mapping[NodeName, int] = {}
+    if entry is not None:
+        _require_same_kind(name, entry)
+        present = entry.item.desired()
+    _require_key(name, capacities)
+    key = capacities.key_of(name)
+    full = {node for node, n in units.items() if n and node not in present and capacities.first_full(key, [node])}
+    differ = {node: n for node, n in units.items() if node not in full and n != present.get(node, 0)}
+    why = {node: capacities.too_many(node) for node in full}
+    after = {node: n for node, n in {**present, **differ}.items() if n}
+    if entry is None:
+        return (Create(EphemeralResource(name, after)) if after else Nothing(None)), why
+    resource, version = entry.item, entry.meant_by(None)
+    if not after and resource.choice is None:
+        return Delete(resource, version), why
+    if not differ:
+        return Nothing(resource), why
+    change: dict[NodeName, int | None] = {**{node: n for node, n in differ.items() if n}}
+    change |= without([node for node, n in differ.items() if not n], resource)
+    return Change(ResourceChange(change, resource.owner, resource.expires_at), version), why

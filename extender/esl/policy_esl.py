@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -92,10 +92,12 @@ class PolicyEsl(ABC):
         self.label = f"esl.{DOMAIN}/{name}"
         """Its value on a pod: of which task of this policy it is."""
         self.group_label = f"group.{DOMAIN}/{name}"
-        self.view = View(domain)
+        self.view = View(domain, namespace)
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
-        gone, or `release` says so."""
+        gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone."""
+        self._adopted: set[str] = set()
+        """Those of them that are known by their pods alone."""
         self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._under_way: dict[Place, int] = {}
@@ -103,6 +105,7 @@ class PolicyEsl(ABC):
         self._fights: dict[Place, tuple[int, float]] = {}
         """Where somebody else has changed what we had set: how often, and until when we leave it alone."""
         self._now = 0.0
+        self._over = False
 
     # -- what a policy says --------------------------------------------------------------------------------------
 
@@ -116,12 +119,22 @@ class PolicyEsl(ABC):
         """What nodes should have, in view of `view` and `tasks`."""
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
-        """What is to be done beside that; the view has taken the event. None: a task was asked for or released."""
+        """What is to be done beside that; the view has taken the event. None: a task was asked for or released, or
+        all begins."""
         return []
+
+    def possible_nodes(self, task: Task) -> Collection[NodeName] | None:
+        """Where alone the task's pod could ever have what it asks of this policy, with the nodes there are, whatever
+        tasks may come and go; None: there is no saying."""
+        return None
 
     def due(self) -> float | None:
         """When `decide` and `capacities` have something new to say, though nothing should happen before."""
         return None
+
+    def policies(self) -> list[PolicyEsl]:
+        """Itself, and those that it is made of: all whose resources it may have set."""
+        return [self]
 
     # -- for the application ---------------------------------------------------------------------------------------
 
@@ -129,25 +142,37 @@ class PolicyEsl(ABC):
         """One of the policy's resources. Raises InvalidName, with limit and length where it is too long."""
         return ephemeral_name(self.namespace, f"{self.name}--{suffix}").key(self.domain)
 
+    def owns(self, resource: ResourceKey) -> bool:
+        """Whether it is one of the policy's resources, by its name."""
+        return resource.startswith(self._prefix)
+
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """The requirement for the task's pod, and what is to be done. Asking again for the same changes nothing.
 
-        Raises InvalidName where its name or group is no label, or makes a resource's name too long; nothing has
-        changed then.
+        Raises InvalidName as `would_require`.
+        """
+        requirement = self.would_require(task)
+        self.tasks[task.name] = task
+        self._adopted.discard(task.name)
+        return requirement, self._effects(None, now)
+
+    def would_require(self, task: Task) -> PodRequirement:
+        """What `ask` would answer. Nothing has changed.
+
+        Raises InvalidName where its name or group is no label, or makes a resource's name too long.
         """
         require_label("task", task.name)
         if task.group:
             require_label("group", task.group)
-        before = self.tasks.get(task.name)
+        known = self.tasks.get(task.name)
         self.tasks[task.name] = task
         try:
-            requirement = self.requirement(task)
-        except InvalidName:
-            del self.tasks[task.name]
-            if before is not None:
-                self.tasks[task.name] = before
-            raise
-        return requirement, self._effects(None, now)
+            return self.requirement(task)
+        finally:
+            if known is None:
+                del self.tasks[task.name]
+            else:
+                self.tasks[task.name] = known
 
     def requirement(self, task: Task) -> PodRequirement:
         """What the task's pod has to say."""
@@ -183,6 +208,10 @@ class PolicyEsl(ABC):
         others = self.offers.exposing(resource) - {node}
         return {node: {resource: units}} if not others or self.offers.exposed(node, resource) else {}
 
+    def will_have(self, node: NodeName, resource: ResourceKey) -> int:
+        """Units of one of the policy's resources, when what is under way has arrived."""
+        return self._under_way.get((node, resource), self.view.units.get((node, resource), 0))
+
     # -- Esl -------------------------------------------------------------------------------------------------------
 
     def begin(self, there: Iterable[Event], now: float) -> list[Effect]:
@@ -196,6 +225,38 @@ class PolicyEsl(ABC):
     def handle(self, event: Event, now: float) -> list[Effect]:
         return [*self._learn(event, now), *self._effects(event, now)]
 
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """As `handle` of each in turn; but what nodes should have is compared with what they have only once, for the
+        answers of a thousand nodes may come together."""
+        if type(self).handle is not PolicyEsl.handle:
+            # Who passes on what it is told is told it one by one.
+            return [effect for event in events for effect in self.handle(event, now)]
+        effects: list[Effect] = []
+        told: set[Place] = set()
+        for event in events:
+            if isinstance(event, CapacityConfirmed | CapacitySeen):
+                if (event.node, event.resource) in told:
+                    # What it had in between might have been taken.
+                    self._note_offers(now)
+                    told.clear()
+                told.add((event.node, event.resource))
+            effects += self._learn(event, now)
+            effects += [] if self._over else self.decide(event, now)
+        self._note_offers(now)
+        return [*effects, *self._furnish(now)]
+
+    def end(self, now: float) -> list[Effect]:
+        """It decides nothing more, and what nodes have of its resources goes; pods that run are left alone."""
+        self._over = True
+        self._refused.clear()
+        self._fights.clear()
+        return self._effects(None, now)
+
+    @property
+    def ended(self) -> bool:
+        """`end` was called, and no node has any of its resources, but where they cannot be removed."""
+        return self._over and not self._under_way and all(place in self._refused for place in self._mine())
+
     def _learn(self, event: Event, now: float) -> list[Effect]:
         before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
         contested = isinstance(event, CapacitySeen) and self._is_contested(event)
@@ -203,8 +264,11 @@ class PolicyEsl(ABC):
         match event:
             case PodSeen(pod):
                 self._adopt(pod)
-            case PodGone() if before is not None and before.node is not None:
-                self.tasks.pop(before.labels.get(self.label, ""), None)
+            case PodGone() if before is not None and before.namespace == self.namespace:
+                task = before.labels.get(self.label, "")
+                if before.node is not None or task in self._adopted:
+                    self.tasks.pop(task, None)
+                    self._adopted.discard(task)
             case CapacityConfirmed(node, resource):
                 self._under_way.pop((node, resource), None)
             case CapacitySeen(node, resource):
@@ -217,7 +281,8 @@ class PolicyEsl(ABC):
                 # What is under way stays so until it is answered: the node may be there again when it arrives.
                 self._forget_refusals(name)
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why):
-                return self._heed_refusal(change, why)
+                if self.owns(change.resource):
+                    return self._heed_refusal(change, why)
         return []
 
     def next_deadline(self) -> float | None:
@@ -231,19 +296,22 @@ class PolicyEsl(ABC):
     # -- what nodes should have --------------------------------------------------------------------------------------
 
     def _effects(self, event: Event | None, now: float) -> list[Effect]:
+        self._note_offers(now)
+        return [*([] if self._over else self.decide(event, now)), *self._furnish(now)]
+
+    def _furnish(self, now: float) -> list[Effect]:
+        """What nodes should have and do not is under way."""
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
-        self._note_offers(now)
-        effects = self.decide(event, now)
+        effects: list[Effect] = []
         wanted = {
             (node, resource): units
-            for node, of_node in self.capacities(now).items()
+            for node, of_node in ({} if self._over else self.capacities(now)).items()
             if node in self.view.nodes
             for resource, units in of_node.items()
             if units > 0
         }
-        mine = [place for place in self.view.units if place[1].startswith(self._prefix)]
-        for node, resource in sorted({*wanted, *mine, *self._under_way}):
+        for node, resource in sorted({*wanted, *self._mine(), *self._under_way}):
             place = (node, resource)
             units = wanted.get(place, 0)
             # One at a time: what a node is told in a hurry may be answered once for all, and who then counts answers
@@ -256,8 +324,12 @@ class PolicyEsl(ABC):
             effects.append(SetCapacity(node, resource, units) if units else RemoveCapacity(node, resource))
         return effects
 
+    def _mine(self) -> list[Place]:
+        """Where nodes have any of the policy's resources."""
+        return [place for place in self.view.units if self.owns(place[1])]
+
     def _note_offers(self, now: float) -> None:
-        places = {place for place in {*self.view.units, *self._under_way} if place[1].startswith(self._prefix)}
+        places = {place for place in {*self.view.units, *self._under_way} if self.owns(place[1])}
         offered = {place: max(self.view.units.get(place, 0), self._under_way.get(place, 0)) for place in places}
         idle: list[Place] = []
         if self.patience < math.inf:
@@ -269,7 +341,7 @@ class PolicyEsl(ABC):
         """Whether what it says is neither what was known, nor what we are about to have set."""
         place = (event.node, event.resource)
         return (
-            event.resource.startswith(self._prefix)
+            self.owns(event.resource)
             and event.node in self.view.nodes
             and place not in self._under_way
             and event.units != self.view.units.get(place, 0)
@@ -289,10 +361,11 @@ class PolicyEsl(ABC):
     def _adopt(self, pod: Pod) -> None:
         """What the pod says of its task is known, be it from a life before."""
         task = pod.labels.get(self.label)
-        if task is None:
+        if task is None or pod.namespace != self.namespace:
             return
         if pod.finished:
             self.tasks.pop(task, None)
+            self._adopted.discard(task)
         elif task not in self.tasks:
             mine = {
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
@@ -303,3 +376,5 @@ class PolicyEsl(ABC):
             except InvalidName:
                 # Somebody else has put our label on it: no answer of ours said so.
                 del self.tasks[task]
+            else:
+                self._adopted.add(task)

@@ -19,14 +19,15 @@ Place = tuple[NodeName, ResourceKey]
 
 
 class View:
-    def __init__(self, domain: str) -> None:
-        """`domain`: whose resources are ephemeral, and told of by capacity events rather than with their nodes."""
+    def __init__(self, domain: str, namespace: str) -> None:
+        """`domain`: whose resources are ephemeral, and told of by capacity events rather than with their nodes.
+        `namespace`: whose pods are looked for; others' use room, and say nothing."""
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[tuple[str, str], Pod] = {}
         """By namespace and name; those that have finished too, while they are there."""
         self.units: dict[Place, int] = {}
         """What nodes have of ephemeral resources, above 0."""
-        self._domain = domain
+        self._domain, self._namespace = domain, namespace
         self._used: dict[NodeName, dict[ResourceKey, int]] = {}
 
     def take(self, event: Event) -> None:
@@ -56,7 +57,8 @@ class View:
 
     def alive(self, label: str) -> Iterator[Pod]:
         """The pods with that label that have not finished, bound or not."""
-        return (pod for pod in self.pods.values() if label in pod.labels and not pod.finished)
+        mine = (pod for (namespace, _), pod in self.pods.items() if namespace == self._namespace)
+        return (pod for pod in mine if label in pod.labels and not pod.finished)
 
     def used(self, node: NodeName) -> Vector:
         """What the pods there ask for that have not finished."""
@@ -69,6 +71,19 @@ class View:
         else:
             has = self.nodes[node].allocatable.get(resource, 0) if node in self.nodes else 0
         return has - self.used(node).get(resource, 0)
+
+    def is_open(self, node: NodeName) -> bool:
+        """Whether it is there and takes new pods, whatever they tolerate of what its owner says: it is not cordoned,
+        and Kubernetes itself has not tainted it, as one that does not answer."""
+        known = self.nodes.get(node)
+        return (
+            known is not None
+            and not known.unschedulable
+            and not any(
+                taint.key.startswith("node.kubernetes.io/") and taint.effect != "PreferNoSchedule"
+                for taint in known.taints
+            )
+        )
 
     def fits(self, node: NodeName, needs: Vector, times: int = 1) -> bool:
         """Whether the node has room for the needs, so many times, and takes new pods at all."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.controlplane import places
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.nodes import NodeShape
@@ -29,13 +26,12 @@ from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 from tests.e2e.ghost_application import ASK, members
 from tests.e2e.outside import NODES, PODS
+from tests.e2e.without_service import as_service_account, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.anyio]
 
-Value = TypeVar("Value")
 COLLECTED_WITHIN = 21.0
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +61,6 @@ def launcher(connection: Connection, seconds: str = "0.5") -> Callable[[GangSpec
             await connection.request("POST", PODS, msgspec.json.encode(member))
 
     return launch
-
-
-async def until(look: Callable[[], Value], *, within: float = 30, what: str = "it") -> Value:
-    return await asyncio.to_thread(eventually, look, within=within, what=what)
 
 
 def ghosts(cluster: LocalCluster) -> list[dict[str, Any]]:
@@ -238,7 +230,7 @@ async def test_with_what_the_manifest_grants_in_a_restricted_namespace_a_gang_ru
     cluster.admin.patch(
         "/api/v1/namespaces/default", {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     )
-    kubeconfig = as_service_account(cluster, tmp_path)
+    kubeconfig = as_service_account(cluster, tmp_path, "gangs-without-extender.yaml", "escher-gangs")
     careless = {"metadata": {"name": "careless"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     with pytest.raises(ApiError, match="violates PodSecurity"):
         cluster.admin.post(PODS, careless)
@@ -255,21 +247,3 @@ async def test_with_what_the_manifest_grants_in_a_restricted_namespace_a_gang_ru
     finally:
         lifted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": None}}}
         cluster.admin.patch("/api/v1/namespaces/default", lifted)
-
-
-def as_service_account(cluster: LocalCluster, folder: Path) -> Path:
-    """A kubeconfig of the service account that deploy/applications makes."""
-    manifest = places.shipped("deploy") / "applications" / "gangs-without-extender.yaml"
-    for document in yaml.safe_load_all(manifest.read_text()):
-        kind = document["kind"]
-        namespace = document["metadata"].get("namespace")
-        root = "/api/v1" if kind == "ServiceAccount" else _RBAC
-        cluster.admin.post(f"{root}/{f'namespaces/{namespace}/' if namespace else ''}{kind.lower()}s", document)
-    account = "/api/v1/namespaces/default/serviceaccounts/escher-gangs/token"
-    token = cluster.admin.post(account, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    assert base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
-    config["users"][0]["user"] = {"token": token}
-    made = folder / "kubeconfig"
-    made.write_text(yaml.safe_dump(config))
-    return made

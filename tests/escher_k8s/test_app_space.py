@@ -189,7 +189,7 @@ async def test_a_pod_is_seen_as_the_service_sees_it() -> None:
             said = to_pod(_decoded(pod), 30.0)
             mine = pod_seen(pod).pod
             read: tuple[str, ...] = ("uid", "namespace", "name", "node", "created", "deleting")
-            read += ("finished", "succeeded", "labels", "owner")
+            read += ("finished", "succeeded", "labels", "owner", "node_selector")
             assert [getattr(mine, name) for name in read] == [getattr(said, name) for name in read]
             assert {**mine.requests, PODS: 1} == said.requests
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import functools
 import re
@@ -53,7 +54,7 @@ def test_every_call_and_every_exception_is_on_the_page() -> None:
 
 
 def test_gangs_without_the_service_run_as_the_page_says(on_stage: Stage) -> None:
-    [block] = [each for each in _blocks("python") if "AppSpace" in each]
+    [block] = [each for each in _blocks("python") if "AppSpace(" in each]
     names: dict[str, Any] = {}
     exec(block, names)
     created: list[Any] = []
@@ -72,3 +73,27 @@ def test_gangs_without_the_service_run_as_the_page_says(on_stage: Stage) -> None
 
     on_stage.run(run())
     assert [pod["spec"]["schedulerName"] for pod in created] == ["escher-resources"] * 2
+
+
+def test_policies_without_the_service_run_as_the_page_says(on_stage: Stage) -> None:
+    [block] = [each for each in _blocks("python") if "PolicySpace(" in each]
+    names: dict[str, Any] = {}
+    exec(block, names)
+
+    async def create(pod: dict[str, Any]) -> None:
+        await on_stage.simulation.create({**pod, "metadata": {"namespace": "default", **pod["metadata"]}}, POD)
+
+    async def run() -> list[str | None]:
+        stopped = asyncio.Event()
+        serving = asyncio.create_task(names["serve"](PollingPort(on_stage.simulation, "default"), create, stopped))
+        await asyncio.sleep(10)
+        stopped.set()
+        await serving
+        pods = [await on_stage.simulation.ask("GET", f"{POD.path('default')}/web-{number}") for number in range(3)]
+        for pod in pods:
+            await on_stage.simulation.ask("DELETE", f"{POD.path('default')}/{pod['metadata']['name']}")
+        return [pod["spec"].get("nodeName") for pod in pods]
+
+    places = on_stage.run(run())
+    assert None not in places
+    assert len(set(places)) == 3

@@ -24,6 +24,7 @@ class Orders(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = PolicyWorld(self.policy(), nodes({"n1": self.cpus, "n2": self.cpus}), apart=True)
+        self.world.at_one_sitting = True
         self.serial = 0
         self._checked = 0
 

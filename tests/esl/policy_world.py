@@ -64,8 +64,12 @@ class PolicyWorld:
         self.refuse: Callable[[Effect], str] = lambda effect: ""
         """Why the API server does not do it; empty: it does."""
         self.dice = random.Random(seed)
+        self.templates: dict[str, tuple[Vector, Mapping[str, str]]] = {}
+        """By task: what the application makes its pod from, where it is the policy that launches it."""
         self._lanes: dict[str, deque[Effect]] = {}
         self._apart = apart
+        self.at_one_sitting = False
+        """Whether all news that is there may be told at once."""
         self._news: dict[str, deque[Event]] = {}
         self._serial = 0
         for node in there:
@@ -74,7 +78,8 @@ class PolicyWorld:
     # -- the application -------------------------------------------------------------------------------------------
 
     def ask(self, name: str, group: str = "", **more: Vector | Mapping[str, str]) -> PodRequirement:
-        """The task is asked for; nothing is launched."""
+        """The task is asked for; nothing is launched, unless by the policy."""
+        self.templates[name] = more.get("needs", {}), more.get("node_labels", {})  # type: ignore[assignment]
         requirement, effects = self.esl.ask(Task(name, group, **more), self.now)  # type: ignore[arg-type]
         self.perform(effects)
         return requirement
@@ -110,6 +115,10 @@ class PolicyWorld:
 
     def release(self, task: str) -> None:
         self.perform(self.esl.release(task, self.now))
+
+    def bind(self, name: str, node: str) -> None:
+        """Somebody has bound it there, whatever there is."""
+        self._bind(self.pods[name], NodeName(node))
 
     def finish(self, name: str, *, succeeded: bool = True) -> None:
         self._store(replace(self.pods[name], finished=True, succeeded=succeeded))
@@ -200,6 +209,8 @@ class PolicyWorld:
             yield lambda lane=lane: self._carry_out(lane)  # type: ignore[misc]
         for way in sorted(self._news):
             yield lambda way=way: self._read(way)  # type: ignore[misc]
+        if self.at_one_sitting and sum(map(len, self._news.values())) > 1:
+            yield self._read_all
         for pod in self.pods.values():
             if pod.node is None and (room := self._room(pod)):
                 yield lambda pod=pod, room=room: self._bind(pod, self.dice.choice(room))  # type: ignore[misc]
@@ -232,6 +243,12 @@ class PolicyWorld:
             del self._news[way]
         self.perform(self.esl.handle(event, self.now))
 
+    def _read_all(self) -> None:
+        """What is there to read is read at one sitting."""
+        news = [event for way in sorted(self._news) for event in self._news[way]]
+        self._news.clear()
+        self.perform(self.esl.handle_all(news, self.now))
+
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Notice):
@@ -255,9 +272,11 @@ class PolicyWorld:
             case RemoveCapacity(node, resource):
                 self.units.pop((node, resource), None)
                 self._tell(CapacityConfirmed(node, resource, 0))
-            case LaunchTask(_, name, _, requirement):
+            case LaunchTask(_, name, task, requirement):
                 if name not in self.pods:
-                    self.create(name, requirement)
+                    self.create(name, requirement, *self.templates.get(task, ({}, {})))
+                elif not requirement.labels.items() <= self.pods[name].labels.items():
+                    self._tell(EffectRefused(effect, "another pod has that name"))
             case CancelTask(namespace, name, uid):
                 pod = self.pods.get(name)
                 if pod is None or pod.uid != uid:

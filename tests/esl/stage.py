@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import msgspec
 import structlog
 
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
 from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec
 from extender.esl.gang_left import GHOST_LABEL, KEY_LABEL
 from extender.kube.requests import JSON, TIMEOUT, Requests
+from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import JOB, LEASE, NODE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
@@ -77,8 +77,8 @@ class Door:
 class Stage:
     """`nodes` of `cpu` each."""
 
-    def __init__(self, nodes: int = 2, cpu: str = "4") -> None:
-        self.simulation = Simulation(nodes=nodes, node_shape=NodeShape(cpu=cpu))
+    def __init__(self, nodes: int = 2, cpu: str = "4", settings: Settings | None = None) -> None:
+        self.simulation = Simulation(nodes=nodes, node_shape=NodeShape(cpu=cpu), settings=settings)
 
     def door(self, user: str = "application") -> Door:
         return Door(self.simulation._connection(user, user))
@@ -185,7 +185,7 @@ def keys_of(pod: Json) -> list[str]:
     return [key.partition("/")[2] for key in requests if key.startswith("app.escher.dev/")]
 
 
-async def killed(gangs: ExtendedResourceGangs, work: Coroutine[Any, Any, Any], door: Door) -> bool:
+async def killed(gangs: AbstractAsyncContextManager[Any], work: Coroutine[Any, Any, Any], door: Door) -> bool:
     """The application does its work, and whether it is killed before it is done."""
 
     async def live() -> None:

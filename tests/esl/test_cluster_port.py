@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.cluster_port import EslDriver, PodFacts
+from extender.adapters.kube.cluster_port import EslDriver
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.app.ports import PodOwner
 from extender.core.names import GangKey
@@ -31,6 +31,7 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
+from extender.esl.facts import PodFacts
 from extender.esl.ghost_manifest import ghost_manifest
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey

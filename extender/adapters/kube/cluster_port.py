@@ -12,65 +12,50 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Self
 
-import msgspec
 import structlog
 
 from extender.adapters.kube.kinds import WatchedKind, nodes
 from extender.adapters.kube.node_facts import NodeFacts
+from extender.adapters.kube.pod_changes import PodChanges, Template
 from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.writers import ApiEvictor, ApiNodeStatusWriter
+from extender.adapters.kube.writers import ApiNodeStatusWriter
 from extender.adapters.objects import to_pod
 from extender.app.insisting import insist
-from extender.app.ports import PodOwner, PodRef
+from extender.app.ports import PodOwner
 from extender.core.back_off import BackOff
 from extender.core.cluster import Pod
+from extender.esl.at_work import AtWork
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
-    CreateGhost,
-    DeleteGhost,
     Effect,
     EffectRefused,
     Esl,
     Event,
-    EvictMember,
-    Ghost,
+    NodeGone,
+    NodeSeen,
     Notice,
-    PodGone,
-    PodSeen,
     RemoveCapacity,
     Report,
     SetCapacity,
-    TimePassed,
     lane_of,
 )
-from extender.esl.gang_left import GHOST_LABEL, Keys
-from extender.esl.ghost_manifest import ghost_manifest
+from extender.esl.facts import Nodes, PodFacts
+from extender.esl.gang_left import Keys
+from extender.esl.several import Several
 from extender.kube import objects
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
-from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.requests import METADATA_ONLY, Requests, address
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.requests import Requests, address
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _NO_LIMIT = float("inf")
 
 _log = structlog.get_logger(__name__)
-_encode = msgspec.json.Encoder().encode
-
-
-class _Metadata(msgspec.Struct):
-    labels: dict[str, str] | None = None
-
-
-class _Labelled(msgspec.Struct):
-    metadata: _Metadata
-
-
-_labelled = msgspec.json.Decoder(_Labelled)
 
 
 class EslDriver:
@@ -79,12 +64,14 @@ class EslDriver:
     def __init__(
         self,
         requests: Requests,
-        esl: Esl,
+        esl: Esl | Several,
         report: Callable[[Report], None],
         *,
         namespace: str,
         owner: PodOwner | None = None,
         instance: str = "",
+        notice: Callable[[Notice], None] = lambda notice: None,
+        template: Template = lambda launch: None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """`owner`: a pod with whose deletion Kubernetes deletes the ghosts, should this process not live to do it. As
@@ -92,27 +79,48 @@ class EslDriver:
         those that run would run on without room.
 
         `instance`: what the ghosts are to say of who made them; it may be set anew.
+
+        `Several` policies are told of nodes too, and of what there is at first all at once. `notice` is called with
+        each of their notices; `template`: from what they launch a task's pod.
         """
-        self.instance = instance
-        self.changed = asyncio.Event()
-        """Set whenever the ESL has been told something; clear it to wait for the next time."""
         self._requests = requests
-        self._esl = esl
+        self._several = esl if isinstance(esl, Several) else None
+        self._work = AtWork(esl, self._heed, self._failed)
         self._report = report
+        self._notice = notice
         self._namespace = namespace
-        self._owner = owner
         self._sleep = sleep
-        self._nodes = ApiNodeStatusWriter(requests)
-        self._evictor = ApiEvictor(requests)
-        self._node_facts = NodeFacts(namespace, lambda *seen: self.tell(CapacitySeen(*seen)))
-        self._lanes: dict[str, deque[Effect]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._node_status = ApiNodeStatusWriter(requests)
+        self._changes = PodChanges(requests, owner, template)
+        self._changes.instance = instance
+        told: Collection[str] | None = None if self._several is None else self._several.domains
+        self._node_facts = NodeFacts(
+            namespace,
+            lambda *seen: self.tell(CapacitySeen(*seen)),
+            None
+            if told is None
+            else Nodes(told, lambda node: self.tell(NodeSeen(node)), lambda name: self.tell(NodeGone(name))),
+        )
         self._pods = PodFacts(self.tell)
-        self._failure: BaseException | None = None
+        self._first: list[Event] | None = None if self._several is None else []
+        """What was there at first, until all of it is known."""
+        self._lanes: dict[str, deque[Effect]] = {}
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set whenever the ESL has been told something; clear it to wait for the next time."""
+        return self._work.changed
+
+    @property
+    def instance(self) -> str:
+        return self._changes.instance
+
+    @instance.setter
+    def instance(self, instance: str) -> None:
+        self._changes.instance = instance
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        self._work.begin()
         path = address("api", "v1", "namespaces", self._namespace, "pods")
         # How long members may wait for each other is kube-scheduler's affair with the extender only.
         kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT))
@@ -131,20 +139,17 @@ class EslDriver:
         for each in following:
             if each.done():
                 await each
+        if self._several is not None:
+            first, self._first = self._first or [], None
+            self.perform(self._several.begin(first, self.now()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._failure is not None:
-            raise self._failure
+        await self._work.end()
 
     def now(self) -> float:
         """Seconds, as the ESL is told them."""
-        return self._loop.time()
+        return self._work.now()
 
     def known_pods(self) -> Iterable[Pod]:
         """The pods of the namespace as they were last seen."""
@@ -156,23 +161,38 @@ class EslDriver:
 
     def tell(self, event: Event) -> None:
         """The ESL has taken the event in, and what it wants done is under way."""
-        self.perform(self._esl.handle(event, self.now()))
+        if self._first is not None:
+            self._first.append(event)
+        else:
+            self._work.tell(event)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """These are under way; what is due later will be."""
-        for effect in effects:
-            if isinstance(effect, Report):
-                self._report(effect)
-            elif not isinstance(effect, Notice):
-                self._enqueue(lane_of(effect), effect)
-        self._set_timer()
-        self.changed.set()
+        self._work.perform(effects)
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        due = self._esl.next_deadline()
-        self._timer = None if due is None else self._loop.call_at(due, self.tell, TimePassed())
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """It is under way until the block is left; should it fail, leaving raises why."""
+        return self._work.spawn(work)
+
+    async def until(self, holds: Callable[[], bool], within: float) -> None:
+        """It holds, or something has failed. Raises TimeoutError."""
+        await self._work.until(holds, within)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What it has died of."""
+        return self._work.failure
+
+    def _heed(self, effect: Effect) -> None:
+        if isinstance(effect, Report):
+            self._report(effect)
+        elif isinstance(effect, Notice):
+            self._notice(effect)
+        else:
+            self._enqueue(lane_of(effect), effect)
+
+    def _failed(self, error: BaseException) -> None:
+        _log.error("a defect: the ESL is no longer followed", exc_info=error)
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 
@@ -183,19 +203,6 @@ class EslDriver:
             return
         self._lanes[lane] = deque([effect])
         self.spawn(self._drain(lane))
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """It is under way until the block is left; should it fail, leaving raises why."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failure = self._failure or task.exception()
-            _log.error("a defect: the ESL is no longer followed", exc_info=task.exception())
 
     async def _drain(self, lane: str) -> None:
         waiting = self._lanes[lane]
@@ -217,7 +224,7 @@ class EslDriver:
         refusal: Refused | None = None
         version = ""
         try:
-            version = await self._nodes.advertise(node, desired, [r for r in latest if r not in desired])
+            version = await self._node_status.advertise(node, desired, [r for r in latest if r not in desired])
         except Gone:
             desired = {}
         except Occupied as error:
@@ -236,65 +243,7 @@ class EslDriver:
             self._node_facts.wrote(node, version, {resource: desired.get(resource, 0) for resource in latest})
 
     async def _write_pod(self, waiting: deque[Effect]) -> None:
-        effect = waiting[0]
-        event: Event | None = None
-        try:
-            if isinstance(effect, CreateGhost):
-                await self._create(effect.ghost)
-            elif isinstance(effect, EvictMember):
-                await self._evictor.evict(PodRef(effect.namespace, effect.name, effect.uid))
-            elif isinstance(effect, DeleteGhost):
-                await self._requests.request(
-                    "DELETE", address("api", "v1", "namespaces", effect.namespace, "pods", effect.name),
-                    _encode({"gracePeriodSeconds": 0}), accept=METADATA_ONLY,
-                )  # fmt: skip
-        except Refused as error:
-            if isinstance(error, Gone) and isinstance(effect, DeleteGhost):
-                event = PodGone(effect.namespace, effect.name)
-            elif not (isinstance(error, Gone) and isinstance(effect, EvictMember)):
-                event = EffectRefused(effect, str(error))
+        event = await self._changes.carry_out(waiting[0])
         waiting.popleft()
         if event is not None:
             self.tell(event)
-
-    async def _create(self, ghost: Ghost) -> None:
-        body = _encode(ghost_manifest(ghost, self._owner, self.instance))
-        path = address("api", "v1", "namespaces", ghost.namespace, "pods")
-        try:
-            await self._requests.request("POST", path, body, accept=METADATA_ONLY)
-        except Occupied as error:
-            # By an attempt of ours whose answer was lost, or by somebody else's pod of the same name.
-            try:
-                found = await self._requests.request("GET", f"{path}/{ghost.name}", accept=METADATA_ONLY)
-            except Gone as none:
-                # There is no such pod: others were writing to the quota that it is counted in.
-                raise Unavailable(str(error)) from none
-            if (_labelled.decode(found).metadata.labels or {}).get(GHOST_LABEL) != ghost.group:
-                raise
-
-
-class PodFacts:
-    """`ports.Sink` of pods: tells what has happened to each, also what was missed and only a new list shows."""
-
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        self.known: dict[PodUid, Pod] = {}
-        self._tell = tell
-        self._by_name: dict[str, PodUid] = {}
-
-    def replace(self, objects: Iterable[Pod]) -> None:
-        present = {pod.uid: pod for pod in objects}
-        for missing in [pod for uid, pod in self.known.items() if uid not in present]:
-            self.remove(missing)
-        for pod in present.values():
-            self.upsert(pod)
-
-    def upsert(self, item: Pod) -> None:
-        self.known[item.uid] = item
-        self._by_name[item.name] = item.uid
-        self._tell(PodSeen(item))
-
-    def remove(self, item: Pod) -> None:
-        if self.known.pop(item.uid, None) is None:
-            return
-        del self._by_name[item.name]
-        self._tell(PodGone(item.namespace, item.name))

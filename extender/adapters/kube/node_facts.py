@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 from extender.app.objects.versions import older
 from extender.core.cluster import Node
+from extender.esl.facts import Nodes
 from extender.kube.names import NodeName, ResourceKey
 
 
 class NodeFacts:
-    def __init__(self, namespace: str, tell: Callable[[NodeName, ResourceKey, int], None]) -> None:
-        """`tell`: a node's units of a resource are others than before, and we have not written them."""
+    def __init__(
+        self, namespace: str, tell: Callable[[NodeName, ResourceKey, int], None], nodes: Nodes | None = None
+    ) -> None:
+        """`tell`: a node's units of a resource are others than before, and we have not written them. `nodes` is told
+        of each before that."""
         self.keys: dict[NodeName, dict[ResourceKey, int]] = {}
         """Of every node that has any: how many units capacity and allocatable both have. 0: one of them has none."""
         self._prefix = f"{namespace}."
         self._tell = tell
+        self._nodes = nodes
         self._versions: dict[NodeName, str] = {}
 
     def replace(self, objects: Iterable[Node]) -> None:
@@ -33,6 +38,8 @@ class NodeFacts:
         if older(item.version, self._versions.get(item.name, "")):
             return
         self._versions[item.name] = item.version
+        if self._nodes is not None:
+            self._nodes.upsert(item)
         before = self.keys.pop(item.name, {})
         after = {
             key: min(item.capacity.get(key, 0), item.allocatable.get(key, 0))
@@ -68,6 +75,8 @@ class NodeFacts:
 
     def _forget(self, node: NodeName) -> None:
         self._versions.pop(node, None)
+        if self._nodes is not None:
+            self._nodes.remove(node)
         for key, units in self.keys.pop(node, {}).items():
             if units:
                 self._tell(node, key, 0)

@@ -1,0 +1,307 @@
+"""Hosting: policies for applications at work in the service, unchanged, on what it knows and by what it may set.
+
+    async with application.hosting.space([apart], namespace="team-a") as space:
+        requirement = await space.ask(apart, Task("web-1", group="web"))
+
+Instead of node status they change EphemeralResource objects, one for each of their keys, with all of its nodes: durable
+first, then in the ledger, from there on the nodes, like all else that is set. So no application needs rights on node
+status, and a kubelet that forgets is no concern of a policy's. Such a policy is of the service's own domain, and its
+pods of a scheduler that asks the service. The service makes and deletes no pods for applications: a policy that
+launches its tasks by itself is refused that here.
+
+A policy is told of the pods of its own namespace, and of all nodes. Knows no policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Self
+
+import structlog
+
+from extender.app.ephemeral_resources import Capacities
+from extender.app.insisting import insist
+from extender.app.management import BeingDeleted, ManagementError
+from extender.app.objects.kind import Identity
+from extender.app.ports import Sink
+from extender.app.resources import Resources
+from extender.app.tables import Tables
+from extender.core.back_off import BackOff
+from extender.core.cluster import Node, Pod
+from extender.core.names import EphemeralName
+from extender.esl.at_work import AtWork
+from extender.esl.base import (
+    CancelTask,
+    CapacityConfirmed,
+    CapacitySeen,
+    Effect,
+    EffectRefused,
+    Event,
+    LaunchTask,
+    NodeGone,
+    NodeSeen,
+    Notice,
+    RemoveCapacity,
+    SetCapacity,
+    StopTask,
+    TaskChange,
+)
+from extender.esl.facts import Nodes, PodFacts
+from extender.esl.policy_asks import PolicyAsks, Tell
+from extender.esl.policy_esl import PolicyEsl
+from extender.esl.several import Several
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
+
+_log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_NO_PODS = "the service makes and deletes no pods of applications: run this policy in the application"
+
+
+class Hosting:
+    """All spaces that are at work in the service."""
+
+    def __init__(self, tables: Tables, resources: Resources, known: Callable[[], Awaitable[object]]) -> None:
+        """`known`: waits until there is a first list of everything."""
+        self.tables = tables
+        self.resources = resources
+        self.known = known
+        self.spaces: list[HostedPolicies] = []
+        self.finished: dict[PodUid, Pod] = {}
+        """Pods of tasks that have finished and are there, which the tables do not keep."""
+        resources.known.listeners.append(self._hear)
+
+    def space(
+        self,
+        policies: Sequence[PolicyEsl],
+        *,
+        namespace: str,
+        keep: bool = False,
+        end_within: float = 10.0,
+        on_notice: Tell = lambda notice: None,
+    ) -> HostedPolicies:
+        """These policies at work, from entering the block to leaving it; the rest as `Policies` says it, of
+        `adapters.kube`. Raises ValueError as `Several`, and where a policy is not of the service's domain."""
+        several, domain = Several(policies, namespace), self.tables.ledger.capacity.domain
+        for policy in several.policies:
+            if policy.domain != domain:
+                raise ValueError(f"policy {policy.name!r} is of domain {policy.domain!r}; here it has to be {domain!r}")
+        return HostedPolicies(self, several, namespace, keep, end_within, on_notice)
+
+    def nodes(self, first: Sink[Node]) -> Sink[Node]:
+        """What tells these policies of nodes, after `first`."""
+        return _NodesTold(first, self)
+
+    def pods(self, first: Sink[Pod]) -> Sink[Pod]:
+        """What tells these policies of pods, after `first`."""
+        return _PodsTold(first, self)
+
+    def _hear(self, name: Identity) -> None:
+        for space in self.spaces:
+            if space.namespace == name.namespace:
+                space.look_at(name)
+
+
+class _NodesTold:
+    def __init__(self, first: Sink[Node], hosting: Hosting) -> None:
+        self._first, self._hosting = first, hosting
+
+    def replace(self, objects: Iterable[Node]) -> None:
+        present = list(objects)
+        self._first.replace(present)
+        for space in self._hosting.spaces:
+            space.nodes.replace(present)
+
+    def upsert(self, item: Node) -> None:
+        self._first.upsert(item)
+        for space in self._hosting.spaces:
+            space.nodes.upsert(item)
+
+    def remove(self, item: Node) -> None:
+        self._first.remove(item)
+        for space in self._hosting.spaces:
+            space.nodes.remove(item.name)
+
+
+class _PodsTold:
+    def __init__(self, first: Sink[Pod], hosting: Hosting) -> None:
+        self._first, self._hosting = first, hosting
+
+    def replace(self, objects: Iterable[Pod]) -> None:
+        present = list(objects)
+        self._first.replace(present)
+        self._hosting.finished = {pod.uid: pod for pod in present if _is_a_finished_task(pod)}
+        for space in self._hosting.spaces:
+            space.pods.replace([pod for pod in present if pod.namespace == space.namespace])
+
+    def upsert(self, item: Pod) -> None:
+        self._first.upsert(item)
+        if _is_a_finished_task(item):
+            self._hosting.finished[item.uid] = item
+        for space in self._hosting.spaces:
+            if space.namespace == item.namespace:
+                space.pods.upsert(item)
+
+    def remove(self, item: Pod) -> None:
+        self._first.remove(item)
+        self._hosting.finished.pop(item.uid, None)
+        for space in self._hosting.spaces:
+            if space.namespace == item.namespace:
+                space.pods.remove(item)
+
+
+def _is_a_finished_task(pod: Pod) -> bool:
+    return pod.finished and any(label.startswith("esl.") for label in pod.labels)
+
+
+class HostedPolicies(PolicyAsks):
+    """Several policies of one namespace at work in the service."""
+
+    def __init__(
+        self, hosting: Hosting, policies: Several, namespace: str, keep: bool, end_within: float, on_notice: Tell
+    ) -> None:
+        super().__init__(policies, on_notice)
+        self.namespace = namespace
+        self.pods = PodFacts(self._tell)
+        self.nodes = Nodes(policies.domains, self._node_seen, self._node_gone)
+        self._hosting = hosting
+        self._resources = hosting.resources
+        self._capacities: Capacities = hosting.resources.capacities
+        self._keep = keep
+        self._end_within = end_within
+        self._work = AtWork(policies, self._heed, self._failed)
+        self._first: list[Event] | None = []
+        """What was there at first, until all of it is told."""
+        self._told: dict[ResourceKey, dict[NodeName, int]] = {}
+        """What is in force of the policies' keys, as it was last told."""
+        self._waiting: dict[ResourceKey, dict[NodeName, int]] = {}
+        """By key, what nodes are to have: a key has one object, which is written once at a time."""
+
+    async def __aenter__(self) -> Self:
+        """What there is is known to the policies."""
+        await self._hosting.known()
+        self._work.begin()
+        tables = self._hosting.tables
+        self.nodes.replace(tables.nodes.values())
+        for entry in list(self._resources.known.entries()):
+            if entry.item.name.namespace == self.namespace:
+                self.look_at(Identity(self.namespace, entry.item.name.name))
+        pods = [*self._hosting.finished.values(), *tables.pods.values()]
+        self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
+        first, self._first = self._first or [], None
+        self._hosting.spaces.append(self)
+        self._work.perform(self._policies.begin(first, self.now()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            if not self._keep:
+                self._work.perform(self._policies.end(self.now()))
+                await self._work.until(lambda: self._policies.ended, self._end_within)
+        except TimeoutError:
+            names = [policy.name for policy in self._policies.policies]
+            _log.error("resources of policies stay; the next to run these will remove them", policies=names)
+        finally:
+            self._hosting.spaces.remove(self)
+            await self._work.end()
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        if self._work.failure is not None:
+            raise self._work.failure
+        self._work.perform(effects)
+
+    def now(self) -> float:
+        return self._work.now()
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def look_at(self, name: Identity) -> None:
+        """An object of the namespace has changed, or is gone."""
+        resource = EphemeralName(name.namespace, name.name)
+        key = self._capacities.key_of(resource)
+        if not any(policy.owns(key) for policy in self._policies.policies):
+            return
+        before, after = self._told.pop(key, {}), dict(self._capacities.in_force(resource))
+        if after:
+            self._told[key] = after
+        for node in sorted(before.keys() | after.keys()):
+            if before.get(node, 0) != after.get(node, 0) and node in self._hosting.tables.nodes:
+                self._tell(CapacitySeen(node, key, after.get(node, 0)))
+
+    def _tell(self, event: Event) -> None:
+        if self._first is not None:
+            self._first.append(event)
+        else:
+            self._work.tell(event)
+
+    def _node_seen(self, node: Node) -> None:
+        self._tell(NodeSeen(node))
+        for key, units in self._keys_of(node.name):
+            self._tell(CapacitySeen(node.name, key, units))
+
+    def _node_gone(self, name: NodeName) -> None:
+        self._tell(NodeGone(name))
+        for key, _ in self._keys_of(name):
+            # Should there be a node of that name again, it begins with nothing.
+            self._set(key, name, 0)
+
+    def _keys_of(self, node: NodeName) -> list[tuple[ResourceKey, int]]:
+        return [(key, units[node]) for key, units in self._told.items() if node in units]
+
+    # -- what is done --------------------------------------------------------------------------------------------
+
+    def _heed(self, effect: Effect) -> None:
+        match effect:
+            case SetCapacity(node, resource, units):
+                self._set(resource, node, units)
+            case RemoveCapacity(node, resource):
+                self._set(resource, node, 0)
+            case Notice():
+                _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
+                self._take_notice(effect)
+            case LaunchTask() | CancelTask() | StopTask():
+                self._work.spawn(self._refuse(effect))
+
+    async def _refuse(self, change: TaskChange) -> None:
+        self._tell(EffectRefused(change, _NO_PODS))
+
+    def _set(self, key: ResourceKey, node: NodeName, units: int) -> None:
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting[node] = units
+            return
+        self._waiting[key] = {node: units}
+        self._work.spawn(self._drain(key))
+
+    async def _drain(self, key: ResourceKey) -> None:
+        waiting = self._waiting[key]
+        while waiting:
+            back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
+            await insist(lambda: self._write(key, waiting), back_off=back_off, what="a policy's resource", key=key)
+        del self._waiting[key]
+
+    async def _write(self, key: ResourceKey, waiting: dict[NodeName, int]) -> None:
+        """All that waits is written, and told as done or refused, but where something else is wanted by then."""
+        units = dict(waiting)
+        name = EphemeralName(self.namespace, key.partition("/")[2].removeprefix(f"{self.namespace}."))
+        why = ""
+        refused: dict[NodeName, str] = {}
+        try:
+            refused = dict(await self._resources.spread(name, units))
+        except BeingDeleted as error:
+            raise Unavailable(str(error)) from error
+        except (ManagementError, Refused) as error:
+            why = str(error)
+        over = [node for node in units if waiting.get(node) == units[node]]
+        for node in over:
+            del waiting[node]
+        for node in over:
+            if why or node in refused:
+                change = SetCapacity(node, key, units[node]) if units[node] else RemoveCapacity(node, key)
+                self._tell(EffectRefused(change, why or refused[node]))
+            else:
+                self._tell(CapacityConfirmed(node, key, units[node]))
+
+    def _failed(self, error: BaseException) -> None:
+        _log.error("a defect: these policies are no longer followed", namespace=self.namespace, exc_info=error)

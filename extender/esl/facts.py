@@ -1,0 +1,75 @@
+"""Facts: what has happened to the pods of one namespace, and to nodes, as an ESL is told it. Knows no policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from extender.core.cluster import Node, Pod
+from extender.core.names import in_domain
+from extender.esl.base import Event, PodGone, PodSeen
+from extender.kube.names import NodeName, PodUid
+from extender.kube.quantities import Vector
+
+
+class PodFacts:
+    """Tells what has happened to each, also what was missed and only a new list shows."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self.known: dict[PodUid, Pod] = {}
+        self._tell = tell
+        self._by_name: dict[str, PodUid] = {}
+
+    def replace(self, objects: Iterable[Pod]) -> None:
+        present = {pod.uid: pod for pod in objects}
+        for missing in [pod for uid, pod in self.known.items() if uid not in present]:
+            self.remove(missing)
+        for pod in present.values():
+            self.upsert(pod)
+
+    def upsert(self, item: Pod) -> None:
+        self.known[item.uid] = item
+        self._by_name[item.name] = item.uid
+        self._tell(PodSeen(item))
+
+    def remove(self, item: Pod) -> None:
+        if self.known.pop(item.uid, None) is None:
+            return
+        del self._by_name[item.name]
+        self._tell(PodGone(item.namespace, item.name))
+
+
+class Nodes:
+    """Tells of each node when it comes, changes in what a policy reads of it, and goes."""
+
+    def __init__(
+        self, ephemeral: Collection[str], seen: Callable[[Node], None], gone: Callable[[NodeName], None]
+    ) -> None:
+        """`ephemeral`: the domains whose resources are no part of what is told."""
+        self._ephemeral = ephemeral
+        self._seen = seen
+        self._gone = gone
+        self._told: dict[NodeName, Node] = {}
+
+    def upsert(self, item: Node) -> None:
+        node = replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
+        if self._told.get(item.name) != node:
+            self._told[item.name] = node
+            self._seen(node)
+
+    def replace(self, items: Iterable[Node]) -> None:
+        """These nodes and no others are there."""
+        present = {item.name: item for item in items}
+        for missing in [name for name in self._told if name not in present]:
+            self.remove(missing)
+        for item in present.values():
+            self.upsert(item)
+
+    def remove(self, name: NodeName) -> None:
+        if self._told.pop(name, None) is not None:
+            self._gone(name)
+
+    def _lasting(self, units: Vector) -> Vector:
+        if not any(in_domain(key, domain) for key in units for domain in self._ephemeral):
+            return units
+        return {key: n for key, n in units.items() if not any(in_domain(key, domain) for domain in self._ephemeral)}
