@@ -7,7 +7,7 @@ bytes, everything else in whole units; times bear their zone. Must not know how 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -138,6 +138,50 @@ class Explanation(msgspec.Struct, frozen=True):
     groups: list[NodeGroup]
     remedies: list[str]
     """What would help, most likely first."""
+
+
+class PolicyType(msgspec.Struct, frozen=True):
+    """A type of policy."""
+
+    name: str
+    summary: str
+    parameters: dict[str, Any]
+    """The JSON schema of its parameters."""
+    example: dict[str, Any]
+    """A policy of this type: `type` and `parameters`."""
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """What is in force of a policy."""
+
+    type: str
+    parameters: dict[str, Any]
+    """All of them."""
+    selector: list[dict[str, Any]] | None = None
+    """Requirements that all hold; [] is every pod of the namespace, None is none."""
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """A policy as its author says it, and what of it is in force."""
+
+    namespace: str
+    name: str
+    type: str | None
+    """None where what was written is not understood at all."""
+    parameters: dict[str, Any]
+    selector: dict[str, Any] | None
+    version: str
+    """For `if_version`; empty where it is not stored."""
+    ready: bool
+    """Whether what its author says is in force."""
+    reason: str
+    message: str
+    in_force: InForce | None = None
+    """What is: of one that is refused, what it said before."""
+    pods: int | None = None
+    """How many it governs, as counted about once a minute; None where nothing of it is in force."""
+    finalizers: list[str] = []
+    """Who holds it while it is being deleted."""
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -15,7 +15,19 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 import msgspec
 
 from escher_k8s import asks
-from escher_k8s.answers import Brake, Explanation, Gang, NodeState, Owner, Page, Resource, Supposition, Transaction
+from escher_k8s.answers import (
+    Brake,
+    Explanation,
+    Gang,
+    NodeState,
+    Owner,
+    Page,
+    Policy,
+    PolicyType,
+    Resource,
+    Supposition,
+    Transaction,
+)
 from escher_k8s.asks import Ask, SchedulerName
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
 
@@ -181,6 +193,100 @@ class Calls:
             (yield Request("POST", ("transactions",), _dry(dry_run), {}, body)), type=Transaction
         )
 
+    # -- policies
+
+    @Call
+    def list_policy_types(self) -> Steps[list[PolicyType]]:
+        """Every type of policy, with the JSON schema of its parameters and an example."""
+        return (yield from _every(("policy-types",), Page[PolicyType]))
+
+    @Call
+    def list_policies(self, *, namespace: str | None = None) -> Steps[list[Policy]]:
+        """The policies of the namespace; all pages."""
+        return (yield from _every(("namespaces", namespace or self.namespace, "policies"), Page[Policy]))
+
+    @Call
+    def get_policy(self, name: str, *, namespace: str | None = None) -> Steps[Policy]:
+        """One policy: what its author says, what of it is in force, and why. Raises NotFound."""
+        return msgspec.json.decode((yield Request("GET", self._policy(name, namespace))), type=Policy)
+
+    @Call
+    def put_policy(
+        self,
+        name: str,
+        type: str,
+        parameters: Mapping[str, Any] | None = None,
+        selector: Mapping[str, Any] | None = None,
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Policy]:
+        """The policy says this and nothing else, and is in force for the next decision.
+
+        `type`, `parameters`: see `list_policy_types`. `selector`: which pods of the namespace it governs beside those
+        that name it: `{"match_labels": {...}, "match_expressions": [...]}`; `{}` is all of them, None none. A bad one
+        is refused, and what it said before stays in force. `if_version`: only if it is at this version.
+
+        Raises Invalid, whose `field` is such as `parameters.max_skew`; VersionConflict; BeingDeleted; NotFound, of the
+        namespace; Unavailable; Unreachable.
+        """
+        headers = {"If-Match": if_version}
+        body = _said(type, parameters, selector)
+        request = Request("PUT", self._policy(name, namespace), _dry(dry_run), headers, body)
+        return msgspec.json.decode((yield request), type=Policy)
+
+    @Call
+    def patch_policy(
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Policy]:
+        """The policy is changed in these fields alone: `{"parameters": {"tasks": 8}}`. None removes one.
+
+        Raises as `put_policy` does; NotFound too where it is not there.
+        """
+        headers = {"If-Match": if_version}
+        request = Request("PATCH", self._policy(name, namespace), _dry(dry_run), headers, changes)
+        return msgspec.json.decode((yield request), type=Policy)
+
+    @Call
+    def delete_policy(
+        self,
+        name: str,
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Policy | None]:
+        """It is in force no more; pods stay where they are, and deleting what is not there does nothing.
+
+        Answers None, or the policy where `finalizers` hold it still. Raises VersionConflict.
+        """
+        request = Request("DELETE", self._policy(name, namespace), _dry(dry_run), {"If-Match": if_version})
+        answer = yield request
+        return msgspec.json.decode(answer, type=Policy) if answer else None
+
+    @Call
+    def validate_policy(
+        self,
+        type: str,
+        parameters: Mapping[str, Any] | None = None,
+        selector: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+    ) -> Steps[Policy]:
+        """How such a policy would stand; nothing is changed. `name`: the one that it is to have. Raises Invalid."""
+        path = ("namespaces", namespace or self.namespace, "policies:validate")
+        named = {} if name is None else {"name": name}
+        request = Request("POST", path, body={**_said(type, parameters, selector), **named})
+        return msgspec.json.decode((yield request), type=Policy)
+
     # -- gangs, and why things wait
 
     @Call
@@ -261,6 +367,9 @@ class Calls:
     def _resource(self, name: str, namespace: str | None) -> tuple[str, ...]:
         return ("namespaces", namespace or self.namespace, "resources", name)
 
+    def _policy(self, name: str, namespace: str | None) -> tuple[str, ...]:
+        return ("namespaces", namespace or self.namespace, "policies", name)
+
 
 def _every(path: Sequence[str], page: type[Page[T]], params: Mapping[str, str | None] | None = None) -> Steps[list[T]]:
     items: list[T] = []
@@ -272,6 +381,14 @@ def _every(path: Sequence[str], page: type[Page[T]], params: Mapping[str, str | 
         following = part.following
         if following is None:
             return items
+
+
+def _said(type: str, parameters: Mapping[str, Any] | None, selector: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "type": type,
+        "parameters": dict(parameters or {}),
+        "selector": None if selector is None else dict(selector),
+    }
 
 
 def _dry(dry_run: bool) -> dict[str, str | None]:

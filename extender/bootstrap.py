@@ -23,11 +23,12 @@ from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.listening import bound, check_tls, http_server
-from extender.adapters.kube import jobs, kinds, namespaces, pod_groups
+from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.store import ApiResourceStore
+from extender.adapters.kube.store import ApiObjectStore, ApiResourceStore
+from extender.adapters.kube.where_there import WhereThere
 from extender.adapters.kube.writers import (
     ApiBinder,
     ApiEvictor,
@@ -38,11 +39,13 @@ from extender.adapters.kube.writers import (
 )
 from extender.adapters.metrics import CredentialMetrics, Metrics
 from extender.adapters.open_files import open_at_once, raise_limit
+from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
 from extender.app.effects import Effects
+from extender.app.escher_policies import EscherPolicies, PolicyTable
 from extender.app.explain import Explain
 from extender.app.gates import Gates
 from extender.app.hosting import Hosting
@@ -53,6 +56,7 @@ from extender.app.knowledge import Knowledge
 from extender.app.management import Management
 from extender.app.objects.conditions import Conditions
 from extender.app.objects.marks import Marks
+from extender.app.policy_standings import GovernedPods
 from extender.app.ports import EphemeralResource, ResourceStatus
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
@@ -73,9 +77,8 @@ from extender.core.gangs.queue import Patience
 from extender.core.gangs.restraint import Bounds
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, default_loader
-from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import Requests
-from extender.registry import policies
+from extender.registry import policies as registered
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
 from extender.stopping import Asked
@@ -85,8 +88,6 @@ _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
 _DRAIN_SECONDS = 5.0
-_LOOK_FOR_GROUPS_SECONDS = 60.0
-_LOOK_FOR_JOBS_SECONDS = 60.0
 
 
 class Cluster(Requests, Protocol):
@@ -130,7 +131,7 @@ class Application:
         self.keeper = Keeper(
             clock,
             rules,
-            policies(settings.policies, settings.policies_folder),
+            registered(settings.policies, settings.policies_folder),
             life=world.unique(),
         )
         self.write_back = WriteBack(
@@ -187,6 +188,17 @@ class Application:
             each_round=[self._conditions.look_again],
             chance=chance,
         )
+        escher_policies = policies.Policies()
+        self.policies = EscherPolicies(
+            ApiObjectStore(connection, escher_policies, now),
+            clock,
+            lambda spec: in_force(spec, Spelling.KUBERNETES),
+            PolicyTable(),
+            GovernedPods(self.keeper.tables.pods, clock),
+            installed=lambda: self._policies.there,
+            marks=Marks(world.unique),
+            chance=chance,
+        )
         self._stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
         self.braking = Braking(self.keeper, self.effects)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
@@ -197,6 +209,7 @@ class Application:
             gangs=inquiries,
             explain=Explain(self.keeper.tables),
             brake=self.braking,
+            policies=self.policies,
             events=self.announcements,
             what_if=WhatIf(self.keeper, Forked()),
         )
@@ -217,15 +230,30 @@ class Application:
         # Nothing but preemption waits for them: see `Budgets.known`.
         self.keeper.tables.around.budgets.known = False
         self._budgets = follow(budgets(), facts(Budget))
-        self._groups = follow(pod_groups.pod_groups(), facts(PodGroup))
-        self._without_groups = False
-        self._jobs = follow(jobs.jobs(), facts(Promise))
+        self._groups = WhereThere(
+            follow(pod_groups.pod_groups(), facts(PodGroup)),
+            lambda: pod_groups.installed(connection),
+            "PodGroups are taken for not installed",
+        )
+        self._jobs = WhereThere(
+            follow(jobs.jobs(), facts(Promise)),
+            lambda: jobs.readable(connection),
+            "gangs are planned when all of their members exist",
+        )
+        self._policies = WhereThere(
+            follow(kinds.ours(escher_policies), self.policies.sink, on_rewind=self.policies.tending.known.rewind),
+            lambda: policies.readable(connection),
+            "no EscherPolicy is in force",
+        )
         self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
 
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
-        groups = self._without_groups or self._groups.synced.is_set()
-        return groups and all(reflector.synced.is_set() for reflector in self.reflectors)
+        return (
+            self._groups.known
+            and self._policies.known
+            and all(reflector.synced.is_set() for reflector in self.reflectors)
+        )
 
     def ages(self) -> dict[str, float]:
         """Seconds since the API server last said anything about each kind that decisions rest on."""
@@ -245,8 +273,10 @@ class Application:
             self._labels.run(),
             self._follow_pods(),
             self._budgets.run(),
-            self._follow_groups(),
-            self._follow_jobs(),
+            self._groups.run(),
+            self._jobs.run(),
+            self._policies.run(),
+            self.policies.tending.run(after=[self._policies.reflector.synced]),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self._conditions.run(after=synced),
             self.reconcile.run(after=synced),
@@ -265,38 +295,6 @@ class Application:
         """Once it is known whom labels protect."""
         await self._labels.known.wait()
         await self._pods.run()
-
-    async def _follow_groups(self) -> None:
-        """PodGroups are followed where their kind is installed, be it later."""
-        while True:
-            try:
-                if await pod_groups.installed(self._connection):
-                    break
-                self._without_groups = True
-            except Refused as error:
-                _log.warning("cannot see whether PodGroups are installed: taken as if not", why=str(error))
-                self._without_groups = True
-            except Unavailable as error:
-                _log.warning("cannot see whether PodGroups are installed", why=str(error))
-            await asyncio.sleep(_LOOK_FOR_GROUPS_SECONDS if self._without_groups else 1.0)
-        await self._groups.run()
-
-    async def _follow_jobs(self) -> None:
-        """Jobs are followed where we may read them. Until they are known, nobody waits for their pods' room."""
-        told = False
-        while True:
-            try:
-                await jobs.readable(self._connection)
-                break
-            except Refused as error:
-                if not told:
-                    _log.warning("cannot read Jobs: gangs are planned when all of their members exist", why=str(error))
-                told = True
-                await asyncio.sleep(_LOOK_FOR_JOBS_SECONDS)
-            except Unavailable as error:
-                _log.warning("cannot see whether Jobs can be read", why=str(error))
-                await asyncio.sleep(1.0)
-        await self._jobs.run()
 
     async def _known(self) -> None:
         for reflector in self.reflectors:

@@ -7,19 +7,22 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
 from extender.app.announcing import Announcement, Missed
 from extender.app.explanation import Explanation
+from extender.app.objects.kind import Identity
+from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
 from extender.app.supposition import Supposition, Wondered
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
+from extender.core.policy_types import PolicySpec
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -290,6 +293,45 @@ class ExplainCalls(Protocol):
         ...
 
 
+class PolicyCalls(Protocol):
+    """Policies that people create, change and remove."""
+
+    def list_policies(self, namespace: str) -> Sequence[PolicyState]:
+        """All of the namespace, in any order."""
+        ...
+
+    def get_policy(self, name: Identity) -> PolicyState:
+        """Raises NotFound."""
+        ...
+
+    async def change_policy(
+        self,
+        name: Identity,
+        becomes: Callable[[PolicySpec | None], PolicySpec],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> PolicyState:
+        """It says what `becomes` makes of what it says (None: it is not there, or not understood), and is in force.
+
+        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        """
+        ...
+
+    async def delete_policy(
+        self, name: Identity, *, if_version: str | None = None, dry_run: bool = False
+    ) -> PolicyState | None:
+        """It is in force no more, and gone: None; or finalizers hold what is answered.
+
+        Nothing if it was not there. Raises VersionConflict, Unavailable.
+        """
+        ...
+
+    def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
+        """How it would stand if it said this; nothing is changed. Raises Invalid."""
+        ...
+
+
 class BrakeCalls(Protocol):
     """What may be done now."""
 
@@ -324,5 +366,6 @@ class Management:
     gangs: GangCalls
     explain: ExplainCalls
     brake: BrakeCalls
+    policies: PolicyCalls
     events: EventCalls
     what_if: WhatIfCalls

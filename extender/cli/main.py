@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from extender import __version__
-from extender.cli import cluster, demo, explain, gang, resource, serve, state, what_if
+from extender.cli import cluster, demo, explain, gang, policy, resource, serve, state, what_if
 
 app = typer.Typer(
     name="escher",
@@ -40,6 +40,7 @@ app.command("demo", help=demo.HELP)(demo.demo)
 app.command("serve", help=serve.HELP)(serve.serve)
 app.command("state", help=state.HELP)(state.state)
 app.add_typer(resource.app, name="resource")
+app.add_typer(policy.app, name="policy")
 app.add_typer(gang.app, name="gang")
 app.add_typer(explain.app, name="explain")
 app.command("what-if", help=what_if.HELP)(what_if.what_if)

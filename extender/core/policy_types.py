@@ -192,3 +192,15 @@ class PolicyInForce:
 
     parameters: Parameters
     selector: Selector = None
+
+
+def names_of(parameters: Parameters) -> Mapping[str, tuple[str, ...]]:
+    """The policies of its namespace that one with these parameters names, by the parameter that does."""
+    match parameters:
+        case AntiAffinity(away_from=names):
+            return {"away_from": names}
+        case Soft(preferences=names):
+            return {"preferences": names}
+        case FairShare(parent=name) if name:
+            return {"parent": (name,)}
+    return {}

@@ -8,15 +8,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from extender.adapters.forked import Forked
+from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
+from extender.app.escher_policies import EscherPolicies, PolicyTable
 from extender.app.explain import Explain
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.management import Management, ResourceState, SetResource
 from extender.app.objects.conditions import Conditions
+from extender.app.policy_standings import GovernedPods
 from extender.app.ports import NodeChoice
 from extender.app.reconcile import Reconcile, drift_units
 from extender.app.resources import Resources
@@ -31,6 +34,7 @@ from extender.core.gangs.gang import WakePod
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import ApiServer, LoopClock
+from tests.app.policy_store import PolicyStore
 from tests.builders import Amounts, node, pod
 from tests.performing import Performing
 
@@ -67,6 +71,16 @@ class World(Performing):
             chance=lambda: chance,
         )
         self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
+        self.governing = PolicyTable()
+        self.policy_store = PolicyStore(self.api.next_version)
+        self.policies = EscherPolicies(
+            self.policy_store,
+            self.clock,
+            lambda spec: in_force(spec, Spelling.KUBERNETES),
+            self.governing,
+            GovernedPods(self.keeper.tables.pods, self.clock),
+            chance=lambda: chance,
+        )
         self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
         self.explain = Explain(self.keeper.tables)
         self.api.nodes_watch.sink = Facts(Node, self.keeper, self, Journal(self.clock))
@@ -83,6 +97,7 @@ class World(Performing):
             gangs=self.inquiries,
             explain=self.explain,
             brake=Braking(self.keeper, self),
+            policies=self.policies,
             events=Announcements(self.clock),
             what_if=WhatIf(self.keeper, Forked()),
         )
@@ -102,7 +117,10 @@ class World(Performing):
     async def running(self) -> AsyncIterator[World]:
         """Write-back, conditions and reconcile run while the block lasts."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run()) for each in (self.write_back, self.conditions, self.reconcile)]
+            tasks = [
+                group.create_task(each.run())
+                for each in (self.write_back, self.conditions, self.reconcile, self.policies.tending)
+            ]
             yield self
             for task in tasks:
                 task.cancel()

@@ -303,6 +303,7 @@ class Arena:
         resources = f"/apis/escher.dev/v1alpha1/namespaces/{self.namespace}/ephemeralresources"
         self.api.delete(jobs, propagationPolicy="Background")
         self._delete_all(resources)
+        self._delete_all(f"/apis/escher.dev/v1alpha1/namespaces/{self.namespace}/escherpolicies")
         eventually(self._no_pods, what="the end of the test's pods")
         keys = f"{DOMAIN}/{self.namespace}."
         for name in self.own_nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -78,6 +79,19 @@ def stage() -> Iterator[Stage]:
     made = Stage()
     yield made
     made.close()
+
+
+@pytest.fixture
+def on_stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Whatever address a client is given, it reaches the stage."""
+    clients: Any = {"Client": stage.blocking, "AsyncClient": stage.awaited}
+    for name, transport in clients.items():
+
+        def made(kind: Any, reached: Any, **given: Any) -> Any:
+            return kind(**{**given, "transport": reached})
+
+        monkeypatch.setattr(f"httpx.{name}", functools.partial(made, getattr(httpx, name), transport))
+    return stage
 
 
 class Client:

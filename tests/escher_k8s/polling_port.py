@@ -117,7 +117,8 @@ class PollingPort:
         ask = self._simulation.ask
         match change:
             case CreateGhost(ghost):
-                await ask("POST", self._pods, ghost_manifest(ghost))
+                made = await ask("POST", self._pods, ghost_manifest(ghost))
+                self._names.add(made["metadata"]["name"])
             case DeleteGhost(_, name, _):
                 await ask("DELETE", f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
             case EvictMember(namespace, name, uid):

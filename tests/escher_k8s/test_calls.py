@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from typing import Any
@@ -126,6 +127,55 @@ def test_a_transaction_commits_all_or_nothing(client: Client) -> None:
     assert (conflict.index, conflict.resource, conflict.asked, conflict.free) == (1, "cpu", 99, 8)
     done = client.ask(lambda escher: escher.transact(too_much, mode="incremental", dry_run=True))
     assert (done.committed, [each.index for each in done.conflicts]) == ([0], [1])
+
+
+def test_a_policy_is_put_read_changed_listed_and_deleted(client: Client) -> None:
+    web = {"match_labels": {"app": "web"}}
+    made = client.ask(lambda escher: escher.put_policy("spread", "balance", {"tasks": 4}, web))
+    assert (made.namespace, made.name, made.type, made.parameters) == ("team-a", "spread", "balance", {"tasks": 4})
+    assert (made.ready, made.selector, made.pods) == (True, web, 0)
+    assert made.in_force.parameters["max_skew"] == 1
+    assert made.in_force.selector == [{"key": "app", "operator": "In", "values": ["web"]}]
+    assert client.ask(lambda escher: escher.get_policy("spread")) == made
+    assert client.ask(lambda escher: escher.list_policies()) == [made]
+    with pytest.raises(VersionConflict):
+        client.ask(lambda escher: escher.patch_policy("spread", {"parameters": {"tasks": 8}}, if_version="1"))
+    changed = client.ask(
+        lambda escher: escher.patch_policy("spread", {"parameters": {"tasks": 8}}, if_version=made.version)
+    )
+    assert (changed.parameters, changed.selector) == ({"tasks": 8}, web)
+    assert client.ask(lambda escher: escher.put_policy("spread", "bin-packing", dry_run=True)).type == "bin-packing"
+    assert client.ask(lambda escher: escher.get_policy("spread")).type == "balance"
+    assert client.ask(lambda escher: escher.delete_policy("spread", if_version=changed.version)) is None
+    with pytest.raises(NotFound):
+        client.ask(lambda escher: escher.get_policy("spread"))
+
+
+def test_a_policy_that_is_wrong_is_told_with_its_field_before_it_is_put(client: Client) -> None:
+    good = client.ask(lambda escher: escher.validate_policy("soft", {"preferences": ["near"]}, name="tried"))
+    assert (good.ready, good.name, good.version) == (True, "tried", "")
+    for call in (
+        lambda escher: escher.validate_policy("balance", {"max_skew": 0}),
+        lambda escher: escher.put_policy("tried", "balance", {"max_skew": 0}),
+    ):
+        with pytest.raises(Invalid, match="not 0") as refused:
+            client.ask(call)
+        assert refused.value.field == "parameters.max_skew"
+    assert client.ask(lambda escher: escher.list_policies()) == []
+
+
+def test_every_type_of_policy_is_told_with_an_example_that_is_good(client: Client) -> None:
+    types = client.ask(lambda escher: escher.list_policy_types())
+    assert {"anti-affinity", "fair-share"} < {each.name for each in types}
+    for each in types:
+        assert each.summary
+        assert each.parameters["additionalProperties"] is False
+        told = client.ask(functools.partial(_validated, each.example))
+        assert {"type": told.type, "parameters": told.parameters} == each.example
+
+
+def _validated(said: dict[str, Any], escher: Any) -> Any:
+    return escher.validate_policy(**said)
 
 
 def test_what_was_read_before_may_no_longer_hold(client: Client) -> None:
@@ -267,7 +317,7 @@ def test_the_service_has_nothing_that_cannot_be_called() -> None:
     called = set()
     for steps in _calls().values():
         names = [name for name, each in inspect.signature(steps).parameters.items() if each.default is each.empty]
-        values: dict[str, Any] = {"name": "{}", "capacity": 1, "operations": []}
+        values: dict[str, Any] = {"name": "{}", "capacity": 1, "operations": [], "type": "balance", "changes": {}}
         maker = Escher(namespace="{}")
         request = next(steps._steps(maker, **{name: values[name] for name in names[1:]}))
         maker.close()

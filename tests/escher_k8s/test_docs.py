@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import escher_k8s
@@ -23,19 +22,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
 
 def _blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def on_stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """Whatever address a client is given, it reaches the stage."""
-    clients: Any = {"Client": stage.blocking, "AsyncClient": stage.awaited}
-    for name, transport in clients.items():
-
-        def made(kind: Any, reached: Any, **given: Any) -> Any:
-            return kind(**{**given, "transport": reached})
-
-        monkeypatch.setattr(f"httpx.{name}", functools.partial(made, getattr(httpx, name), transport))
-    return stage
 
 
 @pytest.mark.usefixtures("on_stage")

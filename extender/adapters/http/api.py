@@ -26,13 +26,24 @@ from extender.adapters.http.problems import (
     CONTENT_TYPE,
     Problem,
     ProblemKind,
+    complaint,
     details,
     documented,
     dotted,
     quoted,
 )
 from extender.adapters.http.readiness import require_ready
-from extender.adapters.http.routes import brake, cluster_state, events, explain, gangs, resources, transactions, what_if
+from extender.adapters.http.routes import (
+    brake,
+    cluster_state,
+    events,
+    explain,
+    gangs,
+    policies,
+    resources,
+    transactions,
+    what_if,
+)
 from extender.adapters.http.strict_json import Unreadable
 from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
 from extender.kube.errors import Unavailable
@@ -48,8 +59,9 @@ _KINDS = {
 }
 _OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
 _DESCRIPTION = """\
-Ephemeral resources, cluster state, transactions and gangs. kube-scheduler's own verbs (`POST /scheduler/...`) are not
-part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `status`, `detail` and `field`.
+Ephemeral resources, policies, cluster state, transactions and gangs. kube-scheduler's own verbs
+(`POST /scheduler/...`) are not part of this API. Errors are problem details (RFC 9457) with `type`, `title`, `status`,
+`detail` and `field`.
 """
 
 
@@ -97,7 +109,7 @@ def _v1() -> APIRouter:
     """
     errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, cluster_state, transactions, gangs, explain, brake, events, what_if):
+    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, events, what_if):
         v1.include_router(noun.router)
     return v1
 
@@ -136,14 +148,7 @@ async def _unread(_: Request, error: Any) -> Response:
 def _complaint(error: Any) -> dict[str, str]:
     # The location begins with body, query, path or header.
     field = dotted(_without_kind(error["loc"][1:])) or error["loc"][0]
-    what = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "missing":
-        return {"field": field, "detail": f"{field} is missing"}
-    if error["type"] == "extra_forbidden":
-        return {"field": field, "detail": f"{field} is not known here"}
-    if error["type"] == "value_error":
-        return {"field": field, "detail": f"{field}: {what}"}
-    return {"field": field, "detail": f"{field}: {what}, not {quoted(error.get('input'))}"}
+    return {"field": field, "detail": complaint(field, error)}
 
 
 def _without_kind(at: Sequence[Any]) -> Sequence[Any]:

@@ -106,6 +106,19 @@ def quoted(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
+def complaint(field: str, error: Any) -> str:
+    """What pydantic complains of, as our callers read it. `field`: where, as they write it."""
+    what = error["msg"].removeprefix("Value error, ")
+    match error["type"]:
+        case "missing":
+            return f"{field} is missing"
+        case "extra_forbidden":
+            return f"{field} is not known here"
+        case "value_error":
+            return f"{field}: {what}"
+    return f"{field}: {what}, not {quoted(error.get('input'))}"
+
+
 _DETAILS = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "field"],

@@ -68,6 +68,7 @@ def jobs() -> WatchedKind[Promise]:
     return WatchedKind("jobs", address("apis", GROUP, VERSION, PLURAL), JobJson, to_promise)
 
 
-async def readable(requests: Requests) -> None:
-    """Jobs may be listed. Raises Unavailable, Refused."""
+async def readable(requests: Requests) -> bool:
+    """Jobs may be listed. Raises Unavailable; Refused where they may not."""
     await requests.request("GET", f"{address('apis', GROUP, VERSION, PLURAL)}?limit=1")
+    return True

@@ -169,32 +169,42 @@ class Declaration(Generic[Spec]):
         self._expires_at = expires_at
         self._specs: msgspec.json.Decoder[Spec] = msgspec.json.Decoder(spec)
 
+    def decode(self, said: Raw) -> Spec:
+        """The spec. Raises msgspec.DecodeError."""
+        return self._specs.decode(said)
+
+    def encode(self, spec: Spec | None) -> Any:
+        """The spec as JSON, without what says nothing."""
+        return _json(spec)
+
     def read(self, said: ObjectJson) -> Declared[Spec]:
         status = read_status(_declared_statuses, said.status, _DeclaredStatus())
-        common: dict[str, Any] = {**facts(said.metadata, status), "in_force": self._in_force(status)}
+        told = next((each.message for each in status.conditions or () if each.type == READY), "")
+        common: dict[str, Any] = {**facts(said.metadata, status), "in_force": self._in_force(status), "said": told}
         name = Identity(said.metadata.namespace, said.metadata.name)
         try:
-            spec = self._specs.decode(said.spec)
+            spec = self.decode(said.spec)
         except msgspec.DecodeError as error:
             return Declared(name, None, worded(error), **common)
         return Declared(name, spec, **common, expires_at=self._expires_at(spec))
 
     def _in_force(self, status: _DeclaredStatus) -> Spec | None:
         try:
-            return self._specs.decode(status.in_force)
+            return self.decode(status.in_force)
         except msgspec.DecodeError:
             return None
 
     def manifest(self, item: Declared[Spec]) -> dict[str, Any]:
-        return manifest(self.kind, item.name.namespace, item.name.name, _json(item.spec), {MARK: item.mark})
+        return manifest(self.kind, item.name.namespace, item.name.name, self.encode(item.spec), {MARK: item.mark})
 
     def patch(self, change: Replacement[Spec]) -> dict[str, Any]:
-        return {"spec": _merge_patch(_json(change.before), _json(change.after))}
+        return {"spec": _merge_patch(self.encode(change.before), self.encode(change.after))}
 
     def status(
         self, item: Declared[Spec], status: Standing[Spec]
     ) -> tuple[dict[str, Any], Mapping[str, tuple[str, str]]]:
-        return ({} if status.in_force is None else {"inForce": _json(status.in_force)}), {}
+        in_force = {} if status.in_force is None else {"inForce": self.encode(status.in_force)}
+        return {**status.counts, **in_force}, {}
 
 
 def _json(value: object) -> Any:

@@ -6,8 +6,8 @@ an object is in force. Must not know what any kind is for, nor how objects are s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
@@ -76,18 +76,22 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Standing(Status, Generic[Spec]):
-    """What the status of a `Declared` object says. `in_force`: the spec that is, which outlives us there."""
+    """What the status of a `Declared` object says. `in_force`: the spec that is, which outlives us there. `counts`: the
+    numbers that its kind tells besides, by the name of the field."""
 
     in_force: Spec | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NotInForce:
-    """Why an object is not in force. `keeps_former`: what was in force of it before still is."""
+    """Why an object is not in force. `keeps_former`: what was in force of it before still is. `field`: the part of the
+    spec at fault, where it is one."""
 
     reason: str
     message: str
     keeps_former: bool = True
+    field: str = "spec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ class Declared(OurObject, Generic[Spec]):
     """Why the spec cannot be understood, in words for its author."""
     in_force: Spec | None = None
     """The spec that its status says is in force."""
+    said: str = ""
+    """The message of its Ready condition."""
 
 
 def declared(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic
 
 from extender.app.management import BeingDeleted, Invalid
-from extender.app.objects.conditions import Conditions
+from extender.app.objects.conditions import Conditions, Reports
 from extender.app.objects.ends import Ends
 from extender.app.objects.in_force import InForce, Standings
 from extender.app.objects.kind import Declared, F, KindOfOurs, Named, ObjectStore, Replacement, Spec, Standing, identity
@@ -24,7 +24,7 @@ from extender.app.ports import Clock
 
 
 class Tending(Generic[Spec, F]):
-    """`chance` gives numbers from 0 to 1."""
+    """`reports`: what the status of its objects says. `chance` gives numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Tending(Generic[Spec, F]):
         clock: Clock,
         *,
         marks: Marks | None = None,
+        reports: Callable[[InForce[Declared[Spec], F]], Reports[Declared[Spec], Standing[Spec]]] = Standings,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.in_force: InForce[Declared[Spec], F] = InForce(kind)
@@ -40,7 +41,7 @@ class Tending(Generic[Spec, F]):
         self.marks = marks or Marks()
         self.writing: Writing[Declared[Spec], Replacement[Spec]] = Writing(kind.name, self.known, store, self.marks)
         self.conditions: Conditions[Declared[Spec], Standing[Spec]] = Conditions(
-            self.known, store, Standings(self.in_force), chance=chance
+            self.known, store, reports(self.in_force), chance=chance
         )
         self.ends: Ends[Declared[Spec]] = Ends(
             self.known, self.writing, clock, each_round=[self.conditions.look_again], chance=chance
@@ -55,16 +56,29 @@ class Tending(Generic[Spec, F]):
     async def put(
         self, name: Named, spec: Spec, *, if_version: str | None = None, dry_run: bool = False
     ) -> Written[Declared[Spec], Replacement[Spec]]:
-        """The object says this, and it is in force.
+        """The object says this, and it is in force. See `change`."""
+        return await self.change(name, lambda before: spec, if_version=if_version, dry_run=dry_run)
+
+    async def change(
+        self,
+        name: Named,
+        becomes: Callable[[Spec | None], Spec],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> Written[Declared[Spec], Replacement[Spec]]:
+        """The object says what `becomes` makes of what it says (None: nothing, or what is not understood), and that is
+        in force. `becomes` may be asked more than once; what it raises is raised.
 
         Raises Invalid, BeingDeleted, VersionConflict, NotFound, and then nothing has changed; Unavailable.
         """
         mark = self.marks.new()
 
         def plan(entry: Entry[Declared[Spec]] | None) -> tuple[Step[Declared[Spec], Replacement[Spec]], str]:
+            spec = becomes(None if entry is None or entry.item.deleting else entry.item.spec)
             wanted = Declared(identity(name), spec)
             if (refusal := self.in_force.refusal(wanted)) is not None:
-                raise Invalid("spec", spec, refusal.message)
+                raise Invalid(refusal.field, spec, refusal.message)
             if entry is None:
                 if if_version is not None:
                     raise version_conflict(name, if_version, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
+from extender.adapters.policy_models import in_force
 from extender.app.announcing import Announcements
 from extender.app.explanation import Explanation
 from extender.app.management import (
@@ -27,12 +29,15 @@ from extender.app.management import (
     SetResource,
     Transact,
 )
+from extender.app.objects.kind import Identity
+from extender.app.policy_state import PolicyState
 from extender.app.ports import PodRef
 from extender.app.supposition import Supposition, Wondered
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName, GangKey
+from extender.core.policy_types import PolicySpec
 from extender.kube.names import NodeName, ResourceKey
 
 
@@ -89,6 +94,9 @@ class NotedManagement:
         self.resources: dict[EphemeralName, ResourceState] = {}
         self.left: dict[EphemeralName, ResourceState] = {}
         """What deletions leave behind."""
+        self.policies: dict[Identity, PolicyState] = {}
+        self.policies_left: dict[Identity, PolicyState] = {}
+        """What deletions leave behind."""
         self.nodes: list[NodeState] = []
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
@@ -142,6 +150,41 @@ class NotedManagement:
                 return state
         raise NotFound("name", str(key), f"there is no gang {key}")
 
+    def list_policies(self, namespace: str) -> Sequence[PolicyState]:
+        self._note(namespace)
+        return [state for name, state in self.policies.items() if name.namespace == namespace]
+
+    def get_policy(self, name: Identity) -> PolicyState:
+        self._note(name)
+        if name not in self.policies:
+            raise NotFound("name", str(name), f"there is no policy {name}")
+        return self.policies[name]
+
+    async def change_policy(
+        self,
+        name: Identity,
+        becomes: Callable[[PolicySpec | None], PolicySpec],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> PolicyState:
+        before = self.policies.get(name)
+        spec = becomes(None if before is None else before.spec)
+        self._note((name, spec, if_version, dry_run))
+        return replace(self.judge_policy(name, spec), version="7")
+
+    async def delete_policy(
+        self, name: Identity, *, if_version: str | None = None, dry_run: bool = False
+    ) -> PolicyState | None:
+        self._note((name, if_version, dry_run))
+        return self.policies_left.get(name)
+
+    def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
+        self._note((name, spec))
+        return PolicyState(
+            name=name, spec=spec, version="", ready=True, reason="InForce", message="good", in_force=in_force(spec)
+        )
+
     def state(self) -> BrakeState:
         self._note("brake")
         return self.held
@@ -158,6 +201,7 @@ class NotedManagement:
             gangs=self,
             explain=NotedExplain(self),
             brake=self,
+            policies=self,
             events=self.announcements,
             what_if=self,
         )

@@ -31,6 +31,14 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 RESOURCE = {"capacity": 1, "node_spec": {"cpu": 1}, "num_nodes": 1, "ttl_seconds": 1, "owner": {}, "shared": False}
 OPERATION = {"op": "claim", "namespace": "a", "holder": "h", "node": "n", "units": {"cpu": 1}, "ttl_seconds": 1}
+POLICY: dict[str, Any] = {
+    "type": "balance",
+    "parameters": {"tasks": 4, "max_skew": 1, "topology_key": "zone"},
+    "selector": {
+        "match_labels": {"app": "web"},
+        "match_expressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+    },
+}
 METADATA = {"name": "p", "namespace": "n", "uid": "u", "labels": {}, "annotations": {}, "ownerReferences": []}
 SPEC = {
     "containers": [],
@@ -66,6 +74,13 @@ BODIES: st.SearchStrategy[tuple[str, str, Any]] = st.one_of(
         )
     ),
     one_changed(RESOURCE).map(lambda body: ("PUT", "/v1/namespaces/team-a/resources/data1", body)),
+    one_changed(POLICY).map(lambda body: ("PUT", "/v1/namespaces/team-a/policies/spread", body)),
+    one_changed(POLICY["parameters"]).map(
+        lambda said: ("POST", "/v1/namespaces/team-a/policies:validate", POLICY | {"parameters": said})
+    ),
+    one_changed(POLICY["selector"]).map(
+        lambda said: ("PUT", "/v1/namespaces/team-a/policies/spread", POLICY | {"selector": said})
+    ),
     one_changed(OPERATION).map(lambda operation: ("POST", "/v1/transactions", {"operations": [operation]})),
     one_changed({"operations": [OPERATION], "read": {"n1": 1}, "mode": "incremental", "detection": "x"}).map(
         lambda body: ("POST", "/v1/transactions", body)

@@ -1,0 +1,229 @@
+"""Policy models: what the spec of an EscherPolicy may say, as pydantic reads it and OpenAPI describes it.
+
+All of it comes from the fields of `core.policy_types` and their metadata, in both spellings: as HTTP writes it
+(`max_skew`), and as the custom resource does (`maxSkew`). Whatever is wrong is told with its field and its value. Must
+not know where a spec came from, nor what a policy does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, fields
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError, create_model
+from pydantic import Field as Said
+
+from extender.adapters.http.problems import complaint, dotted, quoted
+from extender.adapters.spelling import camel
+from extender.core.policy_types import EXAMPLES, TYPES, Parameters, PodSelector, PolicyInForce, PolicySpec
+from extender.kube.label_match import LabelRequirement, Selector
+
+MOST_REQUIREMENTS = 64
+MOST_VALUES = 64
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_PREFIX_LIMIT, _NAME_LIMIT = 253, 63
+
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+class Spelling(Enum):
+    """How fields are written."""
+
+    HTTP = "snake"
+    KUBERNETES = "camel"
+
+    def of(self, name: str) -> str:
+        """The field's name, so written."""
+        return camel(name) if self is Spelling.KUBERNETES else name
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong. `field`: where, such as `parameters.max_skew`; `detail`: what, for people."""
+
+    field: str
+    detail: str
+
+
+class BadPolicySpec(ValueError):
+    """A spec that cannot be accepted. `str()` tells of the first of its faults."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(faults[0].detail)
+        self.faults = tuple(faults)
+
+
+def in_force(spec: PolicySpec, spelling: Spelling = Spelling.HTTP) -> PolicyInForce:
+    """What is in force of a policy that says this. Raises BadPolicySpec, in the words of the spelling."""
+    faults: list[Fault] = []
+    parameters: Parameters | None = None
+    try:
+        parameters = _parameters(spec.type, spec.parameters, spelling)
+    except BadPolicySpec as error:
+        faults += error.faults
+    if spec.selector is not None:
+        faults += _faults_of(spec.selector, spelling)
+    if parameters is None or faults:
+        raise BadPolicySpec(faults)
+    return PolicyInForce(parameters, _selector(spec.selector))
+
+
+# -- parameters --------------------------------------------------------------------------------------------------
+
+
+def _parameters(kind: str, said: Mapping[str, Any], spelling: Spelling) -> Parameters:
+    if kind not in TYPES:
+        raise BadPolicySpec([Fault("type", f"type: {quoted(kind)} is none; write one of {', '.join(TYPES)}")])
+    spelt = {spelling.of(name): value for name, value in said.items()}
+    try:
+        read = _model(kind, spelling).model_validate(spelt)
+    except ValidationError as error:
+        raise BadPolicySpec([_fault(kind, each, spelling) for each in error.errors()[:20]]) from None
+    values = {each.name: getattr(read, each.name) for each in fields(TYPES[kind])}
+    make: Callable[..., Parameters] = TYPES[kind]
+    return make(**{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()})
+
+
+def _fault(kind: str, error: Any, spelling: Spelling) -> Fault:
+    field = dotted(("parameters", *error["loc"]))
+    if error["type"] == "extra_forbidden":
+        known = [spelling.of(each.name) for each in fields(TYPES[kind])]
+        may = f"it may have {', '.join(known)}" if known else "it has none"
+        return Fault(field, f"{field}: type {kind} has no such parameter; {may}")
+    return Fault(field, complaint(field, error))
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+@cache
+def _model(kind: str, spelling: Spelling) -> type[BaseModel]:
+    hints = get_type_hints(TYPES[kind])
+    members: dict[str, Any] = {
+        each.name: (_type(hints[each.name], each.metadata), _said(each, spelling.of(each.name)))
+        for each in fields(TYPES[kind])
+    }
+    return create_model(TYPES[kind].__name__, __base__=_Strict, __doc__=summary(kind), **members)
+
+
+def _type(hint: Any, said: Mapping[str, Any]) -> Any:
+    """What pydantic is to read for a field of this type, within its limits."""
+    if hint == tuple[str, ...]:
+        return Annotated[list[_text(said)], Said(**_only(said, min_items="min_length", max_items="max_length"))]  # type: ignore[misc]
+    if hint is str:
+        return _text(said)
+    return StrictBool if hint is bool else Annotated[StrictInt, Said(**_only(said, ge="ge", le="le"))]
+
+
+def _text(said: Mapping[str, Any]) -> Any:
+    return Annotated[StrictStr, Said(**_only(said, pattern="pattern", max_length="max_length"))]
+
+
+def _only(said: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    return {other: said[name] for name, other in names.items() if name in said}
+
+
+def _said(field: Field[Any], spelt: str) -> Any:
+    default = ... if field.default is MISSING else list(field.default) if field.default == () else field.default
+    return pydantic.Field(default, alias=spelt, description=field.metadata["description"])
+
+
+def required(kind: str) -> list[str]:
+    """The parameters that a policy of this type must have."""
+    return [each.name for each in fields(TYPES[kind]) if each.default is MISSING]
+
+
+# -- what a type is, for people and programs ---------------------------------------------------------------------
+
+
+def summary(kind: str) -> str:
+    """What the type does, in a sentence or two."""
+    return " ".join((TYPES[kind].__doc__ or "").split())
+
+
+@cache
+def schema(kind: str) -> Mapping[str, Any]:
+    """The JSON schema of the type's parameters, as HTTP writes them."""
+    return _model(kind, Spelling.HTTP).model_json_schema()
+
+
+def example(kind: str) -> Mapping[str, Any]:
+    """Parameters of this type, as a beginner may write them."""
+    plain = {each.name: each.default for each in fields(TYPES[kind])}
+    return {name: value for name, value in shown(EXAMPLES[kind]).items() if value != _json(plain[name])}
+
+
+def shown(parameters: Parameters) -> dict[str, Any]:
+    """The parameters, all of them, as HTTP writes them."""
+    return {name: _json(value) for name, value in asdict(parameters).items()}
+
+
+def type_of(parameters: Parameters) -> str:
+    """The name of their type, as people write it."""
+    return next(name for name, each in TYPES.items() if each is type(parameters))
+
+
+def _json(value: object) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+# -- selectors ---------------------------------------------------------------------------------------------------
+
+
+def _selector(said: PodSelector | None) -> Selector:
+    if said is None:
+        return None
+    labels = (LabelRequirement(key, "In", (value,)) for key, value in sorted(said.match_labels.items()))
+    return (*labels, *said.match_expressions)
+
+
+def _faults_of(selector: PodSelector, spelling: Spelling) -> Iterator[Fault]:
+    labels, expressions = (f"selector.{spelling.of(each)}" for each in ("match_labels", "match_expressions"))
+    for field, count in ((labels, len(selector.match_labels)), (expressions, len(selector.match_expressions))):
+        if count > MOST_REQUIREMENTS:
+            yield Fault(field, f"{field}: has {count} entries; write at most {MOST_REQUIREMENTS}")
+    for key, value in selector.match_labels.items():
+        field = f"{labels}[{quoted(key)}]"
+        if why := _not_a_key(key) or _not_a_value(value):
+            yield Fault(field, f"{field}: {why}")
+    for index, each in enumerate(selector.match_expressions):
+        yield from _faults_of_requirement(each, f"{expressions}[{index}]")
+
+
+def _faults_of_requirement(requirement: LabelRequirement, at: str) -> Iterator[Fault]:
+    if why := _not_a_key(requirement.key):
+        yield Fault(f"{at}.key", f"{at}.key: {why}")
+    if requirement.operator not in OPERATORS:
+        said = f"{at}.operator: {quoted(requirement.operator)} is none; write one of {', '.join(OPERATORS)}"
+        yield Fault(f"{at}.operator", said)
+    elif (requirement.operator in ("In", "NotIn")) != bool(requirement.values):
+        what = "needs at least one value" if requirement.operator in ("In", "NotIn") else "takes no values"
+        yield Fault(f"{at}.values", f"{at}.values: {requirement.operator} {what}, not {quoted([*requirement.values])}")
+    if len(requirement.values) > MOST_VALUES:
+        yield Fault(f"{at}.values", f"{at}.values: has {len(requirement.values)}; write at most {MOST_VALUES}")
+    for index, value in enumerate(requirement.values):
+        if why := _not_a_value(value):
+            yield Fault(f"{at}.values[{index}]", f"{at}.values[{index}]: {why}")
+
+
+def _not_a_key(key: str) -> str:
+    """Why no label has this key, and what would do; empty if one may."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (len(prefix) <= _PREFIX_LIMIT and _PREFIX.fullmatch(prefix)):
+        return f"{quoted(prefix)} is no prefix of a label; write a DNS name, such as example.com"
+    if len(name) > _NAME_LIMIT or not _NAME.fullmatch(name):
+        return f"{quoted(name)} is no label; write letters, digits, '-', '_' and '.', at most {_NAME_LIMIT}"
+    return ""
+
+
+def _not_a_value(value: str) -> str:
+    if value and (len(value) > _NAME_LIMIT or not _NAME.fullmatch(value)):
+        return f"{quoted(value)} is no label's value; write letters, digits, '-', '_' and '.', at most {_NAME_LIMIT}"
+    return ""

@@ -1,0 +1,257 @@
+"""EscherPolicies: the policies that people create, change and remove while the cluster runs.
+
+What is in force of each is told to whoever heeds it (`Governing`), as soon as it is known, and its status says whether
+it is, for how many pods, and which policies it names that are not there: these may come later. One that would be led
+back to itself, by parents or by preferences, is refused; whoever closes the circle is. Where that opens again, it comes
+into force. Must not know how a policy is carried out, nor how its parameters are spelt.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from extender.app.management import Invalid, NotFound
+from extender.app.objects.in_force import InForce
+from extender.app.objects.kind import (
+    Declared,
+    Identity,
+    NotInForce,
+    ObjectStore,
+    Replacement,
+    Standing,
+    declared,
+)
+from extender.app.objects.known import Entry, Known
+from extender.app.objects.marks import Marks
+from extender.app.objects.tending import Tending
+from extender.app.policy_standings import Object, PolicyStandings
+from extender.app.policy_state import PolicyState
+from extender.app.ports import Clock
+from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, Soft, names_of
+
+KIND = "EscherPolicy"
+CIRCLE = "Circle"
+_SHOWN = 8
+"""Policies of a circle that its message names."""
+
+Understand = Callable[[PolicySpec], PolicyInForce]
+"""What is in force of a policy that says this. Raises ValueError, in words for its author."""
+
+
+class Governing(Protocol):
+    """Who heeds policies."""
+
+    def put(self, name: Identity, policy: PolicyInForce) -> None:
+        """This is in force of it now."""
+        ...
+
+    def drop(self, name: Identity) -> None:
+        """Nothing is in force of it any more."""
+        ...
+
+
+class PolicyTable(dict[Identity, PolicyInForce]):
+    """`Governing`: what is in force, by name, and nothing else."""
+
+    def put(self, name: Identity, policy: PolicyInForce) -> None:
+        self[name] = policy
+
+    def drop(self, name: Identity) -> None:
+        self.pop(name, None)
+
+
+class EscherPolicies:
+    """`management.PolicyCalls`. `understand`: see `Understand`. `pods`: how many a policy governs. `installed`: whether
+    the cluster has the kind at all. `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        store: ObjectStore[Object, Replacement[PolicySpec], Standing[PolicySpec]],
+        clock: Clock,
+        understand: Understand,
+        governing: Governing,
+        pods: Callable[[Identity, PolicyInForce], int],
+        *,
+        installed: Callable[[], bool] = lambda: True,
+        marks: Marks | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._understand = understand
+        self.governing = governing
+        self._installed = installed
+        self._named_by: dict[Identity, dict[Identity, None]] = {}
+        self._in_circle: dict[Identity, None] = {}
+        self._standings: PolicyStandings | None = None
+
+        def reports(in_force: InForce[Object, PolicyInForce]) -> PolicyStandings:
+            self._standings = PolicyStandings(in_force, pods)
+            return self._standings
+
+        kind = declared(KIND, self._reconcile)
+        self.tending = Tending(kind, store, clock, marks=marks, reports=reports, chance=chance)
+        self.tending.in_force.followers.append(self._follow)
+        self.sink = _WellFirst(self.tending.known)
+        """That of the kind's watch."""
+
+    # -- what is in force ------------------------------------------------------------------------------------------
+
+    def _reconcile(self, item: Object, former: PolicyInForce | None) -> PolicyInForce | NotInForce:
+        assert item.spec is not None, "an object without a spec has a problem"
+        try:
+            policy = self._understand(item.spec)
+        except ValueError as error:
+            return NotInForce("Invalid", f"spec.{error}")
+        if circle := self._circle(item.name, policy):
+            parameter = "parent" if isinstance(policy.parameters, FairShare) else "preferences"
+            field = f"parameters.{parameter}"
+            way = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "...", *circle[-2:]]
+            return NotInForce(CIRCLE, f"{field}: {' -> '.join(way)} leads back; name another", field=field)
+        return policy
+
+    def _circle(self, name: Identity, policy: PolicyInForce) -> list[str]:
+        """The way by which a policy that is this one would be led back to itself; empty if it is not."""
+        ways = [[name.name, each] for each in _led_to(policy)]
+        seen: set[str] = set()
+        while ways:
+            way = ways.pop()
+            if way[-1] == name.name:
+                return way
+            if way[-1] not in seen:
+                seen.add(way[-1])
+                there = self.tending.in_force.get(Identity(name.namespace, way[-1]))
+                ways += [[*way, each] for each in (_led_to(there) if there is not None else ())]
+        return []
+
+    def _follow(self, name: Identity, before: PolicyInForce | None, after: PolicyInForce | None) -> Iterable[Identity]:
+        for each in _named_in(name, before):
+            names = self._named_by[each]
+            names.pop(name, None)
+            if not names:
+                del self._named_by[each]
+        for each in _named_in(name, after):
+            self._named_by.setdefault(each, {})[name] = None
+        if after is None and before is not None:
+            self.governing.drop(name)
+        elif after is not None and after != before:
+            self.governing.put(name, after)
+        why_not = self.tending.in_force.why_not(name)
+        if why_not is not None and why_not.reason == CIRCLE:
+            self._in_circle[name] = None
+        else:
+            self._in_circle.pop(name, None)
+        # Of those who name it something else may be true now, and those whom it refused may come into force.
+        return [*self._named_by.get(name, ()), *self._opened(name)]
+
+    def _opened(self, changed: Identity) -> Iterator[Identity]:
+        for name in [each for each in self._in_circle if each != changed and each.namespace == changed.namespace]:
+            entry = self.tending.known.get(name)
+            if entry is not None and self.tending.in_force.refusal(entry.item) is None:
+                yield name
+                yield from self.tending.in_force.take(name, entry.item)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def list_policies(self, namespace: str) -> Sequence[PolicyState]:
+        entries = [each for each in self.tending.known.entries() if each.item.name.namespace == namespace]
+        return [self._state(each) for each in entries]
+
+    def get_policy(self, name: Identity) -> PolicyState:
+        self._must_be_installed()
+        entry = self.tending.known.get(name)
+        if entry is None:
+            raise NotFound("name", str(name), f"there is no policy {name}")
+        return self._state(entry)
+
+    async def change_policy(
+        self,
+        name: Identity,
+        becomes: Callable[[PolicySpec | None], PolicySpec],
+        *,
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> PolicyState:
+        self._must_be_installed()
+        written = await self.tending.change(name, becomes, if_version=if_version, dry_run=dry_run)
+        entry = self.tending.known.get(name)
+        if not dry_run and entry is not None:
+            return self._state(entry)
+        item = written.after
+        assert item is not None, "a change leaves an object"
+        assert item.spec is not None, "what we write is understood"
+        version = "" if written.before is None else item.resource_version if entry is None else entry.version
+        return replace(self.judge_policy(name, item.spec), version=version)
+
+    async def delete_policy(
+        self, name: Identity, *, if_version: str | None = None, dry_run: bool = False
+    ) -> PolicyState | None:
+        self._must_be_installed()
+        left = await self.tending.delete(name, if_version=if_version, dry_run=dry_run)
+        return None if left is None else self._state(Entry(left, 0.0, left.resource_version))
+
+    def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
+        decided = self._reconcile(Declared(name, spec), None)
+        if isinstance(decided, NotInForce):
+            raise Invalid(decided.field, spec, decided.message)
+        standing = self._judging().of(name, decided)
+        return _stands(name, spec, standing, decided)
+
+    def _state(self, entry: Entry[Object]) -> PolicyState:
+        item = entry.item
+        if item.deleting:
+            held = f"; {', '.join(item.finalizers)} holds it" if item.finalizers else ""
+            gone: Standing[PolicySpec] = Standing(False, "BeingDeleted", f"it is being deleted{held}")
+            state = _stands(item.name, item.spec, gone, None)
+        else:
+            in_force = self.tending.in_force.get(item.name)
+            state = _stands(item.name, item.spec, self._judging().judge(item), in_force)
+        return replace(state, version=entry.version, finalizers=item.finalizers if item.deleting else ())
+
+    def _judging(self) -> PolicyStandings:
+        assert self._standings is not None, "made with the tending"
+        return self._standings
+
+    def _must_be_installed(self) -> None:
+        if not self._installed():
+            said = f"this cluster has no {KIND} objects, or none that we may read"
+            raise NotFound("kind", KIND, f"{said}: apply deploy/crds, and see the permissions in docs/operations.md")
+
+
+class _WellFirst:
+    """`ports.Sink`: of a list those that were in force come first. Of a circle that was refused before a restart the
+    same one is then refused again."""
+
+    def __init__(self, known: Known[Object]) -> None:
+        self.upsert, self.remove, self._known = known.upsert, known.remove, known
+
+    def replace(self, objects: Iterable[Object]) -> None:
+        self._known.replace(sorted(objects, key=lambda item: item.said_unready))
+
+
+def _stands(
+    name: Identity, spec: PolicySpec | None, standing: Standing[PolicySpec], in_force: PolicyInForce | None
+) -> PolicyState:
+    return PolicyState(
+        name=name,
+        spec=spec,
+        version="",
+        ready=standing.ready,
+        reason=standing.reason,
+        message=standing.message,
+        in_force=in_force,
+        pods=standing.counts.get("pods"),
+    )
+
+
+def _led_to(policy: PolicyInForce) -> Iterable[str]:
+    """The policies that are asked in place of this one, or above it."""
+    if not isinstance(policy.parameters, FairShare | Soft):
+        return ()
+    return [each for names in names_of(policy.parameters).values() for each in names]
+
+
+def _named_in(name: Identity, policy: PolicyInForce | None) -> Iterable[Identity]:
+    named_there = {} if policy is None else names_of(policy.parameters)
+    return dict.fromkeys(Identity(name.namespace, each) for names in named_there.values() for each in names)

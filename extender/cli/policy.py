@@ -1,0 +1,282 @@
+"""`escher policy`: the EscherPolicy objects of a namespace, applied from files as kubectl takes them.
+
+A file spells a policy as the custom resource does. What is in it is read here; whether it makes sense the service says.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.table import Table
+
+from extender.cli.api import Api, DryRun, Json, Namespace, add_row, connected, fail, out, print_json
+
+app = typer.Typer(help="Policies: where pods may be, where best, and in which order they wait.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Name of the policy.")]
+IfVersion = Annotated[str | None, typer.Option(help="Only if the policy is at this version.")]
+File = Annotated[
+    str,
+    typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON with EscherPolicy objects; - reads it here."),
+]
+
+_API, _KIND = "escher.dev/v1alpha1", "EscherPolicy"
+_SELECTOR = {"matchLabels": "match_labels", "matchExpressions": "match_expressions"}
+
+
+@app.command("list", epilog="Example: escher policy list --namespace team-a")
+@connected
+def list_(
+    *,
+    namespace: Namespace = "default",
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    """Show the policies of a namespace, and whether they are in force."""
+    items = service.every("namespaces", namespace, "policies")
+    if as_json:
+        print_json({"items": items})
+        return
+    if not items:
+        out.print(f"namespace {namespace} has no policies", markup=False)
+        return
+    table = Table("policy", "type", "in force", "pods", "why", box=None, pad_edge=False)
+    for item in items:
+        pods = "" if item["pods"] is None else str(item["pods"])
+        add_row(table, item["name"], item["type"] or "", _standing(item), pods, item["message"])
+    out.print(table)
+
+
+@app.command(epilog="Example: escher policy get spread --namespace team-a")
+@connected
+def get(
+    *,
+    name: Name,
+    namespace: Namespace = "default",
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    """Show one policy: what is in force of it, and why."""
+    policy: dict[str, Any] = service.call("GET", "namespaces", namespace, "policies", name)
+    if as_json:
+        print_json(policy)
+        return
+    said = (
+        f"{policy['namespace']}/{policy['name']}: {policy['type'] or 'not understood'}, in force: {_standing(policy)}"
+    )
+    out.print(said, markup=False)
+    out.print(policy["message"], markup=False)
+    if (in_force := policy["in_force"]) is None:
+        return
+    table = Table("parameter", "in force", box=None, pad_edge=False)
+    for parameter, value in in_force["parameters"].items():
+        add_row(table, parameter, _shown(value))
+    add_row(table, "pods", _selected(in_force["selector"]))
+    out.print(table)
+
+
+@app.command(epilog="Example: escher policy apply -f spread.yaml --namespace team-a")
+@connected
+def apply(
+    *,
+    filename: File,
+    if_version: IfVersion = None,
+    dry_run: DryRun = False,
+    namespace: Namespace = "default",
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    """Create or replace the policies of a file; an object's own namespace counts before --namespace."""
+    written = _read(filename, namespace)
+    if if_version is not None and len(written) > 1:
+        fail(f"--if-version is of one policy, and {filename} has {len(written)}; apply them one by one", code=2)
+    items = [
+        service.call(
+            "PUT",
+            "namespaces",
+            each.namespace,
+            "policies",
+            each.name,
+            body=each.body,
+            params={"dryRun": "All" if dry_run else None},
+            headers={"If-Match": if_version},
+        )
+        for each in written
+    ]
+    if as_json:
+        print_json({"items": items})
+        return
+    for item in items:
+        would = "would say this" if dry_run else "says this"
+        out.print(f"{item['namespace']}/{item['name']} {would}: {item['message']}", markup=False)
+
+
+@app.command(epilog="Example: escher policy validate -f spread.yaml")
+@connected
+def validate(
+    *,
+    filename: File,
+    namespace: Namespace = "default",
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    """Say whether the policies of a file would be accepted, and how they would stand; change nothing."""
+    items = [
+        service.call("POST", "namespaces", each.namespace, "policies:validate", body={**each.body, "name": each.name})
+        for each in _read(filename, namespace)
+    ]
+    if as_json:
+        print_json({"items": items})
+        return
+    for item in items:
+        out.print(f"{item['namespace']}/{item['name']} is good: {item['message']}", markup=False)
+
+
+@app.command(epilog="Example: escher policy delete spread --namespace team-a")
+@connected
+def delete(
+    *,
+    name: Name,
+    if_version: IfVersion = None,
+    dry_run: DryRun = False,
+    namespace: Namespace = "default",
+    service: Api,
+) -> None:
+    """Have a policy in force no more; pods stay where they are. Nothing to delete is no failure."""
+    left = service.call(
+        "DELETE",
+        "namespaces",
+        namespace,
+        "policies",
+        name,
+        params={"dryRun": "All" if dry_run else None},
+        headers={"If-Match": if_version},
+    )
+    if left is not None:
+        by = ", ".join(left["finalizers"])
+        out.print(f"{name} {'would be' if dry_run else 'is'} not in force, and held by finalizers: {by}", markup=False)
+        return
+    out.print(f"{name} {'would be' if dry_run else 'is'} gone", markup=False)
+
+
+@app.command(epilog="Example: escher policy types --json")
+@connected
+def types(
+    *,
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    """Show which types of policy there are, and the parameters of each."""
+    items = service.every("policy-types")
+    if as_json:
+        print_json({"items": items})
+        return
+    table = Table("type", "parameters", "what it does", box=None, pad_edge=False)
+    for item in items:
+        names = (_camel(each) for each in item["parameters"]["properties"])
+        add_row(table, item["name"], ", ".join(names), item["summary"])
+    out.print(table)
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A policy of a file. `body`: as the management API takes it."""
+
+    namespace: str
+    name: str
+    body: dict[str, Any]
+
+
+def _read(filename: str, namespace: str) -> list[_Written]:
+    """The policies of a file. Does not return on errors."""
+    import yaml
+
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
+        documents = list(yaml.safe_load_all(text))
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"--filename is {filename}: {getattr(error, 'strerror', None) or error}", code=2)
+    except yaml.YAMLError as error:
+        fail(f"{filename} is not YAML: {' '.join(str(error).split())}", code=2)
+    found = [_policy(filename, each, namespace) for each in _objects(documents)]
+    if not found:
+        fail(f"{filename} has no {_KIND}", code=2)
+    return found
+
+
+def _objects(documents: list[Any]) -> Iterator[Any]:
+    for each in documents:
+        if isinstance(each, dict) and each.get("kind") == "List" and isinstance(each.get("items"), list):
+            yield from each["items"]
+        elif each is not None:
+            yield each
+
+
+def _policy(filename: str, said: Any, namespace: str) -> _Written:
+    where = f"{filename}: "
+    if not isinstance(said, dict) or (said.get("apiVersion"), said.get("kind")) != (_API, _KIND):
+        fail(f"{where}an object is no {_KIND}; write apiVersion: {_API} and kind: {_KIND}", code=2)
+    metadata, spec = said.get("metadata"), said.get("spec")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        fail(f"{where}a policy has no metadata.name", code=2)
+    if not isinstance(spec, dict):
+        fail(f"{where}policy {name} has no spec", code=2)
+    body = dict(spec)
+    if isinstance(parameters := spec.get("parameters"), dict):
+        body["parameters"] = {_snake(where, f"spec.parameters.{key}", key): each for key, each in parameters.items()}
+    if isinstance(selector := spec.get("selector"), dict):
+        body["selector"] = {_of_selector(where, key): each for key, each in selector.items()}
+    return _Written(str(metadata.get("namespace") or namespace), name, body)
+
+
+def _snake(where: str, field: str, key: Any) -> str:
+    if not isinstance(key, str) or "_" in key:
+        _unknown(where, field, _camel(str(key)))
+    return re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
+
+
+def _of_selector(where: str, key: Any) -> str:
+    if key not in _SELECTOR:
+        _unknown(where, f"spec.selector.{key}", " or ".join(_SELECTOR))
+    return _SELECTOR[key]
+
+
+def _unknown(where: str, field: str, instead: str) -> NoReturn:
+    fail(f"{where}{field} is not known; write {instead}", code=2)
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(each.capitalize() for each in others)
+
+
+def _standing(policy: dict[str, Any]) -> str:
+    if policy["ready"]:
+        return "yes"
+    return "no" if policy["in_force"] is None else "what it said before"
+
+
+def _selected(selector: list[dict[str, Any]] | None) -> str:
+    if selector is None:
+        return "those that name it"
+    said = [f"{each['key']} {each['operator']} {', '.join(each['values'])}".strip() for each in selector]
+    return f"those that name it, and those of {'; '.join(said)}" if said else "all of the namespace"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(each) for each in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
