@@ -134,6 +134,13 @@ class GangFollowing:
         self._gangs.effects.clear()
         return taken
 
+    def take_stirred(self) -> Collection[str]:
+        """Who is to be near such members, or evenly among them, may be elsewhere."""
+        given_up = self._gangs.planning.given_up
+        taken = list(given_up)
+        given_up.clear()
+        return taken
+
     def heed(self, told: Feedback, now: float) -> None:
         gangs, preempting = self._gangs, self._gangs.waiting.preempting
         match told:

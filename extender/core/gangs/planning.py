@@ -44,6 +44,8 @@ class Planning:
     _reserve_at_filter: bool
     _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
+    given_up: set[str] = field(default_factory=set, init=False)
+    """Namespaces of gangs that hold their places no more, of which nobody has been told."""
 
     # -- a plan is made ------------------------------------------------------------------------------------------
 
@@ -190,6 +192,7 @@ class Planning:
     def let_go(self, gang: Gang, now: float, reason: str) -> None:
         """As `give_up`, where the phase is the caller's."""
         self._places.release(gang)
+        self.given_up.add(gang.key.namespace)
         self._table.turn_back(gang, list(gang.barrier.arrived), reason)
         gang.plan.deadline = None
         gang.plan.displaced.clear()

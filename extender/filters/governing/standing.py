@@ -62,6 +62,8 @@ class Standing:
             self._stirred |= self._namespaces.keys()
         elif (known := self._pods.pop(fact.uid, None)) is not None:
             self._count(known, -1)
+            # It may have held a place.
+            self._heed_move(known, -1)
 
     def _count(self, pod: Pod, by: int) -> None:
         count_in(self._namespaces, pod.namespace, by)

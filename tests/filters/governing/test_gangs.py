@@ -220,6 +220,37 @@ def test_members_under_different_policies_each_keep_to_their_own() -> None:
     assert nodes_of(world, gang) == ["n0", "n1", "n2"]
 
 
+class TestSinglePodsBesideAGang:
+    """One is to be where a gang is planned, and would have room elsewhere alone."""
+
+    def waiting(self) -> tuple[PolicyWorld, list[Pod]]:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        world.govern("near", CoLocation())
+        assert world.place("filler", 500) == "n0"
+        gang = members("train", 2, "near", cpu=500)
+        world.create(*gang)
+        assert list(world.filter(gang[0]).passed) == ["n0"]
+        large = replace(gang[0], uid=PodUid("uid-large"), name="large", gang=None, requests={ResourceKey("cpu"): 2000})
+        world.create(large)
+        assert not world.filter(large).passed
+        return world, gang
+
+    def test_goes_there_when_the_gang_is_gone(self) -> None:
+        world, gang = self.waiting()
+        for each in gang:
+            world.delete(each.uid)
+        world.schedule()
+        assert world.node_of("large") == "n1"
+
+    def test_goes_there_when_the_gang_gives_its_plan_up(self) -> None:
+        world, gang = self.waiting()
+        assert not world.filter(gang[1], [NodeName("n1")]).passed
+        assert world.gangs == {"train": Phase.WAITING}
+        assert "large" in world.awake()
+        world.filter(world.pods[PodUid("uid-large")])
+        assert world.assumed[PodUid("uid-large")] == "n1"
+
+
 class TestChanges:
     def test_a_policy_that_is_changed_wakes_the_gang_that_it_helps_and_no_other(self) -> None:
         world = PolicyWorld(zones="aa")
