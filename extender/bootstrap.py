@@ -45,9 +45,10 @@ from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
 from extender.app.effects import Effects
-from extender.app.escher_policies import EscherPolicies, PolicyTable
+from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.gates import Gates
+from extender.app.governing import GovernedByKeeper
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
@@ -193,7 +194,7 @@ class Application:
             ApiObjectStore(connection, escher_policies, now),
             clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
-            PolicyTable(),
+            GovernedByKeeper(self.keeper, self.effects),
             GovernedPods(self.keeper.tables.pods, clock),
             installed=lambda: self._policies.there,
             marks=Marks(world.unique),

@@ -53,16 +53,6 @@ class Governing(Protocol):
         ...
 
 
-class PolicyTable(dict[Identity, PolicyInForce]):
-    """`Governing`: what is in force, by name, and nothing else."""
-
-    def put(self, name: Identity, policy: PolicyInForce) -> None:
-        self[name] = policy
-
-    def drop(self, name: Identity) -> None:
-        self.pop(name, None)
-
-
 class EscherPolicies:
     """`management.PolicyCalls`. `understand`: see `Understand`. `pods`: how many a policy governs. `installed`: whether
     the cluster has the kind at all. `chance` gives numbers from 0 to 1."""

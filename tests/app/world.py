@@ -12,13 +12,15 @@ from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
-from extender.app.escher_policies import EscherPolicies, PolicyTable
+from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
+from extender.app.governing import GovernedByKeeper
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.management import Management, ResourceState, SetResource
 from extender.app.objects.conditions import Conditions
+from extender.app.objects.kind import Identity
 from extender.app.policy_standings import GovernedPods
 from extender.app.ports import NodeChoice
 from extender.app.reconcile import Reconcile, drift_units
@@ -32,6 +34,7 @@ from extender.core import audit
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.gang import WakePod
 from extender.core.names import EphemeralName
+from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import ApiServer, LoopClock
 from tests.app.policy_store import PolicyStore
@@ -71,13 +74,12 @@ class World(Performing):
             chance=lambda: chance,
         )
         self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
-        self.governing = PolicyTable()
         self.policy_store = PolicyStore(self.api.next_version)
         self.policies = EscherPolicies(
             self.policy_store,
             self.clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
-            self.governing,
+            GovernedByKeeper(self.keeper, self),
             GovernedPods(self.keeper.tables.pods, self.clock),
             chance=lambda: chance,
         )
@@ -87,6 +89,14 @@ class World(Performing):
         self.api.resources_watch.sink = self.resources.known
         self.woken: list[str] = []
         self.effects: list[Effect] = []
+
+    @property
+    def governing(self) -> dict[Identity, PolicyInForce]:
+        """The policies that the keeper heeds, of the namespaces that tests use."""
+        heeded = self.keeper.tables.governing.in_force
+        return {
+            Identity(ns, name): policy for ns in ("default", "team", "other") for name, policy in heeded(ns).items()
+        }
 
     def management(self) -> Management:
         """All of it as `/v1` calls it."""

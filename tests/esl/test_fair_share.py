@@ -148,10 +148,10 @@ def test_a_node_that_one_user_alone_can_have_is_given_to_that_one_and_others_to_
     world.launch("own", "two", node_labels={"large": "yes"})
     world.settle()
     assert world.where("own") == ["n2"]
-    world.perform(esl.create_user("a", 1, "two", now=world.now))
-    world.perform(esl.create_user("one", 1, now=world.now))
-    world.perform(esl.create_user("c", 1, "one", now=world.now))
-    world.hear()
+    again = FairShare("fair")
+    for user, parent in (("two", None), ("a", "two"), ("one", None), ("c", "one")):
+        again.create_user(user, 1, parent, now=world.now)
+    world.restart(again)
     world.settle()
     assert (set(world.capacity("a")), set(world.capacity("c"))) == ({"n2"}, {"n1"})
 

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
 from extender.adapters.policy_models import example
-from extender.app.escher_policies import PolicyTable
 from extender.app.objects.kind import Identity
 from extender.core.policy_types import TYPES, Balance, FairShare, PolicyInForce
 from extender.kube.errors import Refused
@@ -70,10 +69,8 @@ class Cluster:
 
     def heeded(self, name: str) -> PolicyInForce | None:
         """What those who heed policies were told of this one."""
-        table = self.simulation.application.policies.governing
-        assert isinstance(table, PolicyTable)
         found = self.simulation.application.policies.tending.in_force.get(Identity("team", name))
-        assert table.get(Identity("team", name)) == found
+        assert self.simulation.application.keeper.tables.governing.in_force("team").get(name) == found
         return found
 
     async def finalizers(self, name: str, *those: str) -> None:
