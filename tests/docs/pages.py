@@ -218,7 +218,7 @@ def _awaited(simulation: Simulation, namespace: str) -> dict[str, Any]:
 def _watching(stage: Stage) -> Mapping[str, Any]:
     awaited = _awaited(stage.simulation, NAMESPACE)
     return {
-        name: lambda *given, call=awaited[name]: stage.run(call(*given))  # type: ignore[misc]
+        name: lambda *given, call=awaited[name]: stage.run(call(*given))
         for name in ("bound", "waits", "lose")
     }
 
