@@ -16,6 +16,7 @@ from extender.core.names import GangKey
 from extender.esl import GhostPhase, gang
 from extender.esl.alpha_zero import AlphaZero
 from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
+from extender.esl.balance import Balance, DynamicBalance
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -47,14 +48,20 @@ from extender.esl.base import (
 from extender.esl.co_location import CoLocation, KnownGroup
 from extender.esl.composed import AllOf, AnyOf
 from extender.esl.data_locality import DataLocality
+from extender.esl.fair_queueing import FairQueueing
+from extender.esl.fair_share import FairShare, User
+from extender.esl.gandiva import Gandiva
 from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import Approach, GangSpec
 from extender.esl.gang_times import Times
 from extender.esl.gang_turns import GangEsl, Space
 from extender.esl.ghost_manifest import ghost_manifest
 from extender.esl.locality import Locality
+from extender.esl.objective import Objective
+from extender.esl.packing import Packing
 from extender.esl.policy_asks import Application
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.priority import Priority
 from extender.esl.queue import Queue
 from extender.esl.signal import Signal
 from extender.esl.soft import Soft
@@ -69,6 +76,7 @@ __all__ = [
     "AppSpace",
     "Application",
     "Approach",
+    "Balance",
     "CancelTask",
     "CapacityConfirmed",
     "CapacitySeen",
@@ -78,11 +86,15 @@ __all__ = [
     "CreateGhost",
     "DataLocality",
     "DeleteGhost",
+    "DynamicBalance",
     "Effect",
     "EffectRefused",
     "Esl",
     "Event",
     "EvictMember",
+    "FairQueueing",
+    "FairShare",
+    "Gandiva",
     "GangEsl",
     "GangFailed",
     "GangKey",
@@ -100,6 +112,8 @@ __all__ = [
     "NodeGone",
     "NodeSeen",
     "Notice",
+    "Objective",
+    "Packing",
     "PairedAntiAffinity",
     "Pod",
     "PodGone",
@@ -108,6 +122,7 @@ __all__ = [
     "PolicyEsl",
     "PolicyPort",
     "PolicySpace",
+    "Priority",
     "Queue",
     "Refused",
     "RemoveCapacity",
@@ -122,6 +137,7 @@ __all__ = [
     "TimePassed",
     "Times",
     "TryAgain",
+    "User",
     "View",
     "gang",
     "ghost_manifest",
