@@ -47,14 +47,19 @@ from extender.esl.base import (
 from extender.esl.co_location import CoLocation, KnownGroup
 from extender.esl.composed import AllOf, AnyOf
 from extender.esl.data_locality import DataLocality
+from extender.esl.fair_queueing import FairQueueing
+from extender.esl.fair_share import FairShare
 from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import Approach, GangSpec
 from extender.esl.gang_times import Times
 from extender.esl.gang_turns import GangEsl, Space
 from extender.esl.ghost_manifest import ghost_manifest
 from extender.esl.locality import Locality
+from extender.esl.objective import Objective
+from extender.esl.packing import Packing
 from extender.esl.policy_asks import Application
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.priority import Priority
 from extender.esl.queue import Queue
 from extender.esl.signal import Signal
 from extender.esl.soft import Soft
@@ -83,6 +88,8 @@ __all__ = [
     "Esl",
     "Event",
     "EvictMember",
+    "FairQueueing",
+    "FairShare",
     "GangEsl",
     "GangFailed",
     "GangKey",
@@ -100,6 +107,8 @@ __all__ = [
     "NodeGone",
     "NodeSeen",
     "Notice",
+    "Objective",
+    "Packing",
     "PairedAntiAffinity",
     "Pod",
     "PodGone",
@@ -108,6 +117,7 @@ __all__ = [
     "PolicyEsl",
     "PolicyPort",
     "PolicySpace",
+    "Priority",
     "Queue",
     "Refused",
     "RemoveCapacity",
