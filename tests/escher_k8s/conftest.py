@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
@@ -81,17 +82,25 @@ def stage() -> Iterator[Stage]:
     made.close()
 
 
-@pytest.fixture
-def on_stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """Whatever address a client is given, it reaches the stage."""
+@contextmanager
+def reaching(stage: Stage) -> Iterator[None]:
+    """Whatever address a client is given, it reaches the stage, until the block ends."""
     clients: Any = {"Client": stage.blocking, "AsyncClient": stage.awaited}
-    for name, transport in clients.items():
+    with pytest.MonkeyPatch.context() as patched:
+        for name, transport in clients.items():
 
-        def made(kind: Any, reached: Any, **given: Any) -> Any:
-            return kind(**{**given, "transport": reached})
+            def made(kind: Any, reached: Any, **given: Any) -> Any:
+                return kind(**{**given, "transport": reached})
 
-        monkeypatch.setattr(f"httpx.{name}", functools.partial(made, getattr(httpx, name), transport))
-    return stage
+            patched.setattr(f"httpx.{name}", functools.partial(made, getattr(httpx, name), transport))
+        yield
+
+
+@pytest.fixture
+def on_stage(stage: Stage) -> Iterator[Stage]:
+    """Whatever address a client is given, it reaches the stage."""
+    with reaching(stage):
+        yield stage
 
 
 class Client:
