@@ -31,6 +31,7 @@ from escher_k8s.esl import (
 )
 from extender.kube import errors
 from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import count
 from extender.simulation import Simulation
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -85,7 +86,7 @@ class PollingPort:
 
     def _resources_of(self, nodes: list[Any]) -> dict[tuple[str, str], int]:
         return {
-            (node["metadata"]["name"], key): int(quantity)
+            (node["metadata"]["name"], key): count(key, quantity)
             for node in nodes
             for key, quantity in node["status"]["allocatable"].items()
             if key.partition("/")[2].startswith(f"{self._namespace}.")
