@@ -16,6 +16,7 @@ from extender.core.names import GangKey
 from extender.esl import GhostPhase, gang
 from extender.esl.alpha_zero import AlphaZero
 from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
+from extender.esl.balance import Balance, DynamicBalance
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -48,7 +49,8 @@ from extender.esl.co_location import CoLocation, KnownGroup
 from extender.esl.composed import AllOf, AnyOf
 from extender.esl.data_locality import DataLocality
 from extender.esl.fair_queueing import FairQueueing
-from extender.esl.fair_share import FairShare
+from extender.esl.fair_share import FairShare, User
+from extender.esl.gandiva import Gandiva
 from extender.esl.gang_run import GangFailed, GangRun
 from extender.esl.gang_spec import Approach, GangSpec
 from extender.esl.gang_times import Times
@@ -74,6 +76,7 @@ __all__ = [
     "AppSpace",
     "Application",
     "Approach",
+    "Balance",
     "CancelTask",
     "CapacityConfirmed",
     "CapacitySeen",
@@ -83,6 +86,7 @@ __all__ = [
     "CreateGhost",
     "DataLocality",
     "DeleteGhost",
+    "DynamicBalance",
     "Effect",
     "EffectRefused",
     "Esl",
@@ -90,6 +94,7 @@ __all__ = [
     "EvictMember",
     "FairQueueing",
     "FairShare",
+    "Gandiva",
     "GangEsl",
     "GangFailed",
     "GangKey",
@@ -132,6 +137,7 @@ __all__ = [
     "TimePassed",
     "Times",
     "TryAgain",
+    "User",
     "View",
     "gang",
     "ghost_manifest",

@@ -86,7 +86,7 @@ class PollingPort:
 
     def _resources_of(self, nodes: list[Any]) -> dict[tuple[str, str], int]:
         return {
-            (node["metadata"]["name"], key): count(key, quantity)
+            (node["metadata"]["name"], key): count(ResourceKey(key), quantity)
             for node in nodes
             for key, quantity in node["status"]["allocatable"].items()
             if key.partition("/")[2].startswith(f"{self._namespace}.")
