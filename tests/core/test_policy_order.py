@@ -89,7 +89,7 @@ def test_what_is_used_now_counts_and_not_what_was_when_they_came(shares: Shares)
     # The share's own pods end: it uses nothing any more.
     shares.free(0, 1)
     assert shares.planned() == ["early"]
-    assert shares.keeper.tables.gangs.by_key[GangKey("default", "early")].wait.order == ()
+    assert not any(shares.keeper.tables.gangs.by_key[GangKey("default", "early")].wait.order)
 
 
 def test_use_that_grows_while_they_wait_turns_the_order_around(shares: Shares) -> None:

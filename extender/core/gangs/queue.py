@@ -49,9 +49,8 @@ class _Order:
 
     def place(self, gang: Gang) -> None:
         """Its turn, waiting or not, is where the policies have it now."""
-        order = tuple(self.of(list(gang.roster.unplaced())))
-        # Where none prefers any it is as if there were none.
-        gang.wait.order = order if any(order) else ()
+        # All of it, also where it is 0 throughout: others may be below that, and an empty one would come before them.
+        gang.wait.order = tuple(self.of(list(gang.roster.unplaced())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ class Waiting:
     def preferred_to(self, gang: Gang) -> list[Gang]:
         """Those of them that the policies have before this one. Of others it is as good as any that kube-scheduler asks
         about this one first."""
-        if not gang.wait.order:
+        # Where nothing was ever ordered there is no need to ask about everybody.
+        if not any(gang.wait.order) and not self.queue.order.version():
             return []
         others = [self._table.by_key[key] for key in self._unasked if not self._brake.observes(key.namespace)]
         for other in others:

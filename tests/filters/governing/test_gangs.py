@@ -359,6 +359,14 @@ class TestOrder:
         self.wait(world, ("first", "low"), ("second", "high"), ("third", "low"))
         assert self.went_first(world) == ["second", "first", "third"]
 
+    def test_who_has_no_priority_or_0_goes_between_those_above_and_those_below(self) -> None:
+        world = PolicyWorld(zones="a")
+        for name, priority in (("below", -5), ("usual", 0), ("above", 10)):
+            world.govern(name, Priority(priority))
+        world.govern("none", BinPacking())
+        self.wait(world, ("a", "below"), ("b", "usual"), ("c", "none"), ("d", "above"))
+        assert self.went_first(world) == ["d", "b", "c", "a"]
+
     def test_who_has_waited_long_counts_as_higher(self) -> None:
         world = PolicyWorld(zones="a")
         world.govern("low", Priority(0, ageing_seconds=60))
