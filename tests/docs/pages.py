@@ -217,10 +217,7 @@ def _awaited(simulation: Simulation, namespace: str) -> dict[str, Any]:
 
 def _watching(stage: Stage) -> Mapping[str, Any]:
     awaited = _awaited(stage.simulation, NAMESPACE)
-    return {
-        name: lambda *given, call=awaited[name]: stage.run(call(*given))
-        for name in ("bound", "waits", "lose")
-    }
+    return {name: lambda *given, call=awaited[name]: stage.run(call(*given)) for name in ("bound", "waits", "lose")}
 
 
 # -- what is typed ---------------------------------------------------------------------------------------------------
