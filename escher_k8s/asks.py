@@ -7,22 +7,24 @@ words. Two asks are one if they contradict each other nowhere. Must not know how
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from escher_k8s.errors import Contradiction
 from escher_k8s.pods import Manifest, changed, manifest
 from extender.core.gang_ask import TIMEOUT
-from extender.core.names import ephemeral_name
+from extender.core.names import DOMAIN, ephemeral_name
 from extender.esl.base import PodRequirement
 from extender.esl.gang_spec import Approach
 from extender.esl.gang_spec import gang as gang_spec
+from extender.kube.names import require_label
 from extender.kube.quantities import count
 
 SchedulerName = Literal["escher", "escher-ledger"]
 P = TypeVar("P")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+POLICY = f"{DOMAIN}/policy"
 _KUBERNETES_DEFAULT = "default-scheduler"
 
 
@@ -40,6 +42,8 @@ class Ask:
     scheduler_name: str = ""
     """Empty: any will do."""
     scheduling_gates: tuple[str, ...] = ()
+    policies: tuple[tuple[str, ...], ...] = ()
+    """EscherPolicies that are to govern it: alternatives, the best first, each of some that hold together."""
 
     def __and__(self, other: Ask) -> Ask:
         """Both are asked for. Raises Contradiction, which names the field and both values."""
@@ -58,6 +62,21 @@ class Ask:
             self._both("annotations", self.annotations, other, other.annotations),
             self.scheduler_name or other.scheduler_name,
             tuple(dict.fromkeys([*self.scheduling_gates, *other.scheduling_gates])),
+            _together(self.policies, other.policies),
+        )
+
+    def __or__(self, other: Ask) -> Ask:
+        """The first of both that can be had. Raises Contradiction where either asks for more than policies."""
+        if not isinstance(other, Ask):
+            return NotImplemented
+        for each in (self, other):
+            if not each.policies or each.resources or each.labels or each.annotations or each.scheduling_gates:
+                raise Contradiction("|", f"{each.subject} is no choice: only asks for policies alone are")
+        both = self & other
+        return replace(
+            both,
+            subject=f"{self.subject} or {other.subject}",
+            policies=tuple(dict.fromkeys((*self.policies, *other.policies))),
         )
 
     def attach(self, pod: P) -> P:
@@ -68,7 +87,7 @@ class Ask:
         seen = manifest(pod)
         self._require_agreement(seen)
         requirement = PodRequirement(
-            self.resources, self.labels, self.annotations, self.scheduler_name, gates=self.scheduling_gates
+            self.resources, self.labels, self._annotations(), self.scheduler_name, gates=self.scheduling_gates
         )
         return changed(pod, requirement.attach(seen))
 
@@ -79,7 +98,7 @@ class Ask:
         scheduler = spec.get("schedulerName")
         if self.scheduler_name and scheduler not in (None, "", _KUBERNETES_DEFAULT, self.scheduler_name):
             self._contradicts("spec.schedulerName", scheduler, self.scheduler_name)
-        for name, asked in (("labels", self.labels), ("annotations", self.annotations)):
+        for name, asked in (("labels", self.labels), ("annotations", self._annotations())):
             has = metadata.get(name) or {}
             for key, value in asked.items():
                 if has.get(key, value) != value:
@@ -92,6 +111,11 @@ class Ask:
                 self._contradicts(where.format("requests"), requests[key], quantity)
             if key in limits and count(key, str(limits[key])) < count(key, quantity):
                 self._contradicts(where.format("limits"), limits[key], quantity)
+
+    def _annotations(self) -> Mapping[str, str]:
+        if not self.policies:
+            return self.annotations
+        return {**self.annotations, POLICY: "|".join(",".join(names) for names in self.policies)}
 
     def _contradicts(self, where: str, found: object, wanted: str) -> None:
         raise Contradiction(
@@ -148,6 +172,23 @@ def resource_request(namespace: str, name: str, units: int = 1, *, shared: bool 
         raise ValueError(f"units is {units!r}; write a whole number, 1 or more")
     key = ephemeral_name(namespace, name, shared=shared).key()
     return Ask(f"resource {name!r}", namespace, resources={key: str(units)})
+
+
+def policy(namespace: str, *names: str) -> Ask:
+    """One that these EscherPolicies govern, all of them. Raises ValueError."""
+    if not names:
+        raise ValueError("names is empty; write the name of an EscherPolicy, or several")
+    for name in names:
+        require_label("policy", name)
+    subject = f"policy {names[0]!r}" if len(names) == 1 else f"policies {', '.join(map(repr, names))}"
+    return Ask(subject, namespace, scheduler_name=Approach.EXTENDER.value, policies=(tuple(dict.fromkeys(names)),))
+
+
+def _together(mine: tuple[tuple[str, ...], ...], others: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """Every alternative of the one with every one of the other."""
+    if not (mine and others):
+        return mine or others
+    return tuple(dict.fromkeys(tuple(dict.fromkeys((*one, *other))) for one in mine for other in others))
 
 
 def _approach(scheduler_name: str) -> Approach:

@@ -14,7 +14,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import msgspec
 
-from escher_k8s import asks
 from escher_k8s.answers import (
     Brake,
     Explanation,
@@ -28,7 +27,7 @@ from escher_k8s.answers import (
     Supposition,
     Transaction,
 )
-from escher_k8s.asks import Ask, SchedulerName
+from escher_k8s.asking import Asking
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
 
 P = ParamSpec("P")
@@ -87,7 +86,7 @@ class Call(Generic[P, T]):
         return client.perform(self._steps(client, *args, **kwargs))
 
 
-class Calls:
+class Calls(Asking):
     """The management API. `namespace` is that of every call which is not given another."""
 
     namespace: str
@@ -331,38 +330,7 @@ class Calls:
         """What the service may do to others now, everywhere and by namespace."""
         return msgspec.json.decode((yield Request("GET", ("brake",))), type=Brake)
 
-    # -- asks: nothing is sent
-
-    def gang(
-        self,
-        name: str,
-        size: int,
-        each: Mapping[str, str] | None = None,
-        *,
-        scheduler_name: SchedulerName = "escher",
-        timeout_seconds: int | None = None,
-        gated: bool = False,
-        namespace: str | None = None,
-    ) -> Ask:
-        """What each pod of a gang has to say, so that `size` of them are placed together or none.
-
-        `each`: what one member needs, as Kubernetes' quantities; None: what its manifest asks for already. Members that
-        differ get an ask each, of the same name and size. `timeout_seconds`: how long members wait for the others.
-        `gated`: kube-scheduler is not to look at them before there is room. Raises ValueError, with field and value.
-        """
-        return asks.gang(
-            namespace or self.namespace,
-            name,
-            size,
-            each,
-            scheduler_name=scheduler_name,
-            timeout_seconds=timeout_seconds,
-            gated=gated,
-        )
-
-    def resource_request(self, name: str, units: int = 1, *, shared: bool = False, namespace: str | None = None) -> Ask:
-        """What a pod has to say to get `units` of the ephemeral resource. Raises ValueError, with field and value."""
-        return asks.resource_request(namespace or self.namespace, name, units, shared=shared)
+    # -- paths
 
     def _resource(self, name: str, namespace: str | None) -> tuple[str, ...]:
         return ("namespaces", namespace or self.namespace, "resources", name)

@@ -196,7 +196,7 @@ class EscherPolicies:
             state = _stands(item.name, item.spec, gone, None)
         else:
             in_force = self.tending.in_force.get(item.name)
-            state = _stands(item.name, item.spec, self._judging().judge(item), in_force)
+            state = _stands(item.name, item.spec, self._judging().now(item), in_force)
         return replace(state, version=entry.version, finalizers=item.finalizers if item.deleting else ())
 
     def _judging(self) -> PolicyStandings:

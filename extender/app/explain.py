@@ -297,7 +297,7 @@ class Explain:
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))
             elif group.rule.startswith(POLICIES):
-                others.append(f"change that policy, or add nodes where it lets the pod be, for of these: {group.said}")
+                others.append("change that policy, or add nodes where it lets the pod be")
             elif group.rule == _CORDONED:
                 others.append(f"uncordon a node, such as {min(group.nodes)}")
             elif group.rule == _TAINTED:

@@ -110,11 +110,18 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
         in_force.followers.append(self._forget)
 
     def judge(self, item: Object) -> Standing[PolicySpec]:
+        return self._standing(item, self._count)
+
+    def now(self, item: Object) -> Standing[PolicySpec]:
+        """As `judge`, with the pods that it governs at this moment."""
+        return self._standing(item, self._pods)
+
+    def _standing(self, item: Object, pods: Callable[[Identity, PolicyInForce], int]) -> Standing[PolicySpec]:
         standing = super().judge(item)
         policy = self._policies.get(item.name)
         if policy is None:
             return standing
-        count = self._count(item.name, policy)
+        count = pods(item.name, policy)
         message = _worded(standing.message, count, self._not_there(item.name, policy))
         return replace(standing, message=message, counts={"pods": count})
 

@@ -23,5 +23,5 @@ class PolicyState:
     message: str
     in_force: PolicyInForce | None = None
     pods: int | None = None
-    """How many it governs, as counted last; None where nothing of it is in force."""
+    """How many it governs now; None where nothing of it is in force."""
     finalizers: Sequence[str] = ()

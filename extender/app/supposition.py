@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from extender.app.explanation import Explanation
 from extender.core.names import GangKey
+from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration
 from extender.kube.quantities import Vector
@@ -55,7 +56,16 @@ class QuorumSet:
     quorum: int
 
 
-Supposed = Drained | Uncordoned | Added | Ended | QuorumSet
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """This is in force of the EscherPolicy; None: nothing is."""
+
+    namespace: str
+    name: str
+    policy: PolicyInForce | None
+
+
+Supposed = PolicySet | Drained | Uncordoned | Added | Ended | QuorumSet
 
 
 # -- what is asked

@@ -25,6 +25,7 @@ from extender.app.supposition import (
     Place,
     PodsAsked,
     PodThere,
+    PolicySet,
     QuorumSet,
     Supposed,
     Supposition,
@@ -99,6 +100,8 @@ class _Wondering:
                 self._add(self._node(like), count)
             case Ended(namespace, name):
                 self._keeper.forget(self._pod(namespace, name))
+            case PolicySet(namespace, name, policy):
+                self._keeper.govern(namespace, name, policy)
             case QuorumSet(key, quorum):
                 self._set_quorum(key, quorum)
         return []

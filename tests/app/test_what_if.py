@@ -14,6 +14,7 @@ from extender.app.supposition import (
     GangThere,
     PodsAsked,
     PodThere,
+    PolicySet,
     QuorumSet,
     Supposition,
     Uncordoned,
@@ -21,6 +22,7 @@ from extender.app.supposition import (
 )
 from extender.app.what_if import suppose
 from extender.core.names import GangKey
+from extender.core.policy_types import HOSTNAME, AntiAffinity, PolicyInForce
 from extender.kube.names import NodeName
 from tests.app.world import World
 from tests.builders import gang_pods, node, units
@@ -101,6 +103,17 @@ async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> N
     key = GangKey("default", "train")
     assert not wonder(world, ask=GangThere(key)).fits
     assert wonder(world, QuorumSet(key, 6), ask=GangThere(key)).fits
+
+
+async def test_a_gang_would_be_placed_otherwise_were_there_a_policy(world: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.keeper.observe(node(name, labels={HOSTNAME: name}))
+    apart = PolicyInForce(AntiAffinity(), selector=())
+    assert wonder(world, PolicySet("default", "apart", apart), ask=gang(3, 1000)).fits
+    assert wonder(world, PolicySet("default", "apart", None)).fits
+    refused = wonder(world, PolicySet("default", "apart", apart), ask=gang(4, 1000, name="larger"))
+    assert not refused.fits
+    assert wonder(world, PolicySet("default", "apart", None), ask=gang(4, 1000, name="third")).fits
 
 
 async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) -> None:

@@ -154,6 +154,7 @@ def test_the_status_says_how_many_pods_a_policy_governs(arena: Arena, policies: 
     arena.nodes(1)
     selected = arena.pod("selected", cpu="10m")
     selected["metadata"]["labels"]["app"] = "web"
+    policies.put("a", BALANCE)
     arena.until_bound(
         arena.create(
             selected,
@@ -161,7 +162,8 @@ def test_the_status_says_how_many_pods_a_policy_governs(arena: Arena, policies: 
             arena.pod("other", cpu="10m"),
         )
     )
-    assert policies.put("a", BALANCE)["pods"] == 2
+    assert policies.told("a")["pods"] == 2
+    assert policies.call("PATCH", "/a", {"parameters": {"max_skew": 3}})["pods"] == 2
     policies.until_ready("a")
     assert policies.stored("a")["status"]["pods"] == 2
 

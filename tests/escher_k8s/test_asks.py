@@ -55,6 +55,30 @@ def test_two_asks_become_one() -> None:
     assert both.scheduler_name == "escher"
 
 
+def policies_of(ask: Ask) -> str:
+    said: str = ask.attach(pod())["metadata"]["annotations"]["escher.dev/policy"]
+    return said
+
+
+def test_policies_are_named_by_annotation_and_make_one_ask() -> None:
+    apart, near, even = (ESCHER.policy(name) for name in ("apart", "near", "even"))
+    assert policies_of(apart) == "apart"
+    assert policies_of(ESCHER.policy("apart", "near")) == policies_of(apart & near) == "apart,near"
+    assert policies_of(near | apart) == "near|apart"
+    assert policies_of((near | apart) & even) == "near,even|apart,even"
+    assert policies_of((near | apart) & (even | apart)) == "near,even|near,apart|apart,even|apart"
+    made = (ESCHER.gang("train", 8) & apart).attach(pod())
+    assert made["metadata"]["annotations"] == {"escher.dev/gang-min-member": "8", "escher.dev/policy": "apart"}
+    assert made["spec"]["schedulerName"] == "escher"
+
+
+def test_what_is_more_than_a_policy_is_no_choice() -> None:
+    with pytest.raises(Contradiction, match="gang 'train' of 8 is no choice"):
+        ESCHER.policy("apart") | ESCHER.gang("train", 8)
+    with pytest.raises(Contradiction, match="'escher-ledger'"):
+        ESCHER.policy("apart") & ESCHER.gang("train", 8, scheduler_name="escher-ledger")
+
+
 def test_the_pod_that_was_given_stays_as_it_was() -> None:
     given = pod()
     before = copy.deepcopy(given)
@@ -175,6 +199,12 @@ def test_what_cannot_be_asked_for_is_told_with_its_value(make: Callable[[], Ask]
 def test_what_is_no_pod_is_told(thing: Any) -> None:
     with pytest.raises(TypeError, match="is no pod"):
         ESCHER.gang("train", 8).attach(thing)
+
+
+@pytest.mark.parametrize("names", [(), ("No Name",)])
+def test_a_policy_has_a_name(names: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"names is empty|No Name"):
+        ESCHER.policy(*names)
 
 
 def test_both_clients_make_the_same_asks() -> None:

@@ -183,7 +183,7 @@ class PolicyView(Answer):
     reason: Annotated[str, Field(examples=["InForce"])]
     message: Annotated[str, Field(description="Why it is in force or not, for people")]
     in_force: Annotated[InForceView | None, Field(description="What is: of a bad one, what it said before")]
-    pods: Annotated[int | None, Field(description="How many it governs, counted once a minute; null: not in force")]
+    pods: Annotated[int | None, Field(description="How many it governs now; null: not in force")]
     finalizers: list[str]
 
 

@@ -10,8 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+from extender.adapters import policy_models
 from extender.adapters.http.answers import Answer, ExplanationView, explanation_view
 from extender.adapters.http.models import LABEL_SCHEMA, Body, Node, Quantities
+from extender.adapters.http.policy_bodies import PolicyBody, spec_of
+from extender.adapters.http.problems import Problem
 from extender.app import supposition as words
 from extender.app.supposition import MOST_NODES
 from extender.core.gang_ask import LARGEST_GANG
@@ -82,6 +85,19 @@ class SetQuorum(Body):
         return words.QuorumSet(GangKey(self.namespace, self.gang), self.quorum)
 
 
+class SetPolicy(Body):
+    """An EscherPolicy says this; null: it is not there."""
+
+    op: Literal["set-policy"]
+    namespace: Label
+    name: Label
+    policy: PolicyBody | None
+
+    def supposed(self) -> words.Supposed:
+        policy = None if self.policy is None else policy_models.in_force(spec_of(self.policy))
+        return words.PolicySet(self.namespace, self.name, policy)
+
+
 class TolerationBody(Body):
     key: StrictStr = ""
     operator: Literal["Equal", "Exists"] = "Equal"
@@ -139,7 +155,7 @@ class GangThere(Body):
         return words.GangThere(GangKey(self.namespace, self.name))
 
 
-AnyChange = Annotated[Drain | Uncordon | AddNodes | EndPod | SetQuorum, Field(discriminator="op")]
+AnyChange = Annotated[Drain | Uncordon | AddNodes | EndPod | SetQuorum | SetPolicy, Field(discriminator="op")]
 AnyQuestion = Annotated[Pods | PodThere | GangThere, Field(discriminator="kind")]
 
 
@@ -173,7 +189,16 @@ class WhatIfBody(Body):
 
     def wondered(self) -> words.Wondered:
         asked = None if self.question is None else self.question.question()
-        return words.Wondered([change.supposed() for change in self.changes], asked)
+        return words.Wondered([_supposed(change, index) for index, change in enumerate(self.changes)], asked)
+
+
+def _supposed(change: AnyChange, index: int) -> words.Supposed:
+    """Raises Problem, with the field as the body has it."""
+    try:
+        return change.supposed()
+    except Problem as problem:
+        problem.field = f"changes[{index}].policy.{problem.field}"
+        raise
 
 
 class PlaceView(Answer):

@@ -17,12 +17,14 @@ from extender.app.supposition import (
     Place,
     PodsAsked,
     PodThere,
+    PolicySet,
     QuorumSet,
     Supposition,
     Uncordoned,
     Wondered,
 )
 from extender.core.names import GangKey
+from extender.core.policy_types import Balance, PolicyInForce
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration
 from tests.adapters.http.fakes import NotedManagement
@@ -45,6 +47,11 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                     {"op": "add-nodes", "like": "n3", "count": 2},
                     {"op": "end-pod", "namespace": "team-a", "pod": "p"},
                     {"op": "set-quorum", "namespace": "team-a", "gang": "train", "quorum": 4},
+                    {
+                        "op": "set-policy", "namespace": "team-a", "name": "even",
+                        "policy": {"type": "balance", "parameters": {"tasks": 4}, "selector": {}},
+                    },
+                    {"op": "set-policy", "namespace": "team-a", "name": "gone", "policy": None},
                 ],
                 "question": {"kind": "gang", **TRAIN},
             },
@@ -55,6 +62,8 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                     Added(NodeName("n3"), 2),
                     Ended("team-a", "p"),
                     QuorumSet(GangKey("team-a", "train"), 4),
+                    PolicySet("team-a", "even", PolicyInForce(Balance(4), ())),
+                    PolicySet("team-a", "gone", None),
                 ],
                 GangThere(GangKey("team-a", "train")),
             ),
@@ -107,13 +116,24 @@ async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: 
         ({"changes": [{"op": "drain"}]}, "changes[0].node"),
         ({"changes": [{"op": "burn", "node": "n1"}]}, "changes[0]"),
         ({"changes": [{"op": "add-nodes", "like": "n1", "count": 0}]}, "changes[0].count"),
+        (
+            {
+                "changes": [
+                    {
+                        "op": "set-policy", "namespace": "a", "name": "b",
+                        "policy": {"type": "balance", "parameters": {"tasks": -1}},
+                    }
+                ]
+            },
+            "changes[0].policy.parameters.tasks",
+        ),
         ({"question": {"kind": "pods", **TRAIN}}, "question.each"),
         ({"question": {**POD, "each": {"cpu": -1}}}, "question.each"),
         ({"question": {**POD, "count": 1.5}}, "question.count"),
         ({"question": {**POD, "name": "No Label"}}, "question.name"),
         ({"question": {"kind": "node"}}, "question"),
     ],
-)
+)  # fmt: skip
 async def test_what_makes_no_sense_is_named(
     client: httpx.AsyncClient, management: NotedManagement, body: Any, field: str
 ) -> None:

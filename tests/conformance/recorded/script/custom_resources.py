@@ -14,7 +14,7 @@ DEFINITION = f"{DEFINITIONS}/ephemeralresources.escher.dev"
 RESOURCES = "/apis/escher.dev/v1alpha1/namespaces/custom/ephemeralresources"
 GROUP = "escher.dev/v1alpha1"
 
-[SHIPPED] = shipped_definitions()
+SHIPPED = next(each for each in shipped_definitions() if each["spec"]["names"]["kind"] == "EphemeralResource")
 
 
 def definition(part: str, **changed: str) -> Json:
