@@ -1,0 +1,66 @@
+"""Scenarios 7 and 10 on a whole cluster, in virtual time, in every space: balancing, and signals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from extender.esl.balance import Balance, DynamicBalance
+from extender.esl.signal import Signal
+from tests.esl.policy_stage import SPACES, PolicyStage, of, on_stage
+
+every_space = pytest.mark.parametrize("space", SPACES)
+
+
+@every_space
+def test_four_tasks_on_two_nodes_are_two_and_two(space: str) -> None:
+    async def story(stage: PolicyStage) -> None:
+        even = of(space, Balance, "even", tasks=4)
+        async with stage.space(space, [even]) as policies:
+            askers = stage.askers(space, policies)
+            names = [f"t{n}" for n in range(4)]
+            for n, name in enumerate(names):
+                await stage.ask(askers[n % 2], even, name)
+            await stage.until(lambda: None not in stage.where(*names), 30, "all four")
+            assert Counter(stage.where(*names)) == {"node-0": 2, "node-1": 2}
+
+    on_stage(story, nodes=2)
+
+
+@every_space
+def test_ten_tasks_of_an_unknown_number_all_run_and_nodes_differ_by_one_at_most(space: str) -> None:
+    async def story(stage: PolicyStage) -> None:
+        even = of(space, DynamicBalance, "even")
+        async with stage.space(space, [even]) as policies:
+            askers = stage.askers(space, policies)
+            names = [f"t{n}" for n in range(10)]
+            for n, name in enumerate(names):
+                await stage.ask(askers[n % 2], even, name)
+            await stage.until(lambda: None not in stage.where(*names), 120, "all ten")
+            assert Counter(stage.where(*names)) == {"node-0": 5, "node-1": 5}
+
+    on_stage(story, nodes=2)
+
+
+@every_space
+def test_a_successor_of_three_starts_only_after_all_three_have_succeeded(space: str) -> None:
+    async def story(stage: PolicyStage) -> None:
+        graph = of(space, Signal, "graph", after={"last": ["a", "b", "c"]})
+        async with stage.space(space, [graph]) as policies:
+            one, other = stage.askers(space, policies)
+            await stage.ask(other, graph, "last")
+            for name, seconds in (("a", "5"), ("b", "20"), ("c", "60")):
+                await stage.ask(one, graph, name, seconds=seconds)
+            await asyncio.sleep(50)
+            assert None not in stage.where("a", "b", "c")
+            assert stage.where("last") == [None]
+            await stage.until(lambda: stage.where("last") != [None], 60, "the successor")
+
+            def phase(name: str) -> str:
+                return next(str(pod["status"]["phase"]) for pod in stage.all_pods() if pod["metadata"]["name"] == name)
+
+            assert [phase(name) for name in "abc"] == ["Succeeded"] * 3
+
+    on_stage(story)
