@@ -1,4 +1,4 @@
-"""Scenarios 7 and 10 on a whole cluster, in virtual time, in every space: balancing, and signals."""
+"""Scenarios 7, 9 and 10 on a whole cluster, in virtual time, in every space: balancing, compositions, signals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections import Counter
 
 import pytest
 
+from extender.esl.anti_affinity import PairedAntiAffinity
 from extender.esl.balance import Balance, DynamicBalance
+from extender.esl.co_location import CoLocation
+from extender.esl.composed import AllOf
 from extender.esl.signal import Signal
 from tests.esl.policy_stage import SPACES, PolicyStage, of, on_stage
 
@@ -40,6 +43,22 @@ def test_ten_tasks_of_an_unknown_number_all_run_and_nodes_differ_by_one_at_most(
                 await stage.ask(askers[n % 2], even, name)
             await stage.until(lambda: None not in stage.where(*names), 120, "all ten")
             assert Counter(stage.where(*names)) == {"node-0": 5, "node-1": 5}
+
+    on_stage(story, nodes=2)
+
+
+@every_space
+def test_each_of_two_pairs_is_together_and_no_node_has_both(space: str) -> None:
+    async def story(stage: PolicyStage) -> None:
+        parts = of(space, CoLocation, "together"), of(space, PairedAntiAffinity, "apart", pairs=[("p", "q")])
+        both = of(space, AllOf, "both", *parts)
+        async with stage.space(space, [both]) as policies:
+            askers = stage.askers(space, policies)
+            for n, group in enumerate("pqpq"):
+                await stage.ask(askers[n % 2], both, f"{group}{n}", group)
+            await stage.until(lambda: None not in stage.where("p0", "q1", "p2", "q3"), 60, "both pairs")
+            first, second, third, fourth = stage.where("p0", "q1", "p2", "q3")
+            assert first == third != second == fourth
 
     on_stage(story, nodes=2)
 
