@@ -1,4 +1,4 @@
-"""Scenarios 7, 9 and 10 on a whole cluster, in virtual time, in every space: balancing, compositions, signals."""
+"""Scenarios 7, 9, 10 and 16 on a whole cluster, in virtual time, in every space."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from extender.esl.anti_affinity import PairedAntiAffinity
 from extender.esl.balance import Balance, DynamicBalance
 from extender.esl.co_location import CoLocation
 from extender.esl.composed import AllOf
+from extender.esl.fair_share import FairShare
 from extender.esl.signal import Signal
 from tests.esl.policy_stage import SPACES, PolicyStage, of, on_stage
 
@@ -83,3 +84,38 @@ def test_a_successor_of_three_starts_only_after_all_three_have_succeeded(space: 
             assert [phase(name) for name in "abc"] == ["Succeeded"] * 3
 
     on_stage(story)
+
+
+@every_space
+def test_users_have_their_weights_part_as_they_come_and_idle_and_what_runs_is_left_alone(space: str) -> None:
+    async def story(stage: PolicyStage) -> None:
+        fair = of(space, FairShare, "fair")
+
+        def shares() -> dict[str, int]:
+            units = stage.units()
+            return {user: len(units.get(f"fair--{user}", {})) for user in "abc"}
+
+        async with stage.space(space, [fair]) as policies:
+            one, _ = stage.askers(space, policies)
+
+            async def comes(user: str, weight: int, parent: str | None = None) -> None:
+                await policies.do(lambda now: fair.create_user(user, weight, parent, now=now))
+
+            await comes("p", 1)
+            await comes("a", 2, "p")
+            await stage.until(lambda: shares() == {"a": 10, "b": 0, "c": 0}, 30, "all for the one who is there")
+            await stage.ask(one, fair, "runs", "a")
+            await stage.until(lambda: stage.where("runs") != [None], 30, "the task")
+            there = stage.where("runs")
+            await comes("b", 3, "p")
+            await stage.until(lambda: shares() == {"a": 4, "b": 6, "c": 0}, 30, "two to three")
+            await comes("q", 1)
+            await comes("c", 1, "q")
+            await stage.until(lambda: shares() == {"a": 2, "b": 3, "c": 5}, 30, "parents alike")
+            await policies.do(lambda now: fair.set_idle("b", now=now))
+            await stage.until(
+                lambda: shares() == {"a": 5, "b": 0, "c": 5}, 30, "what who is idle leaves to its sibling"
+            )
+            assert stage.where("runs") == there
+
+    on_stage(story, nodes=10)
