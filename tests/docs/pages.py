@@ -91,6 +91,7 @@ class Played:
     def __init__(self, blocks: list[Block]) -> None:
         self._blocks = blocks
         self._done = 0
+        self._untrue: Exception | None = None
         self._stage: Stage | None = None
         self._names: dict[str, Any] = {}
 
@@ -99,7 +100,7 @@ class Played:
             self._stage.close()
 
     def do(self, block: Block) -> None:
-        """It is done, and those before it; raises Untrue, or what went wrong. A block is done once."""
+        """It is done, and those before it; raises Untrue, or what went wrong, there or before. A block is done once."""
         if block.language == "python":
             run_application(block)
             return
@@ -108,10 +109,16 @@ class Played:
         if self._stage is None:
             self._stage = Stage()
             self._names.update(_watching(self._stage))
+        if self._untrue is not None:
+            raise Untrue(f"{block}: what is shown before it went wrong") from self._untrue
         with reaching(self._stage):
             for each in before[self._done : upto]:
                 self._done += 1
-                getattr(self, f"_{each.language}", _unknown)(self._stage, each)
+                try:
+                    getattr(self, f"_{each.language}", _unknown)(self._stage, each)
+                except Exception as error:
+                    self._untrue = error
+                    raise
                 self._stage.pass_time(2)
 
     def _yaml(self, stage: Stage, block: Block) -> None:

@@ -66,6 +66,8 @@ def test_what_is_typed_is_carried_out_in_order_and_answers_are_compared() -> Non
         page.do(first)
         with pytest.raises(Untrue, match="anti-affinity"):
             page.do(false)
+        with pytest.raises(Untrue, match="went wrong"):
+            page.do(true)
 
 
 @pytest.mark.parametrize(

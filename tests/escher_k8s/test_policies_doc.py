@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from extender.adapters.spelling import camel
 from extender.cli.main import app
 from extender.core.policy_types import TYPES
+from tests.docs.pages import request_of
 from tests.escher_k8s.conftest import Stage
 
 SECTION = (
@@ -67,26 +68,12 @@ def test_what_is_typed_in_python_answers_what_is_shown() -> None:
 
 def test_what_curl_sends_is_answered(on_stage: Stage) -> None:
     [typed] = blocks("sh")
-    calls = [request_of(line) for line in typed.splitlines()]
+    calls = [request_of(shlex.split(line)[1:]) for line in typed.splitlines()]
     assert {each.method for each in calls} == {"PUT", "PATCH", "POST", "GET", "DELETE"}
     with httpx.Client(transport=on_stage.blocking) as client:
         for request in calls:
             answer = client.send(request)
             assert answer.status_code in (200, 204), (request.url, answer.text)
-
-
-def request_of(line: str) -> httpx.Request:
-    """What curl would send."""
-    words = shlex.split(line)
-    assert words.pop(0) == "curl"
-    given: dict[str, str] = {}
-    while words[0].startswith("-") or len(words) > 1:
-        at = next(index for index, word in enumerate(words) if word.startswith("-"))
-        given[words[at]] = words[at + 1]
-        del words[at : at + 2]
-    body = given.get("--json")
-    headers = {} if body is None else {"Content-Type": "application/json"}
-    return httpx.Request(given.get("-X", "GET"), words[0], content=body, headers=headers)
 
 
 def test_every_type_is_in_the_table_with_its_parameters_and_defaults() -> None:
