@@ -16,7 +16,7 @@ from tests.esl.policy_stage import PolicyStage, on_stage, pod
 NOWHERE = "example.com/data1"
 
 
-@pytest.mark.parametrize("space", ["AppSpace on a port", "AppSpace"])
+@pytest.mark.parametrize("space", ["AppSpace on a port", "AppSpace", "LibSpace on a port", "LibSpace"])
 def test_the_second_wins_when_the_first_cannot_be_had_and_the_task_runs_once(space: str) -> None:
     """In the manner of scenario 11: also when the first becomes possible later."""
 
@@ -25,7 +25,8 @@ def test_the_second_wins_when_the_first_cannot_be_had_and_the_task_runs_once(spa
         soft = Soft("soft", lambda task: [PodRequirement({NOWHERE: "1"}), PodRequirement({})], wait=5.0)
         async with stage.space(space, [soft]) as policies:
             began = loop.time()
-            await policies.ask(soft, Task("t"), pod("template", seconds="20"))
+            one, _ = stage.askers(space, policies)
+            await one.ask(soft, Task("t"), pod("template", seconds="20"))
             await stage.until(lambda: any(each["spec"].get("nodeName") for each in stage.all(POD)), 15, "the task")
             assert 4.5 <= loop.time() - began <= 8
             there = {"status": {"capacity": {NOWHERE: "1"}, "allocatable": {NOWHERE: "1"}}}
