@@ -28,6 +28,8 @@ from extender.kube.names import NodeName
 
 BOUND = "the pod is bound to another node already"
 GATED = "the pod has scheduling gates"
+_ROUNDS = 8
+"""So often kube-scheduler's samples have gone all around by themselves; others that it tries take from each round."""
 
 
 class Filtering:
@@ -132,8 +134,10 @@ class Filtering:
             return
         could_go = tables.policies.judging.passes(pod)
         offered = frozenset(sent)
-        if any(could_go(node) for node in tables.nodes if node not in offered):
-            self._turned_away.drop(pod.uid)
+        if not any(could_go(node) for node in tables.nodes if node not in offered):
+            return
+        # Or it never will: of volumes and the like we know nothing.
+        if self._turned_away.woken_for_a_sample(pod.uid, _ROUNDS * -(-len(tables.nodes) // len(sent))):
             self._effects.append(WakePod(pod))
 
     def _reserves(self, pod: Pod) -> bool:

@@ -212,7 +212,9 @@ class Keeper:
             if known.node is None and tables.policies.placing.sleeps(pod, tables.clock.steady()):
                 self._settlement.settle()
             return self._decided({})
-        chosen = {node: each.pods for node, each in victims.items()}
+        # kube-scheduler offers nodes about which it has not asked us: nobody leaves one where the pod may not be.
+        open_to_it = tables.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
+        chosen = {node: victims[node].pods for node in open_to_it}
         safe = tables.policies.placing.may_evict(pod, chosen, tables.clock.steady())
         return self._decided({node: each for node, each in victims.items() if node in safe})
 

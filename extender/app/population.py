@@ -81,6 +81,23 @@ class Population:
     def observe(self, pod: Pod) -> None:
         """The pod is there and looks like this."""
         self._unseen.pop(pod.uid, None)
+        before = self._tables.pods.get(pod.uid)
+        self._take(pod)
+        after = self._tables.pods.get(pod.uid)
+        if before is not None and after is not None and before.governed != after.governed:
+            self._is_governed_otherwise(after)
+
+    def _is_governed_otherwise(self, pod: Pod) -> None:
+        """Its labels have changed, and no policy has."""
+        self._binds.reconsider(pod.uid)
+        if pod.uid in self._turned_away:
+            # It was turned away for what is true no more, and kube-scheduler does not try it for that.
+            self._turned_away.drop(pod.uid)
+            self._effects.append(WakePod(pod))
+        self._tables.policies.following.heed(PoliciesChanged(pod.namespace), self._tables.clock.steady())
+
+    def _take(self, pod: Pod) -> None:
+        """The pod, as a watch has told of it, or a call, is known as it is governed now."""
         pod = self._as_it_asks(pod)
         if pod.finished:
             self._finish(pod)
@@ -218,7 +235,8 @@ class Population:
         if known is not None:
             if known.uid in self._not_asked_about:
                 self._turned_away.add(known)
-            self.observe(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
+            # Nobody has told of it again: one that no watch knows is believed for no longer than before.
+            self._take(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
 
     def next_alternative(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""

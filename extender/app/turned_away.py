@@ -30,6 +30,8 @@ class TurnedAway:
         self._order = order
         self._kinds: dict[Hashable, dict[PodUid, Pod]] = {}
         self._kind_of: dict[PodUid, Hashable] = {}
+        self._sampled: dict[PodUid, int] = {}
+        """How often each was woken for nothing but to be offered other nodes, since anything has changed for it."""
 
     def __contains__(self, uid: PodUid) -> bool:
         return uid in self._kind_of
@@ -38,7 +40,7 @@ class TurnedAway:
         """It sleeps, and is as told."""
         kind = self._likeness(pod)
         if self._kind_of.get(pod.uid) != kind:
-            self.drop(pod.uid)
+            self._take_out(pod.uid)
             self._kind_of[pod.uid] = kind
         self._kinds.setdefault(kind, {})[pod.uid] = pod
 
@@ -52,6 +54,18 @@ class TurnedAway:
 
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""
+        self._sampled.pop(uid, None)
+        self._take_out(uid)
+
+    def woken_for_a_sample(self, uid: PodUid, most: int) -> bool:
+        """It is not asleep, for other nodes may be offered to it; but for the last `most` times none was that helps."""
+        if self._sampled.get(uid, 0) >= most:
+            return False
+        self._sampled[uid] = self._sampled.get(uid, 0) + 1
+        self._take_out(uid)
+        return True
+
+    def _take_out(self, uid: PodUid) -> None:
         kind = self._kind_of.pop(uid, None)
         if kind is not None:
             alike = self._kinds[kind]

@@ -121,6 +121,8 @@ class GangFollowing:
     def forget(self, fact: Pod | Node) -> None:
         if isinstance(fact, Pod):
             self._gangs.waiting.preempting.victims.forget(fact.uid)
+            if fact.governed:
+                self._gangs.planning.heed_departure(fact)
 
     def finished(self, pod: Pod, now: float) -> None:
         self._gangs.members.observe(pod, now)

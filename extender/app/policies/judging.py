@@ -104,6 +104,12 @@ class Judging:
         """Why the policies do not let the pod be there."""
         return self._first_refusal(self._judges(pod, self._filters), node)
 
+    def where_leaving_helps(self, pod: Pod, nodes: Iterable[NodeName]) -> list[NodeName]:
+        """Those of the nodes that the policies leave to the pod, or would if others left."""
+        judges = self._judges(pod, self._filters)
+        refusals = ((node, self._first_refusal(judges, node)) for node in nodes)
+        return [node for node, refusal in refusals if refusal is None or refusal.preemption_helps]
+
     def room(self, pod: Pod) -> Callable[[NodeName], Short | None]:
         """What is short on a node for the pod, though all gave way that would."""
         ledger, giving_way = self._facts.ledger, self._facts.giving_way(pod)

@@ -86,17 +86,21 @@ class Places:
             retried = self.plan(gang, fewer, candidates, releasing)
             if not isinstance(retried, Shortfall):
                 return fewer, retried
-        # Of what kube-scheduler has sent, policies may have left few: that is not every node that it allows.
-        apart_too = first is not None and (
-            self._offers.differ(gang, first, sent) or self._slots.judged(first) is not None
-        )
-        if isinstance(found, Shortfall) and apart_too:
+        if isinstance(found, Shortfall) and first is not None and self._may_be_elsewhere(gang, first, sent):
             for own in (self._offers, Offers()):
                 apart = self._slots.of_quorum(gang, in_order(gang, first), sent, own)
                 retried = self.plan(gang, apart, candidates, releasing)
                 if not isinstance(retried, Shortfall):
                     return apart, retried
         return slots, found
+
+    def _may_be_elsewhere(self, gang: Gang, first: Pod, sent: Sequence[NodeName]) -> bool:
+        """Whether others of the gang may be on other nodes than those sent for the first member. The offer is
+        remembered: only of one for which no plan was found."""
+        # Of what kube-scheduler has sent, policies may have left few: that is not every node that it allows.
+        return self._offers.differ(gang, first, sent) or (
+            bool(first.governed) and self._slots.judged(first) is not None
+        )
 
     def plan(
         self, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName], releasing: Sequence[Holder]

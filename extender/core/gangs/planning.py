@@ -12,6 +12,7 @@ from itertools import chain
 
 from extender.core.bystanders import Bystanders
 from extender.core.cluster import Pod
+from extender.core.constraints import NO_CONSTRAINTS
 from extender.core.gang_ask import DEFAULT_TIMEOUT
 from extender.core.gangs.gang import HOPELESS, NO_ROOM, OUTRANKED, Gang, GangPlanned
 from extender.core.gangs.machine import Step
@@ -26,6 +27,7 @@ from extender.core.gangs.waiting import Waiting
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.neighbours import NEAR, SPREAD
+from extender.core.policy_types import HOSTNAME
 from extender.kube.names import NodeName, PodUid
 
 
@@ -226,6 +228,13 @@ class Planning:
             elif any(_draws(member, pod) for member in gang.roster.members.values()):
                 self._waiting.changed(gang)
 
+    def heed_departure(self, pod: Pod) -> None:
+        """The pod, which policies governed, is no more: who keeps away from its place, or to it, or evenly, may go
+        elsewhere than where it has left room."""
+        for key in self._waiting.queue:
+            if key.namespace == pod.namespace and _is_concerned(self._table.by_key[key], pod):
+                self._waiting.changed(self._table.by_key[key])
+
     def try_again(self, now: float) -> None:
         """Gangs whose pause has ended are tried as if something had changed."""
         for key in self.plans.end_pauses(now):
@@ -253,3 +262,20 @@ def _draws(member: Pod, pod: Pod) -> bool:
         return False
     peers = [term.peers for term in (*own.affinity, *own.beside)] + [spread.peers for spread in own.spread]
     return any(each.include(pod.namespace, pod.labels) for each in peers)
+
+
+def _is_concerned(gang: Gang, pod: Pod) -> bool:
+    """Whether where its members may be depends on the pod, beyond the node that this is on."""
+    repelled = [term for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity if term.topology_key != HOSTNAME]
+    looked_at: set[int] = set()
+    for member in gang.roster.unplaced():
+        if any(term.peers.include(member.namespace, member.labels) for term in repelled) or _draws(member, pod):
+            return True
+        # Policies make one object of what they require.
+        own = member.constraints
+        if own is not None and id(own) not in looked_at:
+            looked_at.add(id(own))
+            apart = (term.peers for term in own.anti_affinity if term.topology_key != HOSTNAME)
+            if any(each.include(pod.namespace, pod.labels) for each in apart):
+                return True
+    return False

@@ -50,6 +50,9 @@ class Standing:
                 self._pods[fact.uid] = fact
                 return
             self._count(known, -1)
+            if known.governed != fact.governed:
+                # It was in the way of others where it is, and may be no more: no node gains room for that.
+                self._stirred.add(fact.namespace)
         if fact.governed:
             self._pods[fact.uid] = fact
             self._count(fact, +1)
@@ -70,6 +73,9 @@ class Standing:
         for each in pod.governed:
             if pod.node is not None:
                 of_policy = self._bound.setdefault(((pod.namespace, each.name), pod.deleting), {})
+                if not of_policy and isinstance(each.parameters, CoLocation):
+                    # Where a gang held places before, that may have been elsewhere.
+                    self._stirred.add(pod.namespace)
                 count_in(of_policy, pod.node, by)
                 if not of_policy:
                     del self._bound[(pod.namespace, each.name), pod.deleting]
@@ -91,12 +97,14 @@ class Standing:
     def _heed_move(self, pod: Pod, by: int) -> None:
         """It stands somewhere from now on, or no more. What leaves a node that is a place by itself is room there."""
         for each in pod.governed:
+            if by < 0 and any(map(_keeps_from_places, self._keeping_away.get((pod.namespace, each.name), ()))):
+                self._stirred.add(pod.namespace)
             match each.parameters:
                 case Balance(tasks=0):
                     self._stirred.add(pod.namespace)
                 case Balance() | CoLocation() if by < 0:
                     self._stirred.add(pod.namespace)
-                case AntiAffinity(topology_key=key) if by < 0 and key != HOSTNAME:
+                case AntiAffinity() if by < 0 and _keeps_from_places(each):
                     self._stirred.add(pod.namespace)
                 case _:
                     pass
@@ -137,6 +145,11 @@ def places(on_nodes: Collection[NodeName], key: str, facts: Facts) -> set[str]:
 
 def place_of(node: NodeName, key: str, facts: Facts) -> str | None:
     return facts.nodes[node].labels.get(key) if node in facts.nodes else None
+
+
+def _keeps_from_places(governed: Governed) -> bool:
+    """Whether it keeps pods apart that are on different nodes."""
+    return isinstance(governed.parameters, AntiAffinity) and governed.parameters.topology_key != HOSTNAME
 
 
 def _where(pod: Pod) -> tuple[object, ...]:

@@ -14,7 +14,8 @@ from extender.core.policy import Scores as HasScore
 from extender.core.policy_types import AntiAffinity, BinPacking, DataLocality, PolicyInForce
 from extender.filters import governing as policies
 from extender.kube.label_match import LabelRequirement, matches
-from tests.builders import pod
+from extender.kube.names import NodeName
+from tests.builders import gang_pods, pod
 from tests.filters.governing.world import PolicyWorld, selecting
 
 
@@ -91,3 +92,13 @@ def test_whatever_a_selector_requires_it_finds_its_pods(
     assert [bool(table.resolved(each).governed) for each in pods] == chosen
     table.drop("default", "it")
     assert not any(table.resolved(each).governed for each in pods)
+
+
+def test_an_offer_by_which_a_gang_was_planned_is_no_hint_for_later() -> None:
+    """A window of nodes that sufficed then is not every node that kube-scheduler would have the member on."""
+    world = PolicyWorld(zones="ab", cpu=1000)
+    first, second = gang_pods("train", 2, {"cpu": 500})
+    world.create(first, second)
+    assert list(world.filter(first, [NodeName("n0")]).passed) == ["n0"]
+    tables = world.keeper.tables
+    assert tables.gangs.planning._places._offers.of(first) is None
