@@ -80,7 +80,7 @@ def on_node(case: Any, node: str) -> Any:
 
 
 def test_all_operations_are_called() -> None:
-    assert sorted(operations()) == sorted(LABELS)
+    assert sorted(operations()) == sorted([*LABELS, "GET /v1/events"])
 
 
 @pytest.mark.parametrize("label", LABELS)
