@@ -241,3 +241,16 @@ def test_a_gang_whose_data_is_gone_goes_where_it_comes_back() -> None:
     world.at_its_alarms(100)
     world.schedule()
     assert world.bound("train") == 2
+
+
+def test_who_tries_its_alternatives_is_not_woken_by_that() -> None:
+    """Of n1 kube-scheduler knows what we do not, and offers n0 alone."""
+    world = PolicyWorld(zones="ab")
+    for each in ("these", "those"):
+        world.govern(each, AntiAffinity(), selecting(app=each))
+        world.create(pod(each, labels={"app": each}, node=ON_N0))
+    asks = pod("asks", annotations={POLICY: "these|those"})
+    world.create(asks)
+    for _ in range(3):
+        assert not world.filter(asks, [ON_N0]).passed
+    assert world.wakes == {}
