@@ -9,7 +9,7 @@ import pytest
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
 from extender.core.governing import POLICY
-from extender.core.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality
+from extender.core.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality, Soft
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_pods, pod
 from tests.filters.governing.world import ZONE, PolicyWorld, naming, selecting
@@ -254,3 +254,22 @@ def test_who_tries_its_alternatives_is_not_woken_by_that() -> None:
     for _ in range(3):
         assert not world.filter(asks, [ON_N0]).passed
     assert world.wakes == {}
+
+
+def test_nobody_else_is_woken_whenever_the_next_alternatives_turn_comes() -> None:
+    """Of n1 kube-scheduler knows what we do not, and offers n0 alone."""
+    world = PolicyWorld(zones="ab")
+    world.govern("apart", AntiAffinity(), selecting(app="web"))
+    world.govern("near", DataLocality(("data1",)))
+    world.govern("far", DataLocality(("data2",)))
+    world.govern("either", Soft(("near", "far"), wait_seconds=5))
+    world.create(pod("one", labels=WEB, node=ON_N0))
+    other = pod("other", labels=WEB)
+    asks = pod("asks", annotations=naming("either"))
+    world.create(other, asks)
+    assert not world.filter(other, [ON_N0]).passed
+    assert not world.filter(asks).passed
+    world.at_its_alarms(60)
+    assert world.wakes == {}
+    world.do(world.keeper.set_capacity(ON_N1, DATA, 1))
+    assert world.wakes[asks.uid] == 1
