@@ -259,8 +259,7 @@ class Keeper:
         for node in tables.policies.following.tick(now):
             tables.ledger.capacity.reconsider(node)
         self._population.heed_time(now)
-        for namespace in self._population.heed_turns(now):
-            self._settlement.governed_anew(namespace)
+        self._settlement.governed_otherwise(self._population.heed_turns(now))
         self._binds.heed_time(now)
         return self.settle()
 

@@ -244,14 +244,17 @@ class Population:
             self._know_anew(told)
         return self.as_asked(pod)
 
-    def heed_turns(self, now: float) -> set[str]:
-        """Who has waited for long enough is governed by the next of its alternatives. The namespaces of those."""
-        tables, changed = self._tables, set[str]()
+    def heed_turns(self, now: float) -> list[PodUid]:
+        """Who has waited for long enough is governed by the next of its alternatives. Those are in nobody's way, as
+        they were before."""
+        tables, changed, in_gangs = self._tables, list[PodUid](), set[str]()
         for uid, which in self._alternatives.due(now):
             if self._waits_in_vain(uid) and (told := tables.governing.take_turn(uid, which)) is not None:
                 self._know_anew(told)
-                changed.add(told.namespace)
-        for namespace in sorted(changed):
+                changed.append(uid)
+                if tables.policies.placing.owned(uid):
+                    in_gangs.add(told.namespace)
+        for namespace in sorted(in_gangs):
             tables.policies.following.heed(PoliciesChanged(namespace), now)
         return changed
 

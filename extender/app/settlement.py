@@ -5,12 +5,14 @@ Nothing is planned while what is known is too old. Must not know what has change
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from extender.app.binds import Binds
 from extender.app.decisions import Effect
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
 from extender.core.gangs.gang import WakePod
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, PodUid
 
 
 class Settlement:
@@ -28,10 +30,16 @@ class Settlement:
         """Nodes that gained room, which those who were turned away were not asked about yet."""
         self._governed_anew: set[str] = set()
         """Namespaces whose policies have changed, and whose pods that were turned away were not looked at since."""
+        self._governed_otherwise: dict[PodUid, None] = {}
+        """Pods of which that is true, not looked at since."""
 
     def governed_anew(self, namespace: str) -> None:
         """Its policies have changed."""
         self._governed_anew.add(namespace)
+
+    def governed_otherwise(self, pods: Iterable[PodUid]) -> None:
+        """Others of their alternatives govern these; no policy has changed."""
+        self._governed_otherwise |= dict.fromkeys(pods)
 
     def settle(self) -> None:
         tables = self._tables
@@ -72,6 +80,8 @@ class Settlement:
         for namespace in sorted(changed | stirred):
             woken = self._turned_away.woken_anywhere(namespace, tables.nodes, all_kinds=namespace in changed)
             self._effects += map(WakePod, woken)
+        alone, self._governed_otherwise = self._governed_otherwise, {}
+        self._effects += map(WakePod, self._turned_away.woken_of(alone, tables.nodes))
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""

@@ -90,6 +90,14 @@ class TurnedAway:
         concerned = (alike for like, alike in firsts if like.namespace == namespace and (all_kinds or like.governed))
         return self._woken(concerned, nodes)
 
+    def woken_of(self, uids: Iterable[PodUid], nodes: Collection[NodeName]) -> Iterator[Pod]:
+        """Those of these that could go to one of the nodes: they are dropped. O(kinds x nodes)."""
+        kinds: dict[Hashable, dict[PodUid, Pod]] = {}
+        for uid in uids:
+            if (kind := self._kind_of.get(uid)) is not None:
+                kinds.setdefault(kind, {})[uid] = self._kinds[kind][uid]
+        return self._woken(kinds.values(), nodes)
+
     def _woken(self, kinds: Iterable[dict[PodUid, Pod]], nodes: Collection[NodeName]) -> Iterator[Pod]:
         """In the order in which they wait."""
         found = [alike for alike in kinds if any(map(self._passes(next(iter(alike.values()))), nodes))]

@@ -50,7 +50,7 @@ class Standing:
                 self._pods[fact.uid] = fact
                 return
             self._count(known, -1)
-            if known.governed != fact.governed:
+            if known.node is not None and known.governed != fact.governed:
                 # It was in the way of others where it is, and may be no more: no node gains room for that.
                 self._stirred.add(fact.namespace)
         if fact.governed:

@@ -9,7 +9,7 @@ import pytest
 from extender.app.verbs import Victims
 from extender.core.cluster import Pod
 from extender.core.governing import POLICY
-from extender.core.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality
+from extender.core.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality, Soft
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_pods, pod
 from tests.filters.governing.world import ZONE, PolicyWorld, naming, selecting
@@ -241,3 +241,35 @@ def test_a_gang_whose_data_is_gone_goes_where_it_comes_back() -> None:
     world.at_its_alarms(100)
     world.schedule()
     assert world.bound("train") == 2
+
+
+def test_who_tries_its_alternatives_is_not_woken_by_that() -> None:
+    """Of n1 kube-scheduler knows what we do not, and offers n0 alone."""
+    world = PolicyWorld(zones="ab")
+    for each in ("these", "those"):
+        world.govern(each, AntiAffinity(), selecting(app=each))
+        world.create(pod(each, labels={"app": each}, node=ON_N0))
+    asks = pod("asks", annotations={POLICY: "these|those"})
+    world.create(asks)
+    for _ in range(3):
+        assert not world.filter(asks, [ON_N0]).passed
+    assert world.wakes == {}
+
+
+def test_nobody_else_is_woken_whenever_the_next_alternatives_turn_comes() -> None:
+    """Of n1 kube-scheduler knows what we do not, and offers n0 alone."""
+    world = PolicyWorld(zones="ab")
+    world.govern("apart", AntiAffinity(), selecting(app="web"))
+    world.govern("near", DataLocality(("data1",)))
+    world.govern("far", DataLocality(("data2",)))
+    world.govern("either", Soft(("near", "far"), wait_seconds=5))
+    world.create(pod("one", labels=WEB, node=ON_N0))
+    other = pod("other", labels=WEB)
+    asks = pod("asks", annotations=naming("either"))
+    world.create(other, asks)
+    assert not world.filter(other, [ON_N0]).passed
+    assert not world.filter(asks).passed
+    world.at_its_alarms(60)
+    assert world.wakes == {}
+    world.do(world.keeper.set_capacity(ON_N1, DATA, 1))
+    assert world.wakes[asks.uid] == 1
