@@ -49,6 +49,7 @@ from escher_k8s.errors import (
     Unreachable,
     VersionConflict,
 )
+from escher_k8s.holding import NotHeld
 from escher_k8s.operations import Claim, Release, SetResource
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "NodeGroup",
     "NodeState",
     "NotFound",
+    "NotHeld",
     "Owner",
     "Place",
     "Policy",

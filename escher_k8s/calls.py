@@ -166,6 +166,9 @@ class Calls(Asking):
         asked = {"namespace": namespace, "node": node, "resource": resource}
         return (yield from _every(("cluster-state",), Page[NodeState], asked))
 
+    get_cluster_status = get_cluster_state
+    """ESCHER's other name of it."""
+
     @Call
     def transact(
         self,

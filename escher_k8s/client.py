@@ -10,16 +10,21 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from escher_k8s.answers import Decision, Missed
+from escher_k8s.answers import Decision, Missed, Resource
 from escher_k8s.calls import Calls, Request, Steps
-from escher_k8s.errors import Unreachable, problem
+from escher_k8s.errors import EscherError, Unreachable, problem
 from escher_k8s.following import SILENCE, Reading
+from escher_k8s.holding import DEFAULT_TTL, held, held_awaited
+from escher_k8s.operations import NodeSpec
+from escher_k8s.retrying import Retrying
 
 if TYPE_CHECKING:
     import ssl
@@ -30,12 +35,15 @@ T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT = 60.0
 """Seconds. A call waits for the API server's answers to its writes."""
+DEFAULT_RETRY = 10.0
+"""Seconds."""
 
 
 class _Addressed(Calls):
     """How requests of this client look on the wire."""
 
-    def __init__(self, url: str | None, namespace: str | None, node: str | None) -> None:
+    def __init__(self, url: str | None, namespace: str | None, node: str | None, retry_for: float) -> None:
+        self._retry_for = retry_for
         self.url = (url or os.environ.get("ESCHER_URL") or DEFAULT_URL).rstrip("/")
         self.namespace = namespace or os.environ.get("ESCHER_NAMESPACE") or "default"
         self.node = node or os.environ.get("ESCHER_NODE") or None
@@ -93,15 +101,17 @@ class Escher(_Addressed):
         node: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         verify: ssl.SSLContext | bool = True,
+        retry_for: float = DEFAULT_RETRY,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """`url`: of the service; else $ESCHER_URL, else http://127.0.0.1:8080. `namespace`: of calls that name none;
         else $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE.
         `timeout`: seconds for each answer. `verify`: for https: whom to trust, and which certificate to show.
+        `retry_for`: seconds for which what may be repeated is sent again while the service is away, or cannot.
         """
         import httpx
 
-        super().__init__(url, namespace, node)
+        super().__init__(url, namespace, node, retry_for)
         self._http = httpx.Client(timeout=timeout, verify=verify, transport=transport)
 
     def __enter__(self) -> Self:
@@ -116,15 +126,48 @@ class Escher(_Addressed):
 
     def perform(self, steps: Steps[T]) -> T:
         """The call's requests are sent, one after the other. Answers what the call returns."""
+        retrying = Retrying(self._retry_for)
         try:
             request = next(steps)
             while True:
-                request = steps.send(self._send(request))
+                try:
+                    answer = self._send(request)
+                except EscherError as error:
+                    time.sleep(retrying.pause(request, error))
+                    continue
+                request = steps.send(answer)
         except StopIteration as ended:
             result: T = ended.value
             return result
         except msgspec.MsgspecError as error:
             self._strange(error)
+
+    def hold_resource(
+        self,
+        name: str,
+        capacity: int,
+        *,
+        node_spec: NodeSpec = None,
+        num_nodes: int | None = None,
+        ttl_seconds: float = DEFAULT_TTL,
+        shared: bool = False,
+        namespace: str | None = None,
+    ) -> AbstractContextManager[Resource]:
+        """The resource is there while the `with` block lasts, and deleted afterwards; should this process not live to
+        do that, it is gone `ttl_seconds` later. As `set_resource` besides. Raises NotHeld at the end where it could not
+        be renewed.
+        """
+        put = partial(
+            self.set_resource,
+            name,
+            capacity,
+            node_spec=node_spec,
+            num_nodes=num_nodes,
+            ttl_seconds=ttl_seconds,
+            shared=shared,
+            namespace=namespace,
+        )
+        return held(put, partial(self.delete_resource, name, shared=shared, namespace=namespace), ttl_seconds)
 
     def follow_events(self, *, namespace: str | None = None, after: int | None = None) -> Iterator[Decision | Missed]:
         """What the service decides from now on, or after the decision of that number, as it happens and without end; of
@@ -170,12 +213,13 @@ class AsyncEscher(_Addressed):
         node: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         verify: ssl.SSLContext | bool = True,
+        retry_for: float = DEFAULT_RETRY,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """As `Escher`."""
         import httpx
 
-        super().__init__(url, namespace, node)
+        super().__init__(url, namespace, node, retry_for)
         self._http = httpx.AsyncClient(timeout=timeout, verify=verify, transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -192,15 +236,45 @@ class AsyncEscher(_Addressed):
 
     async def perform(self, steps: Steps[T]) -> T:
         """The call's requests are sent, one after the other. Answers what the call returns."""
+        retrying = Retrying(self._retry_for)
         try:
             request = next(steps)
             while True:
-                request = steps.send(await self._send(request))
+                try:
+                    answer = await self._send(request)
+                except EscherError as error:
+                    await asyncio.sleep(retrying.pause(request, error))
+                    continue
+                request = steps.send(answer)
         except StopIteration as ended:
             result: T = ended.value
             return result
         except msgspec.MsgspecError as error:
             self._strange(error)
+
+    def hold_resource(
+        self,
+        name: str,
+        capacity: int,
+        *,
+        node_spec: NodeSpec = None,
+        num_nodes: int | None = None,
+        ttl_seconds: float = DEFAULT_TTL,
+        shared: bool = False,
+        namespace: str | None = None,
+    ) -> AbstractAsyncContextManager[Resource]:
+        """As `Escher.hold_resource`, for `async with`."""
+        put = partial(
+            self.set_resource,
+            name,
+            capacity,
+            node_spec=node_spec,
+            num_nodes=num_nodes,
+            ttl_seconds=ttl_seconds,
+            shared=shared,
+            namespace=namespace,
+        )
+        return held_awaited(put, partial(self.delete_resource, name, shared=shared, namespace=namespace), ttl_seconds)
 
     async def follow_events(
         self, *, namespace: str | None = None, after: int | None = None

@@ -265,7 +265,7 @@ def _answering(answer: httpx.Response | Exception) -> Escher:
             raise answer
         return answer
 
-    return Escher("http://escher.test/", transport=httpx.MockTransport(handle))
+    return Escher("http://escher.test/", retry_for=0, transport=httpx.MockTransport(handle))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""Retrying: which requests are sent again when no answer came or the service could not, and for how long.
+
+A refusal is final. What may be repeated without harm is: it says what is to be, and not what is to be done. Where a
+request names a version, an answer that was lost may hide that it was carried out, and the repetition would be refused.
+"""
+
+from __future__ import annotations
+
+from escher_k8s.calls import Request
+from escher_k8s.errors import EscherError, Unavailable, Unreachable
+from extender.core.back_off import BackOff
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+_ASKS = ("what-if", "policies:validate")
+"""What POST may be repeated of, for it changes nothing."""
+
+
+class Retrying:
+    """One call's patience: `within` seconds of pauses, altogether."""
+
+    def __init__(self, within: float) -> None:
+        self._left = within
+        self._back_off = BackOff(FIRST_PAUSE, LONGEST_PAUSE)
+
+    def pause(self, request: Request, error: EscherError) -> float:
+        """Seconds until the request is to be sent again. Raises the error where it is not."""
+        asked = error.retry_after if isinstance(error, Unavailable) else None
+        pause = self._back_off.failed(asked)
+        if not _may_be_sent_again(request, error) or pause > self._left:
+            raise error
+        self._left -= pause
+        return pause
+
+
+def _may_be_sent_again(request: Request, error: EscherError) -> bool:
+    if isinstance(error, Unavailable):
+        # Nothing was changed.
+        return True
+    if not isinstance(error, Unreachable):
+        return False
+    if request.method == "POST":
+        return request.path[-1] in _ASKS
+    return request.method != "PATCH" and request.headers.get("If-Match") is None
