@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import httpx
@@ -126,3 +127,19 @@ class Client:
 @pytest.fixture(params=[Escher, AsyncEscher])
 def client(request: pytest.FixtureRequest, stage: Stage) -> Client:
     return Client(stage, request.param)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clients' pauses in seconds, which pass at once.
+
+    Nobody else's: servers of other tests may live on in this process, and spin if their loops' sleeps end at once.
+    """
+    passed: list[float] = []
+
+    async def pass_at_once(seconds: float) -> None:
+        passed.append(seconds)
+
+    monkeypatch.setattr("escher_k8s.client.time", SimpleNamespace(sleep=passed.append))
+    monkeypatch.setattr("escher_k8s.client.asyncio", SimpleNamespace(sleep=pass_at_once))
+    return passed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -64,19 +63,7 @@ def heard(service: Service, kind: type[Escher | AsyncEscher], most: int, **optio
     return asyncio.run(follow())
 
 
-@pytest.fixture(autouse=True)
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses, which pass at once."""
-    pauses: list[float] = []
-
-    async def pass_at_once(seconds: float) -> None:
-        pauses.append(seconds)
-
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(asyncio, "sleep", pass_at_once)
-    return pauses
-
-
+pytestmark = pytest.mark.usefixtures("pauses")
 BOTH = pytest.mark.parametrize("kind", [Escher, AsyncEscher])
 
 
@@ -100,10 +87,10 @@ def test_what_was_forgotten_is_told(kind: type[Escher | AsyncEscher]) -> None:
 
 
 @BOTH
-def test_after_a_minute_in_vain_it_says_so(kind: type[Escher | AsyncEscher], slept: list[float]) -> None:
+def test_after_a_minute_in_vain_it_says_so(kind: type[Escher | AsyncEscher], pauses: list[float]) -> None:
     with pytest.raises(Unreachable, match="nobody there"):
         heard(Service(event(1)), kind, 2)
-    assert 45 < sum(slept) <= 60
+    assert 45 < sum(pauses) <= 60
 
 
 @BOTH

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from escher_k8s import AsyncEscher, Claim, Escher, Invalid, Unavailable, Unreach
 RESOURCE = {"namespace": "a", "name": "r", "shared": False, "key": "escher.dev/a.r", "nodes": {"n1": 1}, "version": "7"}
 BUSY = "busy"
 AWAY = httpx.ConnectError("nobody there")
+pytestmark = pytest.mark.usefixtures("pauses")
 BOTH = pytest.mark.parametrize("kind", [Escher, AsyncEscher])
 
 
@@ -47,19 +47,6 @@ def call(service: Service, kind: type[Any], work: Callable[[Any], Any], **option
             return await work(escher)
 
     return asyncio.run(awaited())
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses, which pass at once."""
-    passed: list[float] = []
-
-    async def pass_at_once(seconds: float) -> None:
-        passed.append(seconds)
-
-    monkeypatch.setattr(time, "sleep", passed.append)
-    monkeypatch.setattr(asyncio, "sleep", pass_at_once)
-    return passed
 
 
 @BOTH
