@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from signal import Signals
 from typing import Any, Protocol
 
 import structlog
@@ -22,7 +20,6 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
-from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
@@ -37,8 +34,8 @@ from extender.adapters.kube.writers import (
     ApiRecorder,
     ApiWaker,
 )
-from extender.adapters.metrics import CredentialMetrics, Metrics
-from extender.adapters.open_files import open_at_once, raise_limit
+from extender.adapters.metrics import Metrics
+from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
 from extender.app.auditor import Auditor
@@ -76,19 +73,15 @@ from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
 from extender.core.gangs.queue import Patience
 from extender.core.gangs.restraint import Bounds
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, default_loader
 from extender.kube.requests import Requests
 from extender.registry import policies as registered
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
-from extender.stopping import Asked
 from extender.world import MACHINE, World
 
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
-_DRAIN_SECONDS = 5.0
 
 
 class Cluster(Requests, Protocol):
@@ -334,66 +327,3 @@ class Application:
     async def close(self) -> None:
         self.announcements.close()
         await self.effects.close()
-
-
-async def serve(
-    settings: Settings, file: Path | None = None, load: Callable[[], Settings] | None = None
-) -> Signals | None:
-    """The service has run until a signal asked it to end: that one is answered.
-
-    Raises CannotListen, BadConfiguration, BadPolicy, and what a part of it died of. `load` reads the settings `file`
-    again, in which some may be changed meanwhile.
-    """
-    check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    async with AsyncExitStack() as stack:
-        asked = stack.enter_context(Asked())
-        sockets = bound(settings.host, settings.port)
-        for opened in sockets:
-            stack.callback(opened.close)
-        # A plugin that is asked for credentials may take its time.
-        loading = asyncio.create_task(Credentials.load(default_loader(settings.kubeconfig, settings.context)))
-        if not await _unless_asked(loading, asked.to_end()):
-            return asked.by
-        credentials = loading.result()
-        connection = await stack.enter_async_context(Connection(credentials))
-        application = Application(connection, settings, open_files=raise_limit())
-        application.registry.register(CredentialMetrics(credentials))
-        service = application.asgi(settings)
-        server = http_server(service, settings, application.connections)
-        beside = [application.settle_memory()]
-        if file is not None and load is not None:
-            beside.append(application.settings_file(file, load, settings).run())
-        following = asyncio.create_task(application.run(*beside))
-        serving = asyncio.create_task(server.serve(sockets))
-        at = ["{}:{}".format(*each.getsockname()) for each in sockets]
-        _log.info("starting", at=at, tls=settings.tls_certificate is not None)
-        await _unless_asked(asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
-        _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
-        # Those who wait at a barrier first: the server waits for the answers to its calls.
-        await application.close()
-        server.should_exit = True
-        await _unless_asked(asyncio.wait({serving}), asked.to_hurry())
-        # What is being written to the API server may still be answered there, after its caller has left.
-        await _unless_asked(service.calls.drain(), asked.to_hurry(), within=_DRAIN_SECONDS)
-        serving.cancel()
-        following.cancel()
-        for outcome in await asyncio.gather(serving, following, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome
-        _log.info("stopped")
-        return asked.by
-
-
-async def _unless_asked(
-    work: Coroutine[Any, Any, object] | asyncio.Task[Any],
-    asked: Coroutine[Any, Any, None],
-    within: float | None = None,
-) -> bool:
-    """Whether the work is over before `asked` is, and in time; otherwise it is cancelled."""
-    both = doing, _ = asyncio.ensure_future(work), asyncio.ensure_future(asked)
-    await asyncio.wait(both, timeout=within, return_when=asyncio.FIRST_COMPLETED)
-    over = doing.done()
-    for each in both:
-        each.cancel()
-    await asyncio.wait(both)
-    return over

@@ -91,9 +91,9 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) 
     import uvloop
 
     from extender.adapters.http.listening import CannotListen
-    from extender.bootstrap import serve as run_service
     from extender.kube.credentials import BadConfiguration
     from extender.registry import BadPolicy
+    from extender.serving import serve as run_service
 
     gc.freeze()
     gc.enable()
