@@ -46,12 +46,14 @@ class Allow:
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """No. `reason` goes to kube-scheduler and is constant for the same situation, or the pod is tried for ever; `short`
-    has the numbers, for people. `preemption_helps`: whether evicting pods of lower priority could make room.
+    has the numbers, for people. `preemption_helps`: whether evicting pods of lower priority could make room. `policy`:
+    that of those that people create whose rule it is, by name.
     """
 
     reason: str
     short: Short | None = None
     preemption_helps: bool = True
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

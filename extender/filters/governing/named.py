@@ -35,5 +35,6 @@ class PolicyNamed:
         missing = next((each.name for each in pod.governed if each.parameters is None), None)
         if missing is None:
             return None
-        refusal = Refuse(f"policy {missing}, which is to govern the pod, does not exist yet", preemption_helps=False)
+        reason = f"policy {missing}, which is to govern the pod, does not exist yet"
+        refusal = Refuse(reason, preemption_helps=False, policy=missing)
         return lambda node: refusal
