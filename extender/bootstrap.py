@@ -46,6 +46,7 @@ from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.gates import Gates
 from extender.app.governing import GovernedByKeeper
+from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
 from extender.app.journal import Journal
@@ -196,16 +197,17 @@ class Application:
         self._stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
         self.braking = Braking(self.keeper, self.effects)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
+        what_if = WhatIf(self.keeper, Forked())
         self.management = Management(
             resources=self.resources,
             transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
             state=inquiries,
             gangs=inquiries,
-            explain=Explain(self.keeper.tables),
+            explain=Helping(self.keeper.tables, Explain(self.keeper.tables), what_if),
             brake=self.braking,
             policies=self.policies,
             events=self.announcements,
-            what_if=WhatIf(self.keeper, Forked()),
+            what_if=what_if,
         )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time

@@ -12,21 +12,25 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
+from extender.app.claims import holder_of
+from extender.app.decisions import Decided
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation
 from extender.app.keeper import Keeper
-from extender.app.management import Invalid, NotFound
+from extender.app.management import Invalid, NotFound, Release
 from extender.app.supposition import (
     MOST_NODES,
     Added,
     Drained,
     Ended,
     GangThere,
+    Offered,
     Place,
     PodsAsked,
     PodThere,
     PolicySet,
     QuorumSet,
+    Released,
     Supposed,
     Supposition,
     Uncordoned,
@@ -34,7 +38,9 @@ from extender.app.supposition import (
 )
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import LARGEST_GANG, GangAsk
+from extender.core.gangs.gang import WakePod
 from extender.core.names import GangKey
+from extender.core.policy_types import HOSTNAME
 from extender.kube.names import PODS, NodeName, PodUid
 from extender.kube.node_match import accepts
 
@@ -65,16 +71,17 @@ def suppose(keeper: Keeper, wondered: Wondered) -> Supposition:
     added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
-    moved = [place for each in wondered.supposed for place in _Wondering(keeper).take(each)]
+    wondering = _Wondering(keeper)
+    moved = [place for each in wondered.supposed for place in wondering.take(each)]
     match wondered.question:
         case None:
             fits, places, why = True, list[Place](), None
         case PodsAsked() as asked:
-            fits, places, why = _Wondering(keeper).ask(asked)
+            fits, places, why = wondering.ask(asked)
         case PodThere(namespace, name):
-            fits, places, why = _Wondering(keeper).try_pod(namespace, name)
+            fits, places, why = wondering.try_pod(namespace, name)
         case GangThere(key):
-            fits, places, why = _Wondering(keeper).try_gang(key)
+            fits, places, why = wondering.try_gang(key)
     nowhere = any(place.node is None for place in moved)
     return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=why)
 
@@ -86,6 +93,11 @@ class _Wondering:
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._tables = keeper.tables
+        self._woken: dict[PodUid, Pod] = {}
+        """By what was supposed: kube-scheduler tries them then."""
+
+    def _do(self, decided: Decided[None]) -> None:
+        self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
 
     # -- what is supposed ------------------------------------------------------------------------------------------
 
@@ -95,13 +107,18 @@ class _Wondering:
             case Drained(name):
                 return self._drain(self._node(name))
             case Uncordoned(name):
-                self._keeper.observe(replace(self._node(name), unschedulable=False))
-            case Added(like, count):
-                self._add(self._node(like), count)
+                self._do(self._keeper.observe(replace(self._node(name), unschedulable=False)))
+            case Added(like, count, own):
+                self._add(self._node(like), count, own)
             case Ended(namespace, name):
-                self._keeper.forget(self._pod(namespace, name))
+                self._do(self._keeper.forget(self._pod(namespace, name)))
+            case Offered(resource, node, capacity):
+                key = resource.key(self._tables.ledger.capacity.domain)
+                self._do(self._keeper.set_capacity(self._node(node).name, key, capacity))
+            case Released(namespace, holder):
+                self._release(namespace, holder)
             case PolicySet(namespace, name, policy):
-                self._keeper.govern(namespace, name, policy)
+                self._do(self._keeper.govern(namespace, name, policy))
             case QuorumSet(key, quorum):
                 self._set_quorum(key, quorum)
         return []
@@ -114,16 +131,23 @@ class _Wondering:
         # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.
         return [Place(str(pod), self._place(_anew(replace(pod, gang=None)))) for pod in sorted(there, key=str)]
 
-    def _add(self, like: Node, count: int) -> None:
+    def _add(self, like: Node, count: int, own_places: Sequence[str]) -> None:
         if not 1 <= count <= MOST_NODES:
             raise Invalid("count", count, f"count is {count}; write 1 to {MOST_NODES}")
         domain = self._tables.ledger.capacity.domain
         own = {key: units for key, units in like.allocatable.items() if not key.startswith(f"{domain}/")}
         for number in range(count):
             name = NodeName(f"{like.name}-more-{number}")
-            labels = {**like.labels, "kubernetes.io/hostname": name}
+            labels = {**like.labels, **dict.fromkeys((*own_places, HOSTNAME), name)}
             node = replace(like, name=name, allocatable=own, capacity=own, labels=labels, unschedulable=False, uid=name)
-            self._keeper.observe(node)
+            self._do(self._keeper.observe(node))
+
+    def _release(self, namespace: str, holder: str) -> None:
+        claimed = holder_of(Release(namespace=namespace, holder=holder))
+        if self._tables.ledger.holding(claimed) is None:
+            raise NotFound("holder", holder, f"there is no claim of {holder} in namespace {namespace}")
+        released = self._keeper.commit([], given_up=[claimed])
+        self._do(Decided(None, released.effects))
 
     def _set_quorum(self, key: GangKey, quorum: int) -> None:
         gang = self._tables.gangs.by_key.get(key)
@@ -133,7 +157,7 @@ class _Wondering:
             raise Invalid("quorum", quorum, f"quorum is {quorum}; write 1 to {LARGEST_GANG}")
         for member in list(gang.roster.members.values()):
             if isinstance(member.gang, GangAsk):
-                self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum)))
+                self._do(self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum))))
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
@@ -155,6 +179,8 @@ class _Wondering:
 
     def try_pod(self, namespace: str, name: str) -> Answer:
         pod = self._pod(namespace, name)
+        if pod.node is None:
+            self._let_go_first(pod)
         node = pod.node or self._place(pod)
         why = None if node is not None else Explain(self._tables).pod(namespace, name)
         return node is not None, [Place(str(pod), node)], why
@@ -165,6 +191,7 @@ class _Wondering:
             raise NotFound("gang", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
         first = next(gang.roster.unplaced(), None)
         if first is not None and not gang.holds_a_plan:
+            self._let_go_first(first)
             self._place(first)
         # Who is asked about first brings a plan for all.
         holding = self._tables.ledger.holding
@@ -174,6 +201,14 @@ class _Wondering:
         if len(places) >= gang.terms.quorum:
             return True, places, None
         return False, [], Explain(self._tables).gang(key)
+
+    def _let_go_first(self, pod: Pod) -> None:
+        """Whoever was woken, and may be tried before this one, has a place where it finds one."""
+        for other in sorted(self._woken.values(), key=lambda each: -each.priority):
+            known = self._tables.pods.get(other.uid)
+            mine = other.uid == pod.uid or (known is not None and known.gang is not None)
+            if known is not None and known.node is None and not mine and known.priority >= pod.priority:
+                self._place(known)
 
     def _made(self, asked: PodsAsked, number: int) -> Pod:
         name = f"{asked.name}-{number}"

@@ -201,7 +201,8 @@ async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: Worl
     told = (await escher("explain", "pod", "p", "-n", "team")).stdout
     assert "pod team/p waits: none of 3 nodes can have it" in told
     assert "n1, n2, n3" in told
-    assert "escher resource set --namespace team r 1 --node NODE" in told
+    assert "- escher.dev/team.r is 1 on n1: escher resource set --namespace team r 1 --node n1" in told
+    assert "each of these was tried on a copy of the cluster" in told
     as_json = json.loads((await escher("explain", "pod", "p", "-n", "team", "--json")).stdout)
     # Of what is not heeded only an embedded cluster of this machine tells.
     assert (as_json["waits"], as_json["unheeded"]) == (True, [])
