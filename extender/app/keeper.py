@@ -280,6 +280,10 @@ class Keeper:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
         return self._settlement.more_to_do
 
+    def is_asleep(self, uid: PodUid) -> bool:
+        """Whether our filters turned the pod away everywhere, and nothing has woken it since."""
+        return uid in self._turned_away
+
     def settle(self) -> Decided[None]:
         """Whoever waits and could go now is planned for and woken, once for each change."""
         self._settlement.settle()

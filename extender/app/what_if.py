@@ -46,6 +46,7 @@ from extender.kube.node_match import accepts
 
 T = TypeVar("T")
 _OFFERED = 100
+_MOST_SLICES = 100
 
 
 class Copied(Protocol):
@@ -95,9 +96,16 @@ class _Wondering:
         self._tables = keeper.tables
         self._woken: dict[PodUid, Pod] = {}
         """By what was supposed: kube-scheduler tries them then."""
+        self._changed: dict[NodeName, None] = {}
+        """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
 
     def _do(self, decided: Decided[None]) -> None:
-        self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
+        """It is so, and all that follows from it by itself."""
+        for _ in range(_MOST_SLICES):
+            self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
+            if not self._keeper.more_to_do:
+                break
+            decided = self._keeper.tick()
 
     # -- what is supposed ------------------------------------------------------------------------------------------
 
@@ -107,11 +115,15 @@ class _Wondering:
             case Drained(name):
                 return self._drain(self._node(name))
             case Uncordoned(name):
+                self._changed[name] = None
                 self._do(self._keeper.observe(replace(self._node(name), unschedulable=False)))
             case Added(like, count, own):
                 self._add(self._node(like), count, own)
             case Ended(namespace, name):
-                self._do(self._keeper.forget(self._pod(namespace, name)))
+                ended = self._pod(namespace, name)
+                if ended.node is not None:
+                    self._changed[ended.node] = None
+                self._do(self._keeper.forget(ended))
             case Offered(resource, node, capacity):
                 key = resource.key(self._tables.ledger.capacity.domain)
                 self._do(self._keeper.set_capacity(self._node(node).name, key, capacity))
@@ -140,6 +152,7 @@ class _Wondering:
             name = NodeName(f"{like.name}-more-{number}")
             labels = {**like.labels, **dict.fromkeys((*own_places, HOSTNAME), name)}
             node = replace(like, name=name, allocatable=own, capacity=own, labels=labels, unschedulable=False, uid=name)
+            self._changed[name] = None
             self._do(self._keeper.observe(node))
 
     def _release(self, namespace: str, holder: str) -> None:
@@ -203,12 +216,29 @@ class _Wondering:
         return False, [], Explain(self._tables).gang(key)
 
     def _let_go_first(self, pod: Pod) -> None:
-        """Whoever was woken, and may be tried before this one, has a place where it finds one."""
-        for other in sorted(self._woken.values(), key=lambda each: -each.priority):
-            known = self._tables.pods.get(other.uid)
-            mine = other.uid == pod.uid or (known is not None and known.gang is not None)
-            if known is not None and known.node is None and not mine and known.priority >= pod.priority:
-                self._place(known)
+        """Whoever may be tried before this one has a place where it finds one."""
+        for other in sorted(self._others(pod), key=lambda each: -each.priority):
+            if (known := self._tables.pods.get(other.uid)) is not None and known.node is None:
+                # Of nodes that are as good kube-scheduler may take any: let it be one that this one could have had.
+                self._place(known, rather=self._tables.policies.judging.passes(pod))
+
+    def _others(self, pod: Pod) -> list[Pod]:
+        """Who waits, whom what was supposed may help too; of a gang one member."""
+        judging, found, gangs = self._tables.policies.judging, list[Pod](), {self._tables.gangs.of(pod.uid)}
+        for other in self._tables.pods.values():
+            if other.uid == pod.uid or other.node is not None or other.priority < pod.priority:
+                continue
+            if other.gated or other.at_our_gate or not self._tables.ours(other):
+                continue
+            gang = self._tables.gangs.of(other.uid)
+            if gang is not None and (gang in gangs or gang.holds_a_plan or other.uid in gang.wait.rejected):
+                # Whose plan was possible has one, or is not asked about.
+                continue
+            may_go = self._changed and not self._keeper.is_asleep(other.uid)
+            if other.uid in self._woken or (may_go and any(map(judging.passes(other), self._changed))):
+                found.append(other)
+                gangs |= {gang} if gang is not None else set()
+        return found
 
     def _made(self, asked: PodsAsked, number: int) -> Pod:
         name = f"{asked.name}-{number}"
@@ -230,8 +260,8 @@ class _Wondering:
 
     # -- where it would be -------------------------------------------------------------------------------------------
 
-    def _place(self, pod: Pod) -> NodeName | None:
-        """The node that the pod has from now on; None if it has none."""
+    def _place(self, pod: Pod, rather: Callable[[NodeName], bool] = lambda name: False) -> NodeName | None:
+        """The node that the pod has from now on; None if it has none. `rather`: those that it goes to if it may."""
         self._keeper.observe(pod)
         room = self._tables.policies.judging.room(pod)
         # As kube-scheduler does before it asks: a node that it would not offer is not sent. Nor does it look further
@@ -247,7 +277,7 @@ class _Wondering:
         if not passed:
             return None
         scores = self._keeper.prioritize(pod, passed)
-        node = max(passed, key=lambda name: (scores.get(name, 0), name))
+        node = max(passed, key=lambda name: (rather(name), scores.get(name, 0), name))
         if pod.gang is None:
             # It is there: whoever comes next finds less room.
             self._keeper.observe(replace(pod, node=node))

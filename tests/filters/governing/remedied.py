@@ -1,7 +1,7 @@
 """Situations in which somebody waits, drawn from a seed; and what is told as a remedy carried out in earnest.
 
-A cluster of a few nodes with policies, pods, gangs, claims and data, and a scheduler that knows nothing of policies. The
-same seed is the same situation, down to the last holding.
+A cluster of a few nodes with policies, pods, gangs, claims and data, and a scheduler that knows nothing of policies.
+The same seed is the same situation, down to the last holding.
 """
 
 from __future__ import annotations
@@ -43,6 +43,27 @@ class Situation(PolicyWorld):
             for name, there in self.nodes.items()
             if accepts(there, pod) and all(number <= self.free(name, each) for each, number in outside)
         ]
+
+    def pending(self) -> list[Pod]:
+        return sorted(super().pending(), key=lambda each: -each.priority)
+
+    def schedule(self) -> None:
+        """One pod after the other, each bound, or at its barrier, before the next is tried."""
+        for _ in range(200):
+            tried = [each for each in self.pending() if each in self.pending() and self._try(each)]
+            self.catch_up()
+            if not tried:
+                return
+        raise AssertionError("it never comes to rest: a hot loop")
+
+    def _try(self, pod: Pod) -> bool:
+        if not (sent := self.offer(pod)) or not self.filter(pod, sent).passed:
+            return False
+        self.bind(pod.uid)
+        for uid in list(self.opened):
+            self.write(uid)
+        self.catch_up()
+        return True
 
     @property
     def is_placed(self) -> bool:

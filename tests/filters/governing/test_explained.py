@@ -31,8 +31,8 @@ def test_nodes_are_grouped_by_the_policy_that_is_in_the_way() -> None:
     assert {group.rule: (group.count, group.detail) for group in told.groups} == {
         "policy-anti-affinity": (
             2,
-            "policy apart (anti-affinity): a pod that it keeps apart from this one is in the same place; 2 of 2 places by"
-            " example.com/zone have one of its pods, such as default/p0 on a",
+            "policy apart (anti-affinity): a pod that it keeps apart from this one is in the same place; 2 of 2 places"
+            " by example.com/zone have one of its pods, such as default/p0 on a",
         ),
         "policy-data-locality": (1, "policy data (data-locality): the node does not have data1; data1 is on n0, n1"),
     }
