@@ -176,6 +176,9 @@ class Explain:
             return _waits(subject, f"waits: {reason}")
         judged = self._nodes.judge(template)
         fitting, remedies = judged.fitting, self._remedies(Judged(judged.groups, []))
+        if gang.wait.shortfall is None and judged.groups and not fitting:
+            # No plan was looked for: there is no node to begin with.
+            reason = f"none of {len(self._tables.nodes)} nodes can have one of its {gang.needed} members"
         if template.governed:
             reason = f"{reason}; policies that govern it: {self._numbers.summed_up(template)}"
         why_not = self._tables.gangs.planning.why_not(gang, self._tables.clock.steady())
