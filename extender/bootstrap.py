@@ -197,7 +197,7 @@ class Application:
         self._stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
         self.braking = Braking(self.keeper, self.effects)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
-        what_if = WhatIf(self.keeper, Forked())
+        what_if = WhatIf(self.keeper, Forked(at_once=world.at_once))
         self.management = Management(
             resources=self.resources,
             transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
