@@ -1,4 +1,4 @@
-"""On the embedded cluster: whoever waits for a policy has one event that says so, and what explain tells helps there."""
+"""On the embedded cluster: who waits for a policy has one event that says so, and what explain tells helps there."""
 
 from __future__ import annotations
 
