@@ -23,7 +23,7 @@ from extender.kube.errors import Unavailable
 
 MOST_TRIED = 40
 _MOST_OF_A_FAMILY = 12
-_MOST_SECONDS = 2.0
+_MOST_SECONDS = 3.0
 NOTHING = Remedy("wait", ())
 
 

@@ -7,7 +7,7 @@ world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -263,17 +263,11 @@ class _Wondering:
     def _place(self, pod: Pod, rather: Callable[[NodeName], bool] = lambda name: False) -> NodeName | None:
         """The node that the pod has from now on; None if it has none. `rather`: those that it goes to if it may."""
         self._keeper.observe(pod)
-        room = self._tables.policies.judging.room(pod)
-        # As kube-scheduler does before it asks: a node that it would not offer is not sent. Nor does it look further
-        # than for a hundred, unless none of these will do.
-        offered = (
-            name
-            for name, node in self._tables.nodes.items()
-            if accepts(node, pod) and (pod.gang is not None or room(name) is None)
-        )
         passed: Sequence[NodeName] = ()
-        while not passed and (sent := list(islice(offered, None if pod.gang is not None else _OFFERED))):
-            passed = self._keeper.filter(pod, sent).answer.passed
+        for sent in self._offers(pod):
+            passed = self._keeper.filter(pod, sent).answer.passed if sent else ()
+            if passed:
+                break
         if not passed:
             return None
         scores = self._keeper.prioritize(pod, passed)
@@ -282,6 +276,15 @@ class _Wondering:
             # It is there: whoever comes next finds less room.
             self._keeper.observe(replace(pod, node=node))
         return node
+
+    def _offers(self, pod: Pod) -> Iterator[list[NodeName]]:
+        """What kube-scheduler would offer: not a node that it would not have itself, nor more than a hundred of those
+        that will do; all that it would have where none of these is taken. A gang's member is offered all."""
+        judging, nodes = self._tables.policies.judging, self._tables.nodes
+        if pod.gang is None:
+            yield list(islice(filter(judging.passes(pod), nodes), _OFFERED))
+        room = judging.room(pod)
+        yield [n for n, node in nodes.items() if accepts(node, pod) and (pod.gang is not None or room(n) is None)]
 
     def _node(self, name: NodeName) -> Node:
         node = self._tables.nodes.get(name)
