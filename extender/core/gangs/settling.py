@@ -135,6 +135,7 @@ class Settling:
             # Nobody asks about it before it fits, though what it waits for is another thing now.
             member = next((pod for pod in gang.roster.unplaced() if pod.uid in gang.wait.rejected), None)
             if member is not None:
+                gang.wait.turned_away_in = gang.phase
                 self._table.effects.append(GangTurnedAway(gang.key, member, reason, gang.wait.shortfall))
 
     def _leave_rest(self, first: Gang, gains: Mapping[NodeName, None], stirred: Mapping[GangKey, None]) -> None:
