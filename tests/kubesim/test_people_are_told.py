@@ -45,7 +45,10 @@ def notes(town: Town, reason: str) -> list[tuple[str, str]]:
 
 
 def node_of(town: Town, name: str) -> str | None:
-    return town.store.get(POD, "default", name)["spec"].get("nodeName")
+    found = town.store.get(POD, "default", name)
+    assert found is not None
+    node: str | None = found["spec"].get("nodeName")
+    return node
 
 
 async def explained(town: Town, name: str, *, gang: bool = False) -> Explanation:
