@@ -212,6 +212,23 @@ def test_gangs_are_listed_read_and_explained(client: Client, stage: Stage) -> No
     assert client.ask(lambda escher: escher.explain_pod(f"{name}-0")).waits
     with pytest.raises(NotFound):
         client.ask(lambda escher: escher.explain_pod("nobody"))
+
+
+def test_what_an_explanation_has_tried_can_be_asked_again(client: Client, stage: Stage) -> None:
+    pod = _pod(f"wanting-{id(client)}")
+    pod["spec"]["schedulerName"] = "escher-ledger"
+    pod["spec"]["containers"][0]["resources"] = {"limits": {f"escher.dev/team-a.rare-{id(client)}": "1"}}
+    stage.create(pod)
+    stage.pass_time(8)
+    name = pod["metadata"]["name"]
+    told = client.ask(lambda escher: escher.explain_pod(name))
+    assert told.since is not None
+    assert told.remedies == [each.said for each in told.tried]
+    changes = told.tried[0].changes
+    assert changes[0]["op"] == "set-resource"
+    question = {"kind": "pod", "namespace": "team-a", "name": name}
+    assert client.ask(lambda escher: escher.what_if(question, changes=changes)).fits
+    assert not client.ask(lambda escher: escher.what_if(question)).fits
     with pytest.raises(NotFound):
         client.ask(lambda escher: escher.explain_gang("nobody"))
 
