@@ -10,10 +10,15 @@ pods of a scheduler that asks the service. The service makes and deletes no pods
 launches its tasks by itself is refused that here.
 
 A policy is told of the pods of its own namespace, and of all nodes. Knows no policy.
+
+Those of people's EscherPolicies (`mark`) outlive the process: what they set says whose it is, and what somebody else
+has set in such a name is none of theirs, and left alone. What is refused to them is tried again for as long as they are
+at work.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Self
 
@@ -25,6 +30,7 @@ from extender.app.management import BeingDeleted, ManagementError
 from extender.app.objects.kind import Identity
 from extender.app.ports import Sink
 from extender.app.resources import Resources
+from extender.app.steps import taken
 from extender.app.tables import Tables
 from extender.core.back_off import BackOff
 from extender.core.cluster import Node, Pod
@@ -56,6 +62,7 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_TRY_AGAIN_SECONDS = 30.0
 _NO_PODS = "the service makes and deletes no pods of applications: run this policy in the application"
 
 
@@ -80,14 +87,16 @@ class Hosting:
         keep: bool = False,
         end_within: float = 10.0,
         on_notice: Tell = lambda notice: None,
+        mark: str = "",
     ) -> HostedPolicies:
         """These policies at work, from entering the block to leaving it; the rest as `Policies` says it, of
-        `adapters.kube`. Raises ValueError as `Several`, and where a policy is not of the service's domain."""
+        `adapters.kube`. `mark`: what the objects that they set are known by as theirs; empty: by their names alone.
+        Raises ValueError as `Several`, and where a policy is not of the service's domain."""
         several, domain = Several(policies, namespace), self.tables.ledger.capacity.domain
         for policy in several.policies:
             if policy.domain != domain:
                 raise ValueError(f"policy {policy.name!r} is of domain {policy.domain!r}; here it has to be {domain!r}")
-        return HostedPolicies(self, several, namespace, keep, end_within, on_notice)
+        return HostedPolicies(self, several, namespace, keep, end_within, on_notice, mark)
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:
         """What tells these policies of nodes, after `first`."""
@@ -159,7 +168,14 @@ class HostedPolicies(PolicyAsks):
     """Several policies of one namespace at work in the service."""
 
     def __init__(
-        self, hosting: Hosting, policies: Several, namespace: str, keep: bool, end_within: float, on_notice: Tell
+        self,
+        hosting: Hosting,
+        policies: Several,
+        namespace: str,
+        keep: bool,
+        end_within: float,
+        on_notice: Tell,
+        mark: str,
     ) -> None:
         super().__init__(policies, on_notice)
         self.namespace = namespace
@@ -168,6 +184,12 @@ class HostedPolicies(PolicyAsks):
         self._hosting = hosting
         self._resources = hosting.resources
         self._capacities: Capacities = hosting.resources.capacities
+        self.mark = mark
+        self.failed = asyncio.Event()
+        """Set when these are no longer followed, for a defect."""
+        self.trouble: dict[ResourceKey, str] = {}
+        """What cannot be set now of their resources, and why."""
+        self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
         self._work = AtWork(policies, self._heed, self._failed)
@@ -222,12 +244,26 @@ class HostedPolicies(PolicyAsks):
         key = self._capacities.key_of(resource)
         if not any(policy.owns(key) for policy in self._policies.policies):
             return
-        before, after = self._told.pop(key, {}), dict(self._capacities.in_force(resource))
+        entry = self._resources.known.get(name)
+        is_theirs = entry is None or not self.mark or entry.item.policy == self.mark
+        if entry is None and key in self.trouble:
+            self._try_again(key)
+        before, after = self._told.pop(key, {}), dict(self._capacities.in_force(resource)) if is_theirs else {}
         if after:
             self._told[key] = after
         for node in sorted(before.keys() | after.keys()):
             if before.get(node, 0) != after.get(node, 0) and node in self._hosting.tables.nodes:
                 self._tell(CapacitySeen(node, key, after.get(node, 0)))
+
+    def others(self) -> list[str]:
+        """Resources that somebody else has set in names that are the policies', in words."""
+        entries = (entry.item for entry in self._resources.known.entries())
+        return [
+            taken(item)
+            for item in entries
+            if self.mark and item.policy != self.mark and item.name.namespace == self.namespace
+            if any(policy.owns(self._capacities.key_of(item.name)) for policy in self._policies.policies)
+        ]
 
     def _tell(self, event: Event) -> None:
         if self._first is not None:
@@ -258,7 +294,8 @@ class HostedPolicies(PolicyAsks):
             case RemoveCapacity(node, resource):
                 self._set(resource, node, 0)
             case Notice():
-                _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
+                if not self.mark:
+                    _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
                 self._take_notice(effect)
             case LaunchTask() | CancelTask() | StopTask():
                 self._work.spawn(self._refuse(effect))
@@ -288,7 +325,7 @@ class HostedPolicies(PolicyAsks):
         why = ""
         refused: dict[NodeName, str] = {}
         try:
-            refused = dict(await self._resources.spread(name, units))
+            refused = dict(await self._resources.spread(name, units, self.mark))
         except BeingDeleted as error:
             raise Unavailable(str(error)) from error
         except (ManagementError, Refused) as error:
@@ -296,6 +333,11 @@ class HostedPolicies(PolicyAsks):
         over = [node for node in units if waiting.get(node) == units[node]]
         for node in over:
             del waiting[node]
+        if why or refused:
+            self._note_trouble(key, why or next(iter(refused.values())))
+        else:
+            self.trouble.pop(key, None)
+            self._logged.pop(key, None)
         for node in over:
             if why or node in refused:
                 change = SetCapacity(node, key, units[node]) if units[node] else RemoveCapacity(node, key)
@@ -303,5 +345,20 @@ class HostedPolicies(PolicyAsks):
             else:
                 self._tell(CapacityConfirmed(node, key, units[node]))
 
+    def _note_trouble(self, key: ResourceKey, why: str) -> None:
+        self.trouble[key] = why
+        if self.mark:
+            self._work.later(_TRY_AGAIN_SECONDS, lambda: self._try_again(key))
+            if self._logged.get(key) != why:
+                _log.warning("a policy's resource cannot be set", policy=self.mark, key=key, why=why)
+                self._logged[key] = why
+
+    def _try_again(self, key: ResourceKey) -> None:
+        """What was refused of it is no longer held against its nodes."""
+        if self.trouble.pop(key, None) is not None:
+            for node in list(self._hosting.tables.nodes.values()):
+                self._tell(NodeSeen(self.nodes.as_told(node)))
+
     def _failed(self, error: BaseException) -> None:
+        self.failed.set()
         _log.error("a defect: these policies are no longer followed", namespace=self.namespace, exc_info=error)

@@ -35,6 +35,7 @@ class AtWork:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._later: set[asyncio.TimerHandle] = set()
         self._several = esl if isinstance(esl, Several) else None
         self._news: list[Event] = []
         self._telling: asyncio.TimerHandle | None = None
@@ -45,7 +46,7 @@ class AtWork:
 
     async def end(self) -> None:
         """Nothing of it is under way. Raises what has failed."""
-        for handle in (self._timer, self._telling):
+        for handle in (self._timer, self._telling, *self._later):
             if handle is not None:
                 handle.cancel()
         for task in self._tasks:
@@ -78,6 +79,16 @@ class AtWork:
         except Exception as error:
             self.fail(error)
         self._not_before = self.now() + _PAUSE * (self.now() - began)
+
+    def later(self, seconds: float, do: Callable[[], None]) -> None:
+        """It is done after so long, unless the end comes before."""
+
+        def due() -> None:
+            self._later.discard(handle)
+            do()
+
+        handle = self._loop.call_later(seconds, due)
+        self._later.add(handle)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """These are passed on; what is due later will be told."""

@@ -52,10 +52,14 @@ class Nodes:
         self._told: dict[NodeName, Node] = {}
 
     def upsert(self, item: Node) -> None:
-        node = replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
+        node = self.as_told(item)
         if self._told.get(item.name) != node:
             self._told[item.name] = node
             self._seen(node)
+
+    def as_told(self, item: Node) -> Node:
+        """What a policy reads of it."""
+        return replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
 
     def replace(self, items: Iterable[Node]) -> None:
         """These nodes and no others are there."""

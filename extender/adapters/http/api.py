@@ -34,6 +34,7 @@ from extender.adapters.http.problems import (
 )
 from extender.adapters.http.readiness import require_ready
 from extender.adapters.http.routes import (
+    asks,
     brake,
     cluster_state,
     events,
@@ -45,7 +46,15 @@ from extender.adapters.http.routes import (
     what_if,
 )
 from extender.adapters.http.strict_json import Unreadable
-from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
+from extender.app.management import (
+    BeingDeleted,
+    Invalid,
+    Management,
+    ManagementError,
+    NotFound,
+    NotInForce,
+    VersionConflict,
+)
 from extender.kube.errors import Unavailable
 from extender.kube.names import InvalidName
 
@@ -55,6 +64,7 @@ _KINDS = {
     NotFound: ProblemKind.NOT_FOUND,
     Invalid: ProblemKind.INVALID,
     BeingDeleted: ProblemKind.BEING_DELETED,
+    NotInForce: ProblemKind.NOT_IN_FORCE,
     VersionConflict: ProblemKind.VERSION_CONFLICT,
 }
 _OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
@@ -109,7 +119,7 @@ def _v1() -> APIRouter:
     """
     errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, events, what_if):
+    for noun in (resources, policies, asks, cluster_state, transactions, gangs, explain, brake, events, what_if):
         v1.include_router(noun.router)
     return v1
 
