@@ -119,7 +119,8 @@ class _Strict(BaseModel):
 
 
 def _model(kind: str, spelling: Spelling) -> type[BaseModel]:
-    return _model_of(TYPES[kind], spelling)
+    made: Any = TYPES[kind]
+    return _model_of(made, spelling)
 
 
 @cache
@@ -135,7 +136,7 @@ def _model_of(kind: type[Any], spelling: Spelling) -> type[BaseModel]:
 def _type(hint: Any, said: Mapping[str, Any], spelling: Spelling) -> Any:
     """What pydantic is to read for a field of this type, within its limits."""
     if args := get_args(hint):
-        item = _model_of(args[0], spelling) if is_dataclass(args[0]) else _text(said)
+        item = _text(said) if args[0] is str else _model_of(args[0], spelling)
         return Annotated[list[item], Said(**_only(said, min_items="min_length", max_items="max_length"))]  # type: ignore[valid-type]
     if hint is str:
         return _text(said)
@@ -193,7 +194,8 @@ def _inlined(said: Any, definitions: Mapping[str, Any]) -> Any:
 
 def example(kind: str) -> Mapping[str, Any]:
     """Parameters of this type, as a beginner may write them."""
-    return _brief(EXAMPLES[kind])
+    said: dict[str, Any] = _brief(EXAMPLES[kind])
+    return said
 
 
 def _brief(value: Any) -> Any:

@@ -318,7 +318,14 @@ def test_the_service_has_nothing_that_cannot_be_called() -> None:
     called = set()
     for steps in _calls().values():
         names = [name for name, each in inspect.signature(steps).parameters.items() if each.default is each.empty]
-        values: dict[str, Any] = {"name": "{}", "capacity": 1, "operations": [], "type": "balance", "changes": {}}
+        values: dict[str, Any] = {
+            "name": "{}",
+            "capacity": 1,
+            "operations": [],
+            "type": "balance",
+            "changes": {},
+            "task": "t",
+        }
         maker = Escher(namespace="{}")
         request = next(steps._steps(maker, **{name: values[name] for name in names[1:]}))
         maker.close()

@@ -211,14 +211,13 @@ OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: st.sampled_from(WORDS),
     tuple[str, ...]: st.lists(st.sampled_from(WORDS), max_size=3) | st.sampled_from([["a"] * 32, ["a"] * 33]),
 }
-OF_TYPE |= {
-    tuple[item, ...]: st.lists(
-        st.fixed_dictionaries({}, optional={name: OF_TYPE[hint] for name, hint in get_type_hints(item).items()}),
+LISTED: list[tuple[str, str, Any]] = [("signal", "successors", Successor), ("shares", "users", User)]
+"""Parameters that are lists of values with fields."""
+for _kind, _name, _item in LISTED:
+    OF_TYPE[get_type_hints(TYPES[_kind])[_name]] = st.lists(
+        st.fixed_dictionaries({}, optional={name: OF_TYPE[hint] for name, hint in get_type_hints(_item).items()}),
         max_size=2,
-    )
-    | st.sampled_from([[example(kind)[name][0]] * count for count in (64, 65)])
-    for kind, name, item in (("signal", "successors", Successor), ("shares", "users", User))
-}
+    ) | st.sampled_from([[example(_kind)[_name][0]] * count for count in (64, 65)])
 
 
 @st.composite
