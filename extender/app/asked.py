@@ -104,7 +104,7 @@ class AskedPolicies:
 
     def _adapt(self, space: HostedPolicies, esl: PolicyEsl, parameters: Hosted) -> None:
         if not space.failed.is_set():
-            space.perform(hosted.change(esl, parameters, space.now()) or ())
+            space.perform(hosted.change(esl, parameters, space.now()))
 
     # -- at work -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from extender.core import policy_types
 from extender.core.names import DOMAIN
@@ -24,49 +25,44 @@ def made(namespace: str, name: str, parameters: Hosted, domain: str = DOMAIN) ->
     """The ESL, before it has been told anything. Raises ValueError where the parameters make no sense together, or
     with that name; its text begins with the parameter, if one is at fault."""
     where = {"namespace": namespace, "domain": domain, "scheduler": Approach.EXTENDER.value}
+    esl: PolicyEsl
     match parameters:
         case policy_types.Queue(capacity=capacity):
             return Queue(name, capacity=capacity, **where)
         case policy_types.Signal():
-            signal = Signal(name, after=_after(parameters), **where)
+            esl = Signal(name, after={}, **where)
             # What has succeeded is known as long as the policy is there, and not only while somebody waits for it.
-            signal.linger = math.inf
-            _tell(signal, parameters, 0.0)
-            return signal
+            esl.linger = math.inf
         case Shares():
-            fair = FairShare(name, **where)
-            fair.set_users(_users(parameters), now=0.0)
-            return fair
+            esl = FairShare(name, **where)
+    change(esl, parameters, 0.0)
+    return esl
 
 
-def change(esl: PolicyEsl, parameters: Hosted, now: float) -> list[Effect] | None:
-    """The ESL goes by these from now on, and what is to be done for that; None where it is one of another type. Raises
-    as `made`."""
+def change(esl: PolicyEsl, parameters: Hosted, now: float) -> list[Effect]:
+    """The ESL, which was made for the same type, goes by these from now on; what is to be done for that. Raises as
+    `made`."""
     match esl, parameters:
         case Queue(), policy_types.Queue(capacity=capacity):
             return esl.resize(capacity, now)
-        case Signal(), policy_types.Signal():
-            return [*_tell(esl, parameters, now), *esl.reorder(_after(parameters), now)]
-        case FairShare(), Shares():
-            return esl.set_users(_users(parameters), now=now)
-    return None
+        case Signal(), policy_types.Signal(successors, succeeded):
+            with _about("parameters.successors", (each.name for each in successors)):
+                effects = esl.reorder({each.name: each.after for each in successors}, now)
+            return [*effects, *(effect for task in succeeded for effect in esl.succeeded(task, now))]
+        case FairShare(), Shares(users):
+            with _about("parameters.users", (each.name for each in users)):
+                said = {each.name: User(each.weight, each.parent or None, each.idle) for each in users}
+                return esl.set_users(said, now=now)
+    raise TypeError(f"{type(esl).__name__} does not carry out {type(parameters).__name__}")
 
 
-def _tell(signal: Signal, parameters: policy_types.Signal, now: float) -> list[Effect]:
-    return [effect for task in parameters.succeeded for effect in signal.succeeded(task, now)]
-
-
-def _after(parameters: policy_types.Signal) -> dict[str, tuple[str, ...]]:
-    _require_once("parameters.successors", (each.name for each in parameters.successors))
-    return {each.name: each.after for each in parameters.successors}
-
-
-def _users(parameters: Shares) -> dict[str, User]:
-    _require_once("parameters.users", (each.name for each in parameters.users))
-    return {each.name: User(each.weight, each.parent or None, each.idle) for each in parameters.users}
-
-
-def _require_once(field: str, names: Iterable[str]) -> None:
+@contextmanager
+def _about(parameter: str, names: Iterable[str]) -> Iterator[None]:
+    """Whatever is wrong there is said to be wrong with that parameter; none of the names may be there twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"{field}: {twice[0]!r} is there twice; say all of it in one place")
+        raise ValueError(f"{parameter}: {twice[0]!r} is there twice; say all of it in one place")
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{parameter}: {error}") from error
