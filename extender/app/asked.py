@@ -19,7 +19,7 @@ import structlog
 
 from extender.app.escher_policies import Governing
 from extender.app.hosting import HostedPolicies, Hosting
-from extender.app.management import Invalid, NotInForce
+from extender.app.management import Invalid, NotInForce, NotYet
 from extender.app.objects.kind import Identity
 from extender.app.policy_answers import Answer
 from extender.app.ports import EphemeralResource
@@ -37,6 +37,7 @@ _log = structlog.get_logger(__name__)
 
 _ROUND_SECONDS, _SOON_SECONDS = 60.0, 5.0
 _LAPSES_SECONDS = 600.0
+_BEGUN_WITHIN_SECONDS = 2.0
 MOST_TASKS = 5000
 """Tasks that one policy remembers. Whoever asks for one more is told to come again."""
 _SHOWN_NODES = 3
@@ -48,11 +49,13 @@ Find = Callable[[Identity], PolicyInForce]
 
 @dataclass(slots=True)
 class _Host:
-    """One policy. `parameters`: those in force; None: it is to end. `turn`: these are of another type, or none."""
+    """One policy. `parameters`: those in force; None: it is to end. `turn`: these are of another type, or none. `begun`:
+    it is `at_work`."""
 
     name: Identity
     parameters: Hosted | None
     turn: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
     at_work: tuple[HostedPolicies, PolicyEsl] | None = None
     asked: dict[str, float] = field(default_factory=dict)
     """Until when a task is remembered though it has no pod."""
@@ -130,6 +133,7 @@ class AskedPolicies:
                 await asyncio.sleep(back_off.failed(None))
             finally:
                 host.at_work = None
+                host.begun.clear()
             # Of another type, it finds what it has set itself as somebody else's.
             await self._remove_what_is_nobodys()
         self._nudged.set()
@@ -141,6 +145,7 @@ class AskedPolicies:
         async with space:
             if type(host.parameters) is type(parameters):
                 host.at_work = space, esl
+                host.begun.set()
                 if host.parameters is not None and host.parameters != parameters:
                     self._adapt(space, esl, host.parameters)
                 await _either(host.turn, space.failed)
@@ -211,19 +216,21 @@ class AskedPolicies:
             if not isinstance(policy.parameters, Hosted):
                 return Answer(name=name, type=kind, task=task.name, requirement=_heeded(name, task))
             host = self._hosts.get(name)
+            if host is not None and host.at_work is None:
+                await _either(host.begun, within=_BEGUN_WITHIN_SECONDS)
             if host is None or host.at_work is None or host.at_work[0].failed.is_set():
-                raise Unavailable(f"policy {name} is not at work yet; ask again", retry_after=1.0)
+                raise NotYet("name", str(name), f"policy {name} is not at work yet; ask again", retry_after=1)
             return await self._answer(host, *host.at_work, task, dry_run)
         except InvalidName as error:
             field = {"task": "task.name", "group": "task.group"}.get(error.field, "task.name")
             raise Invalid(field, error.value, str(error)) from error
 
     async def _answer(self, host: _Host, space: HostedPolicies, esl: PolicyEsl, task: Task, dry_run: bool) -> Answer:
-        if others := space.others():
-            raise NotInForce("name", str(host.name), f"policy {host.name} cannot be carried out: {others[0]}")
+        for said in space.others.values():
+            raise NotInForce("name", str(host.name), f"policy {host.name} cannot be carried out: {said}")
         if task.name not in esl.tasks and len(esl.tasks) >= MOST_TASKS:
             said = f"policy {host.name} has {len(esl.tasks)} tasks that are not over, and remembers no more; ask later"
-            raise Unavailable(said, retry_after=30.0)
+            raise NotYet("name", str(host.name), said, retry_after=30)
         effects: list[Effect] = []
         if dry_run:
             requirement = esl.would_require(task)
@@ -245,7 +252,7 @@ class AskedPolicies:
         if host is None or host.at_work is None:
             return []
         space, _ = host.at_work
-        return [*space.others(), *(f"{key} cannot be set: {why}" for key, why in sorted(space.trouble.items()))]
+        return [*space.others.values(), *(f"{key} cannot be set: {why}" for key, why in sorted(space.trouble.items()))]
 
 
 def tried(name: Identity, policy: PolicyInForce) -> None:
@@ -280,11 +287,11 @@ def _worded(effects: list[Effect]) -> Iterator[str]:
         yield f"{resource} becomes {units} on {named}"
 
 
-async def _either(*events: asyncio.Event) -> None:
-    """One of them is set."""
+async def _either(*events: asyncio.Event, within: float | None = None) -> None:
+    """One of them is set, or so many seconds have passed."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, timeout=within, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()

@@ -189,6 +189,8 @@ class HostedPolicies(PolicyAsks):
         """Set when these are no longer followed, for a defect."""
         self.trouble: dict[ResourceKey, str] = {}
         """What cannot be set now of their resources, and why."""
+        self.others: dict[ResourceKey, str] = {}
+        """What somebody else has set of their resources, in words."""
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
@@ -246,6 +248,10 @@ class HostedPolicies(PolicyAsks):
             return
         entry = self._resources.known.get(name)
         is_theirs = entry is None or not self.mark or entry.item.policy == self.mark
+        if entry is None or is_theirs:
+            self.others.pop(key, None)
+        else:
+            self.others[key] = taken(entry.item)
         if entry is None and key in self.trouble:
             self._try_again(key)
         before, after = self._told.pop(key, {}), dict(self._capacities.in_force(resource)) if is_theirs else {}
@@ -254,16 +260,6 @@ class HostedPolicies(PolicyAsks):
         for node in sorted(before.keys() | after.keys()):
             if before.get(node, 0) != after.get(node, 0) and node in self._hosting.tables.nodes:
                 self._tell(CapacitySeen(node, key, after.get(node, 0)))
-
-    def others(self) -> list[str]:
-        """Resources that somebody else has set in names that are the policies', in words."""
-        entries = (entry.item for entry in self._resources.known.entries())
-        return [
-            taken(item)
-            for item in entries
-            if self.mark and item.policy != self.mark and item.name.namespace == self.namespace
-            if any(policy.owns(self._capacities.key_of(item.name)) for policy in self._policies.policies)
-        ]
 
     def _tell(self, event: Event) -> None:
         if self._first is not None:

@@ -55,6 +55,14 @@ class NotInForce(ManagementError):
     """The policy is there, and nothing of it is in force, or it cannot be carried out."""
 
 
+class NotYet(ManagementError):
+    """It will be possible, `retry_after` seconds from now or later."""
+
+    def __init__(self, field: str, value: object, detail: str, retry_after: int) -> None:
+        super().__init__(field, value, detail)
+        self.retry_after = retry_after
+
+
 class VersionConflict(ManagementError):
     """The object is not at the version that the caller expected (`value`)."""
 

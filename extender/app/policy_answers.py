@@ -30,6 +30,6 @@ class AskCalls(Protocol):
     async def ask_policy(self, name: Identity, task: Task, *, dry_run: bool = False) -> Answer:
         """What the task's pod has to say. Asking again for the same changes nothing.
 
-        Raises NotFound, NotInForce, Invalid; Unavailable where the policy is not at work yet.
+        Raises NotFound, NotInForce, Invalid; NotYet where the policy is not at work yet, or has too many tasks.
         """
         ...

@@ -53,6 +53,7 @@ from extender.app.management import (
     ManagementError,
     NotFound,
     NotInForce,
+    NotYet,
     VersionConflict,
 )
 from extender.kube.errors import Unavailable
@@ -137,6 +138,12 @@ async def _refused(_: Request, error: Any) -> Response:
     return _answer(Problem(_KINDS.get(type(refused), ProblemKind.INVALID), refused.detail, field=refused.field))
 
 
+async def _not_yet(_: Request, error: Any) -> Response:
+    refused: NotYet = error
+    headers = {"Retry-After": str(refused.retry_after)}
+    return _answer(Problem(ProblemKind.NOT_READY, refused.detail, field=refused.field, headers=headers))
+
+
 async def _invalid(_: Request, error: Any) -> Response:
     return _answer(Problem(ProblemKind.INVALID, str(error), field=error.field))
 
@@ -195,6 +202,7 @@ async def _defect(_: Request, __: Exception) -> Response:
 _HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {
     Problem: _problem,
     ManagementError: _refused,
+    NotYet: _not_yet,
     InvalidName: _invalid,
     InOperation: _invalid,
     Unavailable: _unavailable,
