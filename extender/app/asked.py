@@ -49,8 +49,8 @@ Find = Callable[[Identity], PolicyInForce]
 
 @dataclass(slots=True)
 class _Host:
-    """One policy. `parameters`: those in force; None: it is to end. `turn`: these are of another type, or none. `begun`:
-    it is `at_work`."""
+    """One policy. `parameters`: those in force; None: it is to end. `turn`: these are of another type, or none.
+    `begun`: it is `at_work`."""
 
     name: Identity
     parameters: Hosted | None
@@ -226,15 +226,14 @@ class AskedPolicies:
             raise Invalid(field, error.value, str(error)) from error
 
     async def _answer(self, host: _Host, space: HostedPolicies, esl: PolicyEsl, task: Task, dry_run: bool) -> Answer:
-        for said in space.others.values():
-            raise NotInForce("name", str(host.name), f"policy {host.name} cannot be carried out: {said}")
+        requirement, effects = esl.would_require(task), list[Effect]()
+        for key in requirement.resources:
+            if (said := space.others.get(ResourceKey(key))) is not None:
+                raise NotInForce("name", str(host.name), f"policy {host.name} cannot be carried out: {said}")
         if task.name not in esl.tasks and len(esl.tasks) >= MOST_TASKS:
             said = f"policy {host.name} has {len(esl.tasks)} tasks that are not over, and remembers no more; ask later"
             raise NotYet("name", str(host.name), said, retry_after=30)
-        effects: list[Effect] = []
-        if dry_run:
-            requirement = esl.would_require(task)
-        else:
+        if not dry_run:
             requirement, effects = await space.ask_and_tell(esl, task)
             host.asked[task.name] = space.now() + _LAPSES_SECONDS
         return Answer(

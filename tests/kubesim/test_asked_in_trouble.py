@@ -174,6 +174,46 @@ async def test_whenever_it_crashes_no_more_run_than_the_queue_says_and_nothing_i
         await cluster.until(lambda: not cluster.objects(), what="nothing of it")
 
 
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_is_put_and_deleted_in_whatever_trouble_only_what_is_in_force_has_anything(seed: int) -> None:
+    chance = random.Random(seed)
+    async with asking(nodes=2) as cluster:
+        await taken(cluster, "one--mine", **{"node-1": 3})
+        for _ in range(14):
+            name = chance.choice(["one", "two"])
+            match chance.randrange(7):
+                case 0:
+                    await cluster.ask("PUT", f"/{name}", {"type": "queue", "parameters": {"capacity": 1}})
+                case 1:
+                    await cluster.ask(
+                        "PUT", f"/{name}", {"type": "shares", "parameters": {"users": [{"name": "unit"}]}}
+                    )
+                case 2:
+                    await cluster.ask("PUT", f"/{name}", {"type": "bin-packing"})
+                case 3:
+                    await cluster.ask("DELETE", f"/{name}")
+                case 4:
+                    cluster.simulation.cluster.api.faults.add(
+                        Fault(Unavailable("away"), path="ephemeralresources", times=chance.randrange(1, 4))
+                    )
+                case 5:
+                    await cluster.simulation.restart()
+                case _:
+                    await cluster.ask("POST", f"/{name}:ask", {"task": {"name": "a", "group": "unit"}})
+            await asyncio.sleep(chance.choice([0.0, 0.001, 0.01, 1.0]))
+        await asyncio.sleep(120)
+        in_force = {each["name"]: each["type"] for each in (await cluster.ok("GET", ""))["items"]}
+        objects = cluster.objects()
+        assert objects.pop("one--mine") == {"node-1": 3}
+        of_shares = {f"{name}--unit" for name, kind in in_force.items() if kind == "shares"}
+        of_queues = {f"{name}--unit" for name, kind in in_force.items() if kind == "queue"}
+        assert of_shares <= objects.keys() <= of_shares | of_queues
+        assert all(objects[name] == {"node-0": 1_000_000, "node-1": 1_000_000} for name in of_shares)
+        if in_force.get("two") in ("queue", "shares"):
+            await cluster.run("two", task="t", group="unit")
+            await cluster.until(lambda: cluster.node_of("t"), what="a task of what is in force")
+
+
 # -- the API server
 
 
