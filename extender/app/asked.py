@@ -151,7 +151,7 @@ class AskedPolicies:
                 await _either(host.turn, space.failed)
 
     async def _look_after_all(self) -> None:
-        wait = _ROUND_SECONDS
+        wait = _SOON_SECONDS
         while True:
             try:
                 async with asyncio.timeout(wait):
@@ -194,7 +194,7 @@ class AskedPolicies:
 
     async def _remove_what_is_nobodys(self) -> bool:
         """Whether all of it could be."""
-        removed = True
+        removed = self._listed()
         resources = self._hosting.resources
         for resource in [entry.item for entry in resources.known.entries() if self._is_nobodys(entry.item)]:
             try:

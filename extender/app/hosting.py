@@ -75,6 +75,8 @@ class Hosting:
         self.resources = resources
         self.known = known
         self.spaces: list[HostedPolicies] = []
+        self.told = Nodes({tables.ledger.capacity.domain}, self._node_seen, self._node_gone)
+        """Nodes as policies know them: looked through once for all, for a node says little that is new to any."""
         self.finished: dict[PodUid, Pod] = {}
         """Pods of tasks that have finished and are there, which the tables do not keep."""
         resources.known.listeners.append(self._hear)
@@ -106,6 +108,14 @@ class Hosting:
         """What tells these policies of pods, after `first`."""
         return _PodsTold(first, self)
 
+    def _node_seen(self, node: Node) -> None:
+        for space in self.spaces:
+            space.node_seen(node)
+
+    def _node_gone(self, name: NodeName) -> None:
+        for space in self.spaces:
+            space.node_gone(name)
+
     def _hear(self, name: Identity) -> None:
         for space in self.spaces:
             if space.namespace == name.namespace:
@@ -119,18 +129,15 @@ class _NodesTold:
     def replace(self, objects: Iterable[Node]) -> None:
         present = list(objects)
         self._first.replace(present)
-        for space in self._hosting.spaces:
-            space.nodes.replace(present)
+        self._hosting.told.replace(present)
 
     def upsert(self, item: Node) -> None:
         self._first.upsert(item)
-        for space in self._hosting.spaces:
-            space.nodes.upsert(item)
+        self._hosting.told.upsert(item)
 
     def remove(self, item: Node) -> None:
         self._first.remove(item)
-        for space in self._hosting.spaces:
-            space.nodes.remove(item.name)
+        self._hosting.told.remove(item.name)
 
 
 class _PodsTold:
@@ -180,7 +187,6 @@ class HostedPolicies(PolicyAsks):
         super().__init__(policies, on_notice)
         self.namespace = namespace
         self.pods = PodFacts(self._tell)
-        self.nodes = Nodes(policies.domains, self._node_seen, self._node_gone)
         self._hosting = hosting
         self._resources = hosting.resources
         self._capacities: Capacities = hosting.resources.capacities
@@ -207,7 +213,8 @@ class HostedPolicies(PolicyAsks):
         await self._hosting.known()
         self._work.begin()
         tables = self._hosting.tables
-        self.nodes.replace(tables.nodes.values())
+        for node in self._hosting.told:
+            self.node_seen(node)
         for entry in list(self._resources.known.entries()):
             if entry.item.name.namespace == self.namespace:
                 self.look_at(Identity(self.namespace, entry.item.name.name))
@@ -267,12 +274,12 @@ class HostedPolicies(PolicyAsks):
         else:
             self._work.tell(event)
 
-    def _node_seen(self, node: Node) -> None:
+    def node_seen(self, node: Node) -> None:
         self._tell(NodeSeen(node))
         for key, units in self._keys_of(node.name):
             self._tell(CapacitySeen(node.name, key, units))
 
-    def _node_gone(self, name: NodeName) -> None:
+    def node_gone(self, name: NodeName) -> None:
         self._tell(NodeGone(name))
         for key, _ in self._keys_of(name):
             # Should there be a node of that name again, it begins with nothing.
@@ -352,8 +359,8 @@ class HostedPolicies(PolicyAsks):
     def _try_again(self, key: ResourceKey) -> None:
         """What was refused of it is no longer held against its nodes."""
         if self.trouble.pop(key, None) is not None:
-            for node in list(self._hosting.tables.nodes.values()):
-                self._tell(NodeSeen(self.nodes.as_told(node)))
+            for node in self._hosting.told:
+                self._tell(NodeSeen(node))
 
     def _failed(self, error: BaseException) -> None:
         self.failed.set()

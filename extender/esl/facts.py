@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from extender.core.cluster import Node, Pod
@@ -52,14 +52,14 @@ class Nodes:
         self._told: dict[NodeName, Node] = {}
 
     def upsert(self, item: Node) -> None:
-        node = self.as_told(item)
+        node = replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
         if self._told.get(item.name) != node:
             self._told[item.name] = node
             self._seen(node)
 
-    def as_told(self, item: Node) -> Node:
-        """What a policy reads of it."""
-        return replace(item, allocatable=self._lasting(item.allocatable), capacity={}, version="")
+    def __iter__(self) -> Iterator[Node]:
+        """Those that are there, as they were told of last."""
+        return iter(self._told.values())
 
     def replace(self, items: Iterable[Node]) -> None:
         """These nodes and no others are there."""

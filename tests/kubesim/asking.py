@@ -106,9 +106,8 @@ class Asking:
 
     def reasons(self, pod: str) -> str:
         """What the pod's events say."""
-        said = [
-            each for each in self._all(EVENT) if (each.get("regarding") or each.get("involvedObject"))["name"] == pod
-        ]
+        events = [(each.get("regarding") or each.get("involvedObject") or {}, each) for each in self._all(EVENT)]
+        said = [each for whom, each in events if whom.get("name") == pod]
         return "\n".join(str(each.get("note") or each.get("message")) for each in said)
 
     # -- resources
