@@ -46,7 +46,7 @@ class Ask:
     policies: tuple[tuple[str, ...], ...] = ()
     """EscherPolicies that are to govern it: alternatives, the best first, each of some that hold together."""
     effects: tuple[str, ...] = ()
-    """What asking has led to already, in words."""
+    """What asking has led to already, for this and for all who asked at the same moment, in words."""
     notices: tuple[str, ...] = ()
     """What stands in the way of it now, in words: the pod waits meanwhile."""
 

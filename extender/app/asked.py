@@ -234,11 +234,11 @@ class AskedPolicies:
             said = f"policy {host.name} has {len(esl.tasks)} tasks that are not over, and remembers no more; ask later"
             raise NotYet("name", str(host.name), said, retry_after=30)
         if not dry_run:
-            requirement, effects = await space.ask_and_tell(esl, task)
+            effects = await space.ask_together(esl, task)
             host.asked[task.name] = space.now() + _LAPSES_SECONDS
         return Answer(
             name=host.name,
-            type=host.mark.partition("/")[0],
+            type=space.mark.partition("/")[0],
             task=task.name,
             requirement=requirement,
             effects=list(_worded(effects)),

@@ -13,8 +13,8 @@ from extender.esl.policy_esl import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`requirement`: what the task's pod has to say. `effects`: what is under way for it, and `notices` what stands in
-    the way of the policy now, in words."""
+    """`requirement`: what the task's pod has to say. `effects`: what is under way for it and for all who asked at the
+    same moment, and `notices` what stands in the way of the policy now, in words."""
 
     name: Identity
     type: str

@@ -6,7 +6,8 @@ Knows asyncio and its clock; must not know who tells, nor how anything is done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from extender.esl.base import Effect, Esl, Event, TimePassed
@@ -73,12 +74,25 @@ class AtWork:
         news, self._news, self._telling = self._news, [], None
         if self.failure is not None:
             return
+        with self.thinking() as began:
+            try:
+                self.perform(several.handle_all(news, began))
+            except Exception as error:
+                self.fail(error)
+
+    async def turn(self) -> None:
+        """It may think again: others have had their turn since it last did."""
+        if (wait := self._not_before - self.now()) > 0:
+            await asyncio.sleep(wait)
+
+    @contextmanager
+    def thinking(self) -> Iterator[float]:
+        """What is thought in the block counts towards its share of the loop."""
         began = self.now()
         try:
-            self.perform(several.handle_all(news, began))
-        except Exception as error:
-            self.fail(error)
-        self._not_before = self.now() + _PAUSE * (self.now() - began)
+            yield began
+        finally:
+            self._not_before = self.now() + _PAUSE * (self.now() - began)
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
         """It is done after so long, unless the end comes before."""

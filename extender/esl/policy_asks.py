@@ -62,11 +62,7 @@ class PolicyAsks(ABC):
         nothing. Raises ValueError where another application of this space has asked for the task, and for a policy
         of which this space knows nothing; InvalidName where task or group are no labels.
         """
-        return self._ask(policy, task, template, None)[0]
-
-    async def ask_and_tell(self, policy: PolicyEsl, task: Task) -> tuple[PodRequirement, list[Effect]]:
-        """As `ask`, and what is under way for it, what others have asked for meanwhile not counted."""
-        return self._ask(policy, task, None, None)
+        return self._ask(policy, task, template, None)
 
     async def release(self, policy: PolicyEsl, task: str) -> None:
         """It is not wanted any more; nothing if it is not known. A pod that is there is left alone."""
@@ -84,7 +80,7 @@ class PolicyAsks(ABC):
 
     def _ask(
         self, policy: PolicyEsl, task: Task, template: Template | None, application: Application | None
-    ) -> tuple[PodRequirement, list[Effect]]:
+    ) -> PodRequirement:
         self._known(policy)
         key = (policy.name, task.name)
         before = self._asked.get(key)
@@ -94,7 +90,7 @@ class PolicyAsks(ABC):
         self._asked[key] = _Asked(application, template)
         self._forget_what_is_over()
         self.perform(effects)
-        return requirement, effects
+        return requirement
 
     def _known(self, policy: PolicyEsl) -> None:
         if not any(policy is each for each in self._policies.policies):
@@ -147,7 +143,7 @@ class Application:
 
     async def ask(self, policy: PolicyEsl, task: Task, template: Template | None = None) -> PodRequirement:
         """As the space's, and by this application: no other may ask for a task of that name."""
-        return self._space._ask(policy, task, template, self)[0]
+        return self._space._ask(policy, task, template, self)
 
     async def release(self, policy: PolicyEsl, task: str) -> None:
         """As the space's."""

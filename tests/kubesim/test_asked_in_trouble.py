@@ -295,6 +295,23 @@ async def test_a_name_that_is_taken_while_it_waits_for_its_unit_is_tried_when_it
         await cluster.until(lambda: cluster.node_of("a"), within=10, what="the task, when the name is free")
 
 
+async def test_a_policy_that_goes_while_it_is_asked_is_told_to_who_asks() -> None:
+    async with asking() as cluster:
+        await cluster.put("slots", "queue")
+        asks = cluster.simulation.application.asked
+        [host] = asks._hosts.values()
+        assert host.at_work is not None
+        space, _ = host.at_work
+        space._work._not_before = asyncio.get_running_loop().time() + 10
+        waiting = asyncio.create_task(asks.ask_policy(Identity(TEAM, "slots"), Task("a")))
+        await asyncio.sleep(1)
+        await cluster.ok("DELETE", "/slots")
+        with pytest.raises(NotYet, match="begins anew; ask again"):
+            await waiting
+        await asyncio.sleep(60)
+        assert cluster.objects() == {}
+
+
 # -- what is remembered
 
 

@@ -76,6 +76,7 @@ async def test_fifty_who_ask_at_the_same_moment_add_exactly_fifty() -> None:
         names = [f"t{number}" for number in range(50)]
         answers = await asyncio.gather(*(cluster.told("slots", name) for name in names))
         assert {each["labels"]["esl.escher.dev/slots"] for each in answers} == set(names)
+        assert len({tuple(each["effects"]) for each in answers}) == 1, "they are decided together"
         await asyncio.sleep(10)
         assert cluster.units("slots--unit").total() == 50
         await asyncio.gather(*(cluster.told("slots", name) for name in names))

@@ -73,7 +73,8 @@ class AnswerView(Answer):
     effects: Annotated[
         Sequence[str],
         Field(
-            description="What is under way for it, in words; empty where nothing is, as of a repeated ask",
+            description="What is under way for it, and for all who asked at the same moment, in words; empty where"
+            " nothing is, as of a repeated ask",
             examples=[["escher.dev/team-a.slots--unit becomes 1 on node-3"]],
         ),
     ]
