@@ -65,6 +65,7 @@ def test_a_successor_of_three_starts_only_after_all_three_have_succeeded(arena: 
     assert len(seen) > 1
 
 
+@REAL_ONLY
 def test_fifty_who_ask_at_the_same_moment_add_exactly_fifty_and_all_goes_with_the_policy(
     arena: Arena, escher: Escher
 ) -> None:

@@ -123,6 +123,11 @@ class Asking:
         found = {node["metadata"]["name"]: int(node["status"]["allocatable"].get(key, 0)) for node in nodes}
         return +Counter(found)
 
+    async def by_hand(self, name: str, **units: int) -> None:
+        """Somebody has set a resource of that name."""
+        body = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": name}}
+        await self.simulation.ask("POST", EPHEMERAL_RESOURCE.path(TEAM), {**body, "spec": {"nodes": units}})
+
     async def until(self, holds: Callable[[], Any], within: float = 60.0, what: str = "") -> None:
         await until(holds, within=within, what=what or "what was waited for", every=0.1)
 

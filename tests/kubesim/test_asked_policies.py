@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -109,6 +110,20 @@ async def test_users_have_their_weights_part_of_100_nodes_as_they_come_and_idle(
         problem(await cluster.ask("POST", "/fair:ask", {"task": {"name": "x", "group": "z"}}), 422, "task.group")
 
 
+async def test_who_has_a_share_and_is_to_be_near_its_data_is_where_both_are() -> None:
+    """Scenario 16."""
+    async with asking(nodes=4) as cluster:
+        await cluster.put("fair", "shares", users=[{"name": "a"}, {"name": "b"}])
+        await cluster.put("near", "data-locality", data=["data1"])
+        await cluster.until(lambda: len(cluster.objects()) == 2, what="the shares")
+        [_, mine], [theirs, _] = (sorted(cluster.objects()[f"fair--{user}"]) for user in "ab")
+        await cluster.by_hand("data1", **{mine: 5, theirs: 5})
+        for number in range(3):
+            await cluster.run("fair", "near", task=f"t{number}", group="a")
+        await cluster.until(lambda: len(cluster.running()) == 3, what="all three")
+        assert {cluster.node_of(f"t{number}") for number in range(3)} == {mine}
+
+
 async def test_two_policies_of_a_namespace_are_both_kept_to() -> None:
     async with asking() as cluster:
         await cluster.put("graph", "signal", successors=[{"name": "b", "after": ["a"]}, {"name": "c", "after": ["a"]}])
@@ -125,23 +140,23 @@ async def test_two_policies_of_a_namespace_are_both_kept_to() -> None:
         assert {cluster.phase(name) for name in first} == {"Succeeded"}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind not in ASKED])
-async def test_one_that_pods_name_answers_that(kind: str) -> None:
+async def test_one_that_pods_name_answers_that() -> None:
     async with asking(nodes=1) as cluster:
-        await cluster.put("near", kind, **example(kind))
-        answer = await cluster.told("near", "a")
-        assert answer == {
-            "namespace": "team",
-            "policy": "near",
-            "type": kind,
-            "task": "a",
-            "requirement": {},
-            "labels": {},
-            "annotations": {"escher.dev/policy": "near"},
-            "schedulerName": "escher",
-            "effects": [],
-            "notices": [],
-        }
+        for kind in [kind for kind in TYPES if kind not in ASKED]:
+            await cluster.put("near", kind, **example(kind))
+            answer = await cluster.told("near", "a")
+            assert answer == {
+                "namespace": "team",
+                "policy": "near",
+                "type": kind,
+                "task": "a",
+                "requirement": {},
+                "labels": {},
+                "annotations": {"escher.dev/policy": "near"},
+                "schedulerName": "escher",
+                "effects": [],
+                "notices": [],
+            }
 
 
 async def test_an_answer_says_what_was_done_for_it_and_a_dry_run_does_nothing() -> None:
@@ -171,24 +186,23 @@ async def test_who_only_names_it_is_told_to_ask() -> None:
         await cluster.until(lambda: cluster.node_of("names"), what="who names it, when that is enough")
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "said"),
-    [
-        ({}, "task", "task is missing"),
-        ({"task": {}}, "task.name", "is missing"),
-        ({"task": {"name": "A"}}, "task.name", "'A' is not a DNS label"),
-        ({"task": {"name": 4}}, "task.name", "not 4"),
-        ({"task": {"name": "a", "group": "b c"}}, "task.group", "'b c' is not a DNS label"),
-        ({"task": {"name": "a", "nedes": {}}}, "task.nedes", "is not known here"),
-        ({"task": {"name": "a", "needs": {"cpu": "x"}}}, "task.needs", "cpu"),
-        ({"task": {"name": "a", "node_labels": {"zone": 1}}}, "task.node_labels.zone", "not 1"),
-    ],
-)
-async def test_a_bad_ask_is_told_its_field_and_value(body: object, field: str, said: str) -> None:
+BAD_ASKS: list[tuple[object, str, str]] = [
+    ({}, "task", "task is missing"),
+    ({"task": {}}, "task.name", "is missing"),
+    ({"task": {"name": "A"}}, "task.name", "'A' is not a DNS label"),
+    ({"task": {"name": 4}}, "task.name", "not 4"),
+    ({"task": {"name": "a", "group": "b c"}}, "task.group", "'b c' is not a DNS label"),
+    ({"task": {"name": "a", "nedes": {}}}, "task.nedes", "is not known here"),
+    ({"task": {"name": "a", "needs": {"cpu": "x"}}}, "task.needs", "cpu"),
+    ({"task": {"name": "a", "node_labels": {"zone": 1}}}, "task.node_labels.zone", "not 1"),
+]
+
+
+async def test_a_bad_ask_is_told_its_field_and_value() -> None:
     async with asking(nodes=1) as cluster:
         await cluster.put("slots", "queue")
         await cluster.put("near", "bin-packing")
-        for name in ("slots", "near"):
+        for name, (body, field, said) in itertools.product(("slots", "near"), BAD_ASKS):
             refused = await cluster.ask("POST", f"/{name}:ask", body)
             problem(refused, 422, field)
             assert said in refused.json()["detail"]
