@@ -106,8 +106,12 @@ class AskedPolicies:
             self._adapt(space, esl, parameters)
 
     def _adapt(self, space: HostedPolicies, esl: PolicyEsl, parameters: Hosted) -> None:
+        """A defect is the policy's own: it begins anew."""
         if not space.failed.is_set():
-            space.perform(hosted.change(esl, parameters, space.now()))
+            try:
+                space.perform(hosted.change(esl, parameters, space.now()))
+            except Exception as error:
+                space.fail(error)
 
     # -- at work -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +180,11 @@ class AskedPolicies:
                 host.asked[task] = space.now() + _LAPSES_SECONDS
             elif until <= space.now():
                 del host.asked[task]
-                await space.release(esl, task)
+                try:
+                    await space.release(esl, task)
+                except Exception as error:
+                    space.fail(error)
+                    return
 
     # -- what policies have left ---------------------------------------------------------------------------------------
 

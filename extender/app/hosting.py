@@ -9,11 +9,9 @@ status, and a kubelet that forgets is no concern of a policy's. Such a policy is
 pods of a scheduler that asks the service. The service makes and deletes no pods for applications: a policy that
 launches its tasks by itself is refused that here.
 
-A policy is told of the pods of its own namespace, and of all nodes. Knows no policy.
-
-Those of people's EscherPolicies (`mark`) outlive the process: what they set says whose it is, and what somebody else
-has set in such a name is none of theirs, and left alone. What is refused to them is tried again for as long as they are
-at work.
+A policy is told of the pods of its own namespace, and of all nodes. Knows no policy. Those of people's EscherPolicies
+(`mark`) outlive the process: what they set says whose it is, and what somebody else has set in such a name is left
+alone. What is refused to them is tried again for as long as they are at work.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ class Hosting:
         self.known = known
         self.spaces: list[HostedPolicies] = []
         self.told = Nodes({tables.ledger.capacity.domain}, self._node_seen, self._node_gone)
-        """Nodes as policies know them: looked through once for all, for a node says little that is new to any."""
+        """Nodes as policies know them: looked through once for all."""
         self.finished: dict[PodUid, Pod] = {}
         """Pods of tasks that have finished and are there, which the tables do not keep."""
         resources.known.listeners.append(self._hear)
@@ -260,9 +258,17 @@ class HostedPolicies(PolicyAsks):
         if self.failed.is_set() or self not in self._hosting.spaces:
             raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
         with self._work.thinking() as now:
-            effects = policy.take(tasks, now)
-            self.perform(effects)
+            try:
+                effects = policy.take(tasks, now)
+                self.perform(effects)
+            except Exception as error:
+                self.fail(error)
+                raise
         return effects
+
+    def fail(self, error: BaseException) -> None:
+        """For a defect these are no longer followed."""
+        self._work.fail(error)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         if self._work.failure is not None:
@@ -363,11 +369,7 @@ class HostedPolicies(PolicyAsks):
         over = [node for node in units if waiting.get(node) == units[node]]
         for node in over:
             del waiting[node]
-        if why or refused:
-            self._note_trouble(key, why or next(iter(refused.values())))
-        else:
-            self.trouble.pop(key, None)
-            self._logged.pop(key, None)
+        self._note_trouble(key, why or next(iter(refused.values()), ""))
         for node in over:
             if why or node in refused:
                 change = SetCapacity(node, key, units[node]) if units[node] else RemoveCapacity(node, key)
@@ -376,6 +378,10 @@ class HostedPolicies(PolicyAsks):
                 self._tell(CapacityConfirmed(node, key, units[node]))
 
     def _note_trouble(self, key: ResourceKey, why: str) -> None:
+        if not why:
+            self.trouble.pop(key, None)
+            self._logged.pop(key, None)
+            return
         self.trouble[key] = why
         if self.mark:
             self._work.later(_TRY_AGAIN_SECONDS, lambda: self._try_again(key))

@@ -12,8 +12,11 @@ from extender.app.asked import AskedPolicies
 from extender.app.hosting import Hosting
 from extender.app.management import NotYet
 from extender.app.objects.kind import Identity
-from extender.core.policy_types import PolicyInForce, Queue
+from extender.core import policy_types
+from extender.core.policy_types import PolicyInForce
+from extender.esl import hosted
 from extender.esl.policy_esl import Task
+from extender.esl.queue import Queue
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH
 from extender.settings import Settings
@@ -208,6 +211,34 @@ async def test_whatever_is_put_and_deleted_in_whatever_trouble_only_what_is_in_f
             await cluster.until(lambda: cluster.node_of("t"), what="a task of what is in force")
 
 
+@pytest.mark.parametrize("where", ["change", "take", "release", "handle_all"])
+async def test_a_defect_is_the_policys_own_which_begins_anew(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asking() as cluster:
+        await cluster.put("slots", "queue")
+        await cluster.put("other", "queue")
+        await cluster.run("other", task="fine")
+        await cluster.told("slots", "never")
+
+        def defect(*_: object) -> None:
+            monkeypatch.undo()
+            raise KeyError("a defect")
+
+        monkeypatch.setattr(hosted if where == "change" else Queue, where, defect)
+        match where:
+            case "change":
+                await cluster.ok("PATCH", "/slots", {"parameters": {"capacity": 2}})
+            case "take":
+                with pytest.raises(KeyError):
+                    await cluster.ask("POST", "/slots:ask", {"task": {"name": "a"}})
+            case "release":
+                await asyncio.sleep(700)
+            case _:
+                await cluster.create("news")
+        await asyncio.sleep(5)
+        await cluster.run("slots", task="b")
+        await cluster.until(lambda: {"fine", "b"} <= cluster.running(), what="both policies at work")
+
+
 # -- the API server
 
 
@@ -340,10 +371,10 @@ async def test_a_policy_that_is_not_at_work_yet_is_asked_again() -> None:
         asks = AskedPolicies(
             Hosting(cluster.simulation.application.keeper.tables, cluster.simulation.application.resources, never),
             NobodyHeeds(),
-            lambda name: PolicyInForce(Queue()),
+            lambda name: PolicyInForce(policy_types.Queue()),
             lambda: True,
         )
-        asks.put(Identity(TEAM, "slots"), PolicyInForce(Queue()))
+        asks.put(Identity(TEAM, "slots"), PolicyInForce(policy_types.Queue()))
         running = asyncio.create_task(asks.run())
         began = asyncio.get_running_loop().time()
         with pytest.raises(NotYet, match="policy team/slots is not at work yet; ask again"):
