@@ -108,7 +108,7 @@ class Explain:
         if (held := self._tables.ledger.holding(pod.uid)) is not None:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
         judged = self._nodes.judge(pod)
-        found = _waits(subject, self._summary(judged.groups, judged.fitting), *self._remedies(judged))
+        found = _waits(subject, self._summary(judged.groups, judged.fitting), *self._remedies(pod, judged))
         return replace(found, groups=list(self._nodes.shown(pod, judged.groups)), for_a_place=not judged.fitting)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
@@ -175,7 +175,7 @@ class Explain:
         if template is None:
             return _waits(subject, f"waits: {reason}")
         judged = self._nodes.judge(template)
-        fitting, remedies = judged.fitting, self._remedies(Judged(judged.groups, []))
+        fitting, remedies = judged.fitting, self._remedies(template, Judged(judged.groups, []))
         if gang.wait.shortfall is None and judged.groups and not fitting:
             # No plan was looked for: there is no node to begin with.
             reason = f"none of {len(self._tables.nodes)} nodes can have one of its {gang.needed} members"
@@ -229,7 +229,7 @@ class Explain:
 
     # -- what would help -----------------------------------------------------------------------------------------
 
-    def _remedies(self, judged: Judged) -> list[str]:
+    def _remedies(self, pod: Pod, judged: Judged) -> list[str]:
         if judged.fitting:
             return [
                 "wait: kube-scheduler tries it again soon; `kubectl describe pod` tells of rules that only it knows"
@@ -241,7 +241,9 @@ class Explain:
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))
             elif group.rule == NAMED:
-                others.append(f"create the policy {group.policy}, or do without it")
+                there = group.policy in self._tables.governing.in_force(pod.namespace)
+                to_do = f"ask it: escher policy ask {group.policy} --task NAME" if there else "create it"
+                others.append(f"policy {group.policy}: {to_do}; or do without it")
             elif group.rule.startswith(POLICIES):
                 others.append("change that policy, or add nodes where it lets the pod be")
             elif group.rule == CORDONED:

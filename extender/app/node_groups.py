@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.app.explanation import NodeGroup
-from extender.app.policy_numbers import PolicyNumbers, type_of
+from extender.app.policy_numbers import PolicyNumbers
 from extender.app.tables import Tables
 from extender.app.wording import amount, number
 from extender.core.cluster import Node, Pod
 from extender.core.policy import Judge, Refuse
+from extender.core.policy_types import type_of
 from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT as NOT_THERE
 from extender.kube.names import NodeName

@@ -17,25 +17,19 @@ from extender.core.governed import Governed
 from extender.core.names import EphemeralName
 from extender.core.policy_types import (
     HOSTNAME,
-    TYPES,
     AntiAffinity,
     Balance,
     CoLocation,
     DataLocality,
     FairShare,
-    Parameters,
     Priority,
+    type_of,
 )
 from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.node_match import accepts
 
 _SHOWN = 3
-
-
-def type_of(parameters: Parameters | None) -> str:
-    """The name of their type, as people write it; empty where the policy is not there."""
-    return next((name for name, each in TYPES.items() if type(parameters) is each), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,7 @@ class PolicyNumbers:
         said = []
         for each in pod.governed:
             numbers = self.of(pod, each.name)
-            kind = type_of(each.parameters) or "does not exist yet"
+            kind = "does not exist yet" if each.parameters is None else type_of(each.parameters)
             said.append(f"{each.name} ({kind}{f': {numbers}' if numbers else ''})")
         return ", ".join(said)
 

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr
 from extender.adapters import policy_models
 from extender.adapters.http.models import LABEL_SCHEMA, Body, Capacity, Node
 from extender.adapters.http.policy_bodies import PolicyBody, in_force_json, spec_of
+from extender.adapters.http.problems import Problem, ProblemKind
 from extender.app import supposed as words
 from extender.app.supposed import MOST_NODES
 from extender.core.gang_ask import LARGEST_GANG
@@ -118,6 +119,9 @@ class SetPolicy(Body):
     policy: PolicyBody | None
 
     def supposed(self) -> words.Supposed:
+        if self.policy is not None and self.policy.type in policy_models.ASKED:
+            said = f"type {self.policy.type} is asked: what comes of it depends on who will ask, and cannot be supposed"
+            raise Problem(ProblemKind.INVALID, said, field="type")
         policy = None if self.policy is None else policy_models.in_force(spec_of(self.policy))
         return words.PolicySet(self.namespace, self.name, policy)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.app.explain import Explain
-from extender.app.policy_numbers import PolicyNumbers, type_of
+from extender.app.policy_numbers import PolicyNumbers
 from extender.core.names import GangKey
 from extender.core.policy import Policy
 from extender.core.policy_types import (
@@ -18,6 +18,7 @@ from extender.core.policy_types import (
     FairShare,
     Parameters,
     Priority,
+    type_of,
 )
 from extender.filters import governing
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -132,5 +133,5 @@ def test_a_policy_that_is_named_and_not_there_is_told_as_that() -> None:
     world = PolicyWorld(zones="a")
     world.place("p", annotations=naming("missing"))
     told = explain(world).pod("default", "p")
-    assert told.remedies == ["create the policy missing, or do without it"]
+    assert told.remedies == ["policy missing: create it; or do without it"]
     assert [(group.rule, group.policy, group.type) for group in told.groups] == [("policy-named", "missing", "")]
