@@ -7,6 +7,7 @@ often than it has reasons in ten minutes. Pure; must not know how people are tol
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
@@ -92,13 +93,11 @@ class Waits:
 
     def of_pod(self, pod: Pod, verdict: Verdict, now: float) -> WaitTold | None:
         """The pod, which policies govern, was turned away everywhere."""
-        counted: dict[str, int] = {}
-        for reason in (*verdict.rejected.values(), *verdict.unresolvable.values()):
-            counted[reason] = counted.get(reason, 0) + 1
-        if not self.turned_away(pod.uid, counted.keys(), now):
+        if not self.turned_away(pod.uid, {*verdict.rejected.values(), *verdict.unresolvable.values()}, now):
             return None
+        counted = Counter((*verdict.rejected.values(), *verdict.unresolvable.values()))
         most = sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:_REASONS_TOLD]
-        note = "; ".join(f"{reason} ({number} of {sum(counted.values())} nodes)" for reason, number in most)
+        note = "; ".join(f"{reason} ({number} of {counted.total()} nodes)" for reason, number in most)
         return WaitTold(pod, None, note)
 
     def of_gang(self, effect: object, now: float) -> WaitTold | None:
