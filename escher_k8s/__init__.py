@@ -51,6 +51,7 @@ from escher_k8s.errors import (
 )
 from escher_k8s.holding import NotHeld
 from escher_k8s.operations import Claim, Release, SetResource
+from escher_k8s.own_node import OwnNodeUnknown
 
 __all__ = [
     "Ask",
@@ -74,6 +75,7 @@ __all__ = [
     "NodeState",
     "NotFound",
     "NotHeld",
+    "OwnNodeUnknown",
     "Owner",
     "Place",
     "Policy",

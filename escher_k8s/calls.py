@@ -7,8 +7,9 @@ know how a request is sent.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -28,7 +29,9 @@ from escher_k8s.answers import (
     Transaction,
 )
 from escher_k8s.asking import Asking
+from escher_k8s.errors import NotFound
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
+from escher_k8s.own_node import NAMESPACE_FILE, OwnNodeUnknown, own_pod
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,9 +90,10 @@ class Call(Generic[P, T]):
 
 
 class Calls(Asking):
-    """The management API. `namespace` is that of every call which is not given another."""
+    """The management API. `namespace` is that of every call which is not given another; `node` the caller's own."""
 
     namespace: str
+    node: str | None
 
     # -- ephemeral resources
 
@@ -111,14 +115,15 @@ class Calls(Asking):
         """The nodes chosen have `capacity` units of the resource, each; a repeated call renews it and moves nothing.
 
         `capacity`: whole units, absolute; 0 removes it. `node_spec`: a node's name; resources, for the nodes that have
-        as much available (`{}`: all); `{"labels": {...}}`; None: the client's own `node`, or that of `owner`.
+        as much available (`{}`: all); `{"labels": {...}}`; None: that of `owner`, or the caller's own.
         `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
         `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
         `if_version`: only if it is at this version.
 
-        Raises Invalid; VersionConflict; BeingDeleted; Unavailable; Unreachable.
+        Raises Invalid; VersionConflict; BeingDeleted; OwnNodeUnknown; Unavailable; Unreachable.
         """
         wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared)
+        wanted = yield from self._placed(wanted)
         headers = {"If-Match": if_version}
         request = Request("PUT", self._resource(name, namespace), _dry(dry_run), headers, wanted.body())
         return msgspec.json.decode((yield request), type=Resource)
@@ -185,8 +190,11 @@ class Calls(Asking):
         `read` has the `sequence` of each, from the cluster state. Raises Conflict where nothing was committed; Invalid,
         whose `field` is such as `operations[0].units`.
         """
+        placed: list[Operation] = []
+        for each in operations:
+            placed.append((yield from self._placed(each)) if isinstance(each, SetResource) else each)
         body = {
-            "operations": [each.spelt(self.namespace) for each in operations],
+            "operations": [each.spelt(self.namespace) for each in placed],
             "mode": mode,
             "detection": detection,
             "read": None if read is None else dict(read),
@@ -332,6 +340,31 @@ class Calls(Asking):
     def get_brake(self) -> Steps[Brake]:
         """What the service may do to others now, everywhere and by namespace."""
         return msgspec.json.decode((yield Request("GET", ("brake",))), type=Brake)
+
+    # -- the caller's own node
+
+    def _own_node(self) -> Steps[str | None]:
+        """None: the caller runs in no pod. Raises OwnNodeUnknown."""
+        if self.node is not None or (pod := own_pod(os.environ, NAMESPACE_FILE)) is None:
+            return self.node
+        if isinstance(pod, str):
+            return pod
+        path = ("namespaces", pod.namespace, "pods", pod.name, "explain")
+        try:
+            found = msgspec.json.decode((yield Request("GET", path)), type=Explanation)
+        except NotFound:
+            why = f"{pod.said_by} is {pod.name!r}, and the service knows no such pod in namespace {pod.namespace!r}"
+            raise OwnNodeUnknown(why) from None
+        if found.node is None:
+            raise OwnNodeUnknown(f"the service does not know where pod {pod.namespace}/{pod.name} is bound")
+        self.node = found.node
+        return self.node
+
+    def _placed(self, wanted: SetResource) -> Steps[SetResource]:
+        """With the caller's own node where that is meant."""
+        if wanted.node_spec is not None or wanted.owner is not None:
+            return wanted
+        return replace(wanted, node_spec=(yield from self._own_node()))
 
     # -- paths
 

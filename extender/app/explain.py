@@ -73,8 +73,8 @@ def _waits(subject: str, summary: str, *remedies: str, groups: Sequence[_Group] 
     return Explanation(subject=subject, waits=True, summary=summary, groups=shown, remedies=list(remedies))
 
 
-def _rests(subject: str, summary: str) -> Explanation:
-    return Explanation(subject=subject, waits=False, summary=summary)
+def _rests(subject: str, summary: str, node: NodeName | None = None) -> Explanation:
+    return Explanation(subject=subject, waits=False, summary=summary, node=node)
 
 
 def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
@@ -110,7 +110,7 @@ class Explain:
         pod = self._find(namespace, name)
         subject = f"pod {pod}"
         if pod.node is not None:
-            return _rests(subject, f"is bound to {pod.node}")
+            return _rests(subject, f"is bound to {pod.node}", pod.node)
         if pod.deleting:
             return _rests(subject, "is being deleted")
         if not self._tables.ours(pod):
