@@ -131,7 +131,11 @@ class Explain:
         if (held := self._tables.ledger.holding(pod.uid)) is not None:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
         groups, fitting = self._judge(pod)
-        return _waits(subject, self._summary(groups, fitting), *self._remedies(groups, fitting), groups=groups)
+        summary, remedies = self._summary(groups, fitting), self._remedies(groups, fitting)
+        if not fitting and (never := self._tables.policies.judging.why_never(pod)) is not None:
+            summary = f"{summary}; {never.explained or never.reason}"
+            remedies.insert(0, "change one of these policies, or add or label nodes")
+        return _waits(subject, summary, *remedies, groups=groups)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""
