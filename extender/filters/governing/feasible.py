@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable
 
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import equivalence_of
-from extender.core.feasible import Impossible, even_part, impossible, keeps_apart
+from extender.core.feasible import Impossible, even_part, impossible, keeps_apart, pods_spoken_of
 from extender.core.governed import Governed, of_type
 from extender.core.governing import POLICY
 from extender.core.names import in_domain
@@ -93,7 +93,7 @@ class PolicyFeasible:
 
     def _never(self, pod: Pod, facts: Facts) -> Refuse | None:
         found = self._bound(pod, facts)
-        if found is None or (found.pods > 1 and not self._as_said(pod, found, facts)):
+        if found is None or (found.pods > 1 and not self._as_said(pod, facts)):
             return None
         return Refuse(_reason(found), preemption_helps=False, explained=_explained(found))
 
@@ -106,9 +106,11 @@ class PolicyFeasible:
             self._bounds[kind] = impossible(pod, facts.nodes.values(), facts.ledger.capacity.domain)
         return self._bounds[kind]
 
-    def _as_said(self, pod: Pod, found: Impossible, facts: Facts) -> bool:
-        """Whether its policies' pods, as far as they are known, are like it, and stand as these let them."""
-        if not all(_is_like(other, pod) for other in self._standing.governed_by(pod.namespace, found.policies)):
+    def _as_said(self, pod: Pod, facts: Facts) -> bool:
+        """Whether the pods of which it is said how many there will be are like it, as far as they are known; and those
+        of its policies stand as these let them."""
+        spoken_of = {each.name for each in pod.governed if pods_spoken_of((each,)) > 1}
+        if not all(_is_like(other, pod) for other in self._standing.governed_by(pod.namespace, spoken_of)):
             return False
         for each in pod.governed:
             if (key := keeps_apart(each, pod.governed)) is not None and self._most(each, key, pod, facts) > 1:
