@@ -29,9 +29,8 @@ from escher_k8s.answers import (
     Transaction,
 )
 from escher_k8s.asking import Asking
-from escher_k8s.errors import NotFound
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
-from escher_k8s.own_node import NAMESPACE_FILE, OwnNodeUnknown, own_pod
+from escher_k8s.own_node import NAMESPACE_FILE, node_of, own_pod
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -109,6 +108,7 @@ class Calls(Asking):
         owner: Owner | None = None,
         shared: bool = False,
         if_version: str | None = None,
+        if_absent: bool = False,
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Resource]:
@@ -118,13 +118,13 @@ class Calls(Asking):
         as much available (`{}`: all); `{"labels": {...}}`; None: that of `owner`, or the caller's own.
         `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
         `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
-        `if_version`: only if it is at this version.
+        `if_version`: only if it is at this version. `if_absent`: only if there is none of that name.
 
         Raises Invalid; VersionConflict; BeingDeleted; OwnNodeUnknown; Unavailable; Unreachable.
         """
         wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared)
         wanted = yield from self._placed(wanted)
-        headers = {"If-Match": if_version}
+        headers = {"If-Match": if_version, "If-None-Match": "*" if if_absent else None}
         request = Request("PUT", self._resource(name, namespace), _dry(dry_run), headers, wanted.body())
         return msgspec.json.decode((yield request), type=Resource)
 
@@ -319,8 +319,7 @@ class Calls(Asking):
     @Call
     def explain_pod(self, name: str, *, namespace: str | None = None) -> Steps[Explanation]:
         """Why the pod waits, with numbers, and what would help. Raises NotFound."""
-        path = ("namespaces", namespace or self.namespace, "pods", name, "explain")
-        return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
+        return (yield from _explain_pod(namespace or self.namespace, name))
 
     @Call
     def what_if(
@@ -349,15 +348,7 @@ class Calls(Asking):
             return self.node
         if isinstance(pod, str):
             return pod
-        path = ("namespaces", pod.namespace, "pods", pod.name, "explain")
-        try:
-            found = msgspec.json.decode((yield Request("GET", path)), type=Explanation)
-        except NotFound:
-            why = f"{pod.said_by} is {pod.name!r}, and the service knows no such pod in namespace {pod.namespace!r}"
-            raise OwnNodeUnknown(why) from None
-        if found.node is None:
-            raise OwnNodeUnknown(f"the service does not know where pod {pod.namespace}/{pod.name} is bound")
-        self.node = found.node
+        self.node = yield from node_of(pod, _explain_pod(pod.namespace, pod.name))
         return self.node
 
     def _placed(self, wanted: SetResource) -> Steps[SetResource]:
@@ -373,6 +364,11 @@ class Calls(Asking):
 
     def _policy(self, name: str, namespace: str | None) -> tuple[str, ...]:
         return ("namespaces", namespace or self.namespace, "policies", name)
+
+
+def _explain_pod(namespace: str, name: str) -> Steps[Explanation]:
+    path = ("namespaces", namespace, "pods", name, "explain")
+    return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
 
 
 def _every(path: Sequence[str], page: type[Page[T]], params: Mapping[str, str | None] | None = None) -> Steps[list[T]]:

@@ -7,12 +7,15 @@ account. Outside a pod nothing tells. Must not know requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from escher_k8s.errors import EscherError
+from escher_k8s.answers import Explanation
+from escher_k8s.errors import EscherError, NotFound
 
+Q = TypeVar("Q")
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 SNIPPET = """\
 env:
@@ -50,6 +53,18 @@ def own_pod(environment: Mapping[str, str], namespace_file: Path) -> OwnPod | st
         if name := environment.get(variable):
             return OwnPod(namespace, name, f"${variable}")
     raise OwnNodeUnknown("this pod's name is not known: neither $POD_NAME nor $HOSTNAME is set")
+
+
+def node_of(pod: OwnPod, asked: Generator[Q, bytes, Explanation]) -> Generator[Q, bytes, str]:
+    """The node where the service, which is `asked` about the pod, sees it. Raises OwnNodeUnknown."""
+    try:
+        found = yield from asked
+    except NotFound:
+        why = f"{pod.said_by} is {pod.name!r}, and the service knows no such pod in namespace {pod.namespace!r}"
+        raise OwnNodeUnknown(why) from None
+    if found.node is None:
+        raise OwnNodeUnknown(f"the service does not know where pod {pod.namespace}/{pod.name} is bound")
+    return found.node
 
 
 def _read(file: Path) -> str:
