@@ -100,7 +100,7 @@ class Judging:
                 passed.append(node)
             else:
                 (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
-        if unresolvable and not passed and not rejected and (never := self.why_never(pod)) is not None:
+        if unresolvable and not passed and (never := self.why_never(pod)) is not None:
             unresolvable = dict.fromkeys(unresolvable, never.reason)
         return Verdict(passed, rejected, unresolvable)
 

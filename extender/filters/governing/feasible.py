@@ -55,9 +55,8 @@ class PolicyFeasible:
         if isinstance(fact, Node):
             self._nodes.pop(fact.name, None)
             self._nodes_changed()
-        elif self._told:
+        else:
             self._told.pop(fact.uid, None)
-            self._in_doubt |= bool(fact.governed)
 
     def _nodes_changed(self) -> None:
         self._bounds.clear()
@@ -66,7 +65,7 @@ class PolicyFeasible:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
-        if not pod.governed or pod.node is not None:
+        if not pod.governed:
             return None
         never = None if _has_alternatives(pod) else self._never(pod, facts)
         if never is None:

@@ -24,9 +24,9 @@ from extender.core.policy_types import (
     Soft,
 )
 from extender.kube.names import CPU, NodeName, PodUid
-from tests.builders import gang_pods, node
+from tests.builders import gang_pods, node, pod
 from tests.core.every_way import has_a_way
-from tests.filters.governing.world import ZONE, PolicyWorld, naming
+from tests.filters.governing.world import ZONE, PolicyWorld, naming, selecting
 
 IN_VAIN = "cannot be met with the nodes that there are, empty or not"
 
@@ -115,13 +115,46 @@ def test_it_is_not_told_while_pods_stand_where_the_policies_would_not_have_let_t
     world = PolicyWorld(zones="ab", cpu=3000)
     for number in range(2):
         assert world.place(f"there{number}", labels={"app": "x"}) == "n0"
-    world.place("filler", 1000)
-    world.govern("p0", AntiAffinity(), ())
-    world.govern("p1", Balance(3), ())
+    world.govern("p0", AntiAffinity(), selecting(app="x"))
+    world.govern("p1", Balance(3), selecting(app="x"))
     assert world.place("third", labels={"app": "x"}) == "n1"
     assert world.place("fourth", labels={"app": "x"}) is None
     # Three are there at once, though by the policies there can be two.
     assert IN_VAIN not in world.reason("fourth")
+
+
+def test_pods_that_stood_in_two_places_before_they_were_to_be_together_may_be_more() -> None:
+    world = PolicyWorld(zones="ab", cpu=2000)
+    for number, app in enumerate("xyxy"):
+        assert world.place(f"there{number}", labels={"app": app}) == f"n{number // 2}"
+    world.govern("p0", CoLocation(3), selecting(app="x"))
+    assert world.place("three", labels={"app": "x"}) is None
+    assert "speak" not in explained(world, "three")
+
+
+def test_pods_that_stood_unevenly_before_they_were_to_be_even_may_be_more() -> None:
+    world = PolicyWorld(zones="a", cpu=3000)
+    for number in range(3):
+        assert world.place(f"there{number}", labels={"app": "x"}) == "n0"
+    world.cpu = 1000
+    world.add("small", "b")
+    assert world.place("filler", 1000) == "small"
+    world.govern("p0", Balance(4), selecting(app="x"))
+    assert world.place("fourth", labels={"app": "x"}) is None
+    assert "speak" not in explained(world, "fourth")
+
+
+def test_it_is_withdrawn_when_a_pod_comes_that_is_not_like_the_others() -> None:
+    world = governed_by(CoLocation(4))
+    world.place("first", annotations=naming("p0"))
+    assert IN_VAIN in world.reason("first")
+    world.create(pod("other", {"cpu": 100}, annotations=naming("p0"), node_selector={"no": "where"}))
+    for _ in range(2):
+        world.schedule()
+    assert world.reason("first") == "policy p0 (co-location): no place here has room for all"
+    world.delete(PodUid("uid-other"))
+    world.filter(world.pods[PodUid("uid-first")])
+    assert IN_VAIN in world.reason("first")
 
 
 def test_data_that_no_node_has_together_may_come() -> None:
