@@ -1,17 +1,11 @@
-"""Calls: every call of the management API, written once.
-
-A call is a generator: it yields requests, is sent the answers' bodies, and returns what the caller gets. `Call` makes a
-method of it that blocks, or one to be awaited, as the client is one or the other; so the two cannot differ. Must not
-know how a request is sent.
-"""
+"""Calls: every call of the management API, written once (see `calling`). Must not know how a request is sent."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,69 +17,19 @@ from escher_k8s.answers import (
     Owner,
     Page,
     Policy,
+    PolicyAnswer,
     PolicyType,
     Resource,
     Supposition,
     Transaction,
 )
 from escher_k8s.asking import Asking
+from escher_k8s.asks import Ask, of_answer
+from escher_k8s.calling import Call, Request, Steps
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
 from escher_k8s.own_node import NAMESPACE_FILE, node_of, own_pod
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of the API. `path`: its parts below `/v1`, not quoted. None among params and headers is left out."""
-
-    method: str
-    path: Sequence[str]
-    params: Mapping[str, str | None] = field(default_factory=dict)
-    headers: Mapping[str, str | None] = field(default_factory=dict)
-    body: Mapping[str, Any] | None = None
-
-
-Steps = Generator[Request, bytes, T]
-
-
-class Blocking(Protocol):
-    """A client whose calls return when they are answered."""
-
-    def perform(self, steps: Steps[T]) -> T: ...
-
-
-class Awaited(Protocol):
-    """A client whose calls are awaited."""
-
-    async def perform(self, steps: Steps[T]) -> T: ...
-
-
-class Call(Generic[P, T]):
-    """A method of `Calls`, as the client performs it."""
-
-    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
-        self._steps = steps
-        update_wrapper(self, steps)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        if client is None:
-            return self
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.perform(self._steps(client, *args, **kwargs))
-
-        return update_wrapper(call, self._steps)
-
-    def __call__(self, client: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return client.perform(self._steps(client, *args, **kwargs))
 
 
 class Calls(Asking):
@@ -296,6 +240,28 @@ class Calls(Asking):
         named = {} if name is None else {"name": name}
         request = Request("POST", path, body={**_said(type, parameters, selector), **named})
         return msgspec.json.decode((yield request), type=Policy)
+
+    @Call
+    def ask_policy(
+        self,
+        name: str,
+        task: str,
+        group: str = "",
+        *,
+        needs: Mapping[str, str | int | float] | None = None,
+        node_labels: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Ask]:
+        """What the task's pod has to say so that the policy holds for it; asking again changes nothing.
+
+        `task`, `group`: labels; of `shares` the group is the user. `needs`, `node_labels`: what the pod asks for
+        besides, and its node selector. Raises NotFound, NotInForce, Invalid, Unavailable.
+        """
+        said = {"name": task, "group": group, "needs": dict(needs) if needs else None, "node_labels": node_labels or {}}
+        path = self._policy(f"{name}:ask", namespace)
+        answer = yield Request("POST", path, _dry(dry_run), body={"task": said})
+        return of_answer(msgspec.json.decode(answer, type=PolicyAnswer))
 
     # -- gangs, and why things wait
 

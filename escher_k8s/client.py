@@ -19,7 +19,8 @@ from urllib.parse import quote
 import msgspec
 
 from escher_k8s.answers import Decision, Missed, Resource
-from escher_k8s.calls import Calls, Request, Steps
+from escher_k8s.calling import Request, Steps
+from escher_k8s.calls import Calls
 from escher_k8s.errors import EscherError, Unreachable, Unreached, problem
 from escher_k8s.following import SILENCE, Reading
 from escher_k8s.holding import DEFAULT_TTL, held, held_awaited
