@@ -92,27 +92,25 @@ def require_enough(workload: object, gang: str, quorum: int, others: int) -> Non
     to do. A pod by itself proves nothing."""
     if isinstance(others, bool) or not isinstance(others, int) or others < 0:
         raise ValueError(f"others is {others!r}; write a whole number, 0 or more")
-    if quorum <= 1 or (kind := _kind(workload)) not in {*_PATHS, _JOB_SET} or kind == "PodTemplate":
+    kind, wanted = _kind(workload), quorum - others
+    if wanted <= 1 or kind not in {*_PATHS, _JOB_SET} - {"PodTemplate"}:
         return
-    said, all_there = spelt(workload), templates(workload)
-    spec = said["spec"]
-    wanted = quorum - others
-    if wanted <= 1:
-        return
-    if kind == "StatefulSet" and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady":
+    spec = spelt(workload)["spec"]
+    if kind == "StatefulSet" and (spec.get("podManagementPolicy") or "OrderedReady") == "OrderedReady":
         raise Contradiction(
             "spec.podManagementPolicy",
             f"a StatefulSet makes one pod after the other, each when the one before is ready, and gang {gang!r} places "
             f"{quorum} together; write 'Parallel'",
         )
-    if kind == "CronJob" and spec.get("concurrencyPolicy", "Allow") == "Allow":
+    if kind == "CronJob" and (spec.get("concurrencyPolicy") or "Allow") == "Allow":
         raise Contradiction(
             "spec.concurrencyPolicy",
             f"runs of a CronJob may overlap, and their pods would be members of the one gang {gang!r}; write 'Forbid' "
             "or 'Replace'",
         )
-    most = _at_once([each for each in all_there if _may_be_of(gang, each)])
-    if most is not None and most < wanted:
+    most = _at_once([each for each in templates(workload) if _may_be_of(gang, each)])
+    # None at all are to be more some day: nobody waits until then.
+    if most is not None and 0 < most < wanted:
         where, what = _sizes(kind)
         elsewhere = f", {others} of them from elsewhere," if others else ""
         raise Contradiction(

@@ -289,6 +289,7 @@ def test_members_from_elsewhere_are_counted_where_they_are_told_of() -> None:
 def test_more_pods_than_the_quorum_are_no_mistake_and_other_asks_mind_no_number() -> None:
     assert ESCHER.gang("train", 4).attach(job(8))
     assert ESCHER.gang("train", 1).attach(replicated("StatefulSet", 8))
+    assert ESCHER.gang("train", 8).attach(replicated("Deployment", 0))
     assert ESCHER.policy("apart").attach(replicated("StatefulSet", 1))
     assert ESCHER.resource_request("data1").attach(cron_job(1, concurrencyPolicy="Allow"))
 
