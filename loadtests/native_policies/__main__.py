@@ -30,7 +30,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -85,6 +86,20 @@ def packing_scheduler() -> dict[str, object]:
     return {**config, "profiles": [profile]}
 
 
+@contextmanager
+def only_errors() -> Iterator[None]:
+    """What ESLs say to operators is not for whoever measures."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
 def run(
     nodes: int, pods: int, rounds: int, seed: int, chosen: Sequence[type[Work]], progress: Progress | None = None
 ) -> Run:
@@ -99,7 +114,8 @@ def run(
             nodes=nodes, node_shape=shape, scheduler_binaries=brought, scheduler_configs=configs, progress=progress
         ) as cluster:
             works = [work([f"node-{number}" for number in range(nodes)], pods) for work in chosen]
-            results = uvloop.run(measure(cluster.kubeconfig, cluster.service_url, works, rounds, seed))
+            with only_errors():
+                results = uvloop.run(measure(cluster.kubeconfig, cluster.service_url, works, rounds, seed))
     return Run(
         nodes=nodes,
         pods=pods,
@@ -138,10 +154,6 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> int:
     wanted = arguments(given)
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
     chosen = [work for work in WORKS if work.name in wanted.policies]
     runs = read(wanted.json) if wanted.json else []
     for nodes in () if wanted.show else wanted.nodes:
