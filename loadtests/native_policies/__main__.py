@@ -33,6 +33,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import structlog
 import uvloop
@@ -71,7 +72,7 @@ _ROOM = 10
 """Pods for a node at most: there is room for every work's batch, whatever its rule."""
 
 
-def packing_scheduler() -> dict[str, object]:
+def packing_scheduler() -> dict[str, Any]:
     """Configuration of the shipped scheduler without extender, but for the one setting that packs."""
     config = yaml.safe_load((places.shipped("scheduler-config") / "escher-resources.yaml").read_text())
     arguments = {
@@ -139,7 +140,12 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10, help="batches of each policy and way (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the order of ways (default: 1)")
     parser.add_argument("--policies", nargs="+", default=names, choices=names, metavar="POLICY", help="default: all")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keeps the figures there, a run for --nodes each")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="keeps the figures there, by number of nodes; in a run that was alike, those of other policies stay",
+    )
     parser.add_argument("--out", type=Path, metavar="PAGE", help="writes the tables of --json into this page")
     parser.add_argument("--show", action="store_true", help="measures nothing: what --json has")
     parsed = parser.parse_args(given)
@@ -158,7 +164,7 @@ def main(given: Sequence[str] | None = None) -> int:
     runs = read(wanted.json) if wanted.json else []
     for nodes in () if wanted.show else wanted.nodes:
         say(f"starting a control plane of {nodes} nodes")
-        runs = kept(runs, [run(nodes, wanted.pods, wanted.rounds, wanted.seed, chosen)])
+        runs = kept(runs, run(nodes, wanted.pods, wanted.rounds, wanted.seed, chosen))
         if wanted.json:
             wanted.json.write_bytes(written(runs))
     if wanted.out:

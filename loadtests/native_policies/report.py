@@ -82,9 +82,23 @@ def written(runs: Sequence[Run]) -> bytes:
     return text.replace(b"\n      ", b"").replace(b"\n     }", b"}") + b"\n"
 
 
-def kept(runs: Iterable[Run], new: Iterable[Run]) -> list[Run]:
-    """Those of as many nodes are replaced; by their number of nodes."""
-    return sorted({each.nodes: each for each in (*runs, *new)}.values(), key=lambda each: each.nodes)
+def kept(runs: Iterable[Run], new: Run) -> list[Run]:
+    """By their number of nodes. Policies that are new replace what there was of them in a run that was alike; one that
+    was not is replaced as a whole."""
+    by_nodes = {each.nodes: each for each in runs}
+    old = by_nodes.get(new.nodes)
+    if old is not None and _terms(old) == _terms(new):
+        new = msgspec.structs.replace(
+            new,
+            expected={**old.expected, **new.expected},
+            best={**old.best, **new.best},
+            results={**old.results, **new.results},
+        )
+    return [each for _, each in sorted({**by_nodes, new.nodes: new}.items())]
+
+
+def _terms(run: Run) -> tuple[object, ...]:
+    return run.pods, run.rounds, run.seed, run.cores, run.kubernetes
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

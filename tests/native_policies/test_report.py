@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loadtests.native_policies import report
@@ -66,7 +67,7 @@ class TestBest:
         assert report.better({"native": batches(10, 10), "extender": batches(11.1, 11.1)}) == ["native"]
 
     def test_what_may_be_noise_is_as_good(self) -> None:
-        noisy = {"native": batches(10, 10, 14, 14), "extender": batches(12, 13, 16, 16)}
+        noisy: dict[Way, list[Batch]] = {"native": batches(10, 10, 14, 14), "extender": batches(12, 13, 16, 16)}
         assert report.better(noisy) == ["native", "extender"]
 
     def test_where_no_way_keeps_the_rule_none_is(self) -> None:
@@ -113,9 +114,17 @@ class TestFile:
         assert report.read(file) == []
         old, small = run_of({"native": batches(1)}, nodes=400), run_of({"native": batches(2)})
         new = run_of({"native": batches(3, None)}, nodes=400)
-        file.write_bytes(report.written(report.kept([old, small], [new])))
+        new = msgspec.structs.replace(new, rounds=9)
+        file.write_bytes(report.written(report.kept([old, small], new)))
         assert report.read(file) == [small, new]
         assert file.read_text().count("\n") < 60
+
+    def test_of_a_run_that_was_alike_only_what_was_measured_again_is_replaced(self) -> None:
+        old, new = run_of({"native": batches(1)}), run_of({"native": batches(2)})
+        other = WORKS[1].name
+        both = msgspec.structs.replace(old, results={**old.results, other: old.results[APART.name]})
+        [merged] = report.kept([both], new)
+        assert merged.results == {APART.name: new.results[APART.name], other: old.results[APART.name]}
 
     def test_tables_are_shown_and_written_without_measuring(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

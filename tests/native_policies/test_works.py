@@ -161,7 +161,7 @@ def test_the_smallest_work_has_room_and_not_every_placement_will_do(make: type[W
 
 def test_the_scheduler_that_packs_differs_in_one_setting_alone() -> None:
     config = packing_scheduler()
-    [profile] = config["profiles"]  # type: ignore[misc]
+    [profile] = config["profiles"]
     assert profile["schedulerName"] == PACKED
     [plugin] = profile["pluginConfig"]
     assert plugin["args"]["scoringStrategy"]["type"] == "MostAllocated"
