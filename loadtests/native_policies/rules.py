@@ -77,7 +77,7 @@ def packed(placement: Placement, fewest: int) -> Verdict:
 def near(placement: Placement, wanted: Mapping[int, Collection[str]]) -> Verdict:
     """Each pod is on one of the nodes that it wants. Measured: how many are."""
     there = sum(node in wanted[pod] for pod, node in placement.items())
-    return Verdict(there == len(wanted), there, " ".join(f"{pod}@{placement[pod]}" for pod in sorted(placement)))
+    return Verdict(there == len(wanted), there, f"{there} of {len(placement)}")
 
 
 def best(placement: Placement, values: Mapping[str, float], most_on_a_node: int) -> Verdict:

@@ -90,4 +90,5 @@ class TestWaiting:
 def test_shapes_know_no_names_of_nodes_and_tell_placements_apart() -> None:
     assert rules.packed(on("x", "x", "y"), 2).shape == rules.packed(on("b", "a", "a"), 2).shape == "1 2"
     assert rules.apart(on("x", "y", "x", "y"), PAIRS).shape == rules.apart(on("x", "y", "z", "a"), PAIRS).shape
-    assert rules.near(on("x", "y"), {0: "x", 1: "y"}).shape != rules.near(on("y", "x"), {0: "y", 1: "x"}).shape
+    assert rules.near(on("x", "y"), {0: "xy", 1: "xy"}).shape == rules.near(on("y", "y"), {0: "xy", 1: "xy"}).shape
+    assert rules.near(on("x", "y"), {0: "xy", 1: "xy"}).shape != rules.near(on("x", "z"), {0: "xy", 1: "xy"}).shape
