@@ -32,8 +32,8 @@ PATIENCE = 10.0
 """Seconds after which a batch that is not bound is given up."""
 _CREATORS = 16
 _BACK_OFF_IS_OVER = 3.0
-"""Seconds. With `podMaxBackoffSeconds: 1` and kube-scheduler's rounding to whole seconds, whoever was turned away may be
-tried at once by then."""
+"""Seconds. With `podMaxBackoffSeconds: 1`, rounded to whole seconds as kube-scheduler does, whoever was turned away may
+be tried at once by then."""
 _CATCH_UP = 0.2
 
 

@@ -141,22 +141,18 @@ def sound(batches: Sequence[Batch]) -> bool:
 
 
 def better(by_way: Mapping[Way, Sequence[Batch]]) -> list[Way]:
-    """Of the ways that kept the rule in every round the fastest, and those that are not slower: by less than a tenth,
-    or by so little that the middle halves of their rounds overlap. None: no way kept it."""
+    """Of the ways that kept the rule in every round the fastest, and those of which it cannot be said that they are
+    slower: by a tenth or more in the median, and in the middle half of rounds. None: no way kept it."""
     right = {way: batches for way, batches in by_way.items() if sound(batches) and _times(batches, "whole")}
     if not right:
         return []
-    fastest = min(right, key=lambda way: statistics.median(_times(right[way], "whole")))
-    base = statistics.median(_times(right[fastest], "whole"))
-    _, high = _middle(_times(right[fastest], "whole"))
-    found: list[Way] = []
-    for way in WAYS:
-        if way not in right:
-            continue
-        times = _times(right[way], "whole")
-        if statistics.median(times) <= _EVEN * base or _middle(times)[0] <= high:
-            found.append(way)
-    return found
+    fastest = min(right.values(), key=lambda batches: statistics.median(_times(batches, "whole")))
+    return [way for way in WAYS if way in right and not _slower(right[way], fastest)]
+
+
+def _slower(mine: Sequence[Batch], fastest: Sequence[Batch]) -> bool:
+    by, between = ratio(mine, fastest, "whole"), spread(mine, fastest)
+    return by is not None and by >= _EVEN and (between is None or between[0] > 1)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
