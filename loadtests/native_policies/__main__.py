@@ -68,8 +68,13 @@ WORKS: tuple[type[Work], ...] = (
     Limited,
 )
 LEAST_NODES, LEAST_PODS = 4, 10
-_ROOM = 10
-"""Pods for a node at most: there is room for every work's batch, whatever its rule."""
+_INTERRUPTED = 130
+"""The exit code of what was stopped by SIGINT."""
+
+
+def most_pods(nodes: int) -> int:
+    """For which there is room in every work, with some nodes to choose from."""
+    return nodes * 5 // 2
 
 
 def packing_scheduler() -> dict[str, Any]:
@@ -151,8 +156,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parsed = parser.parse_args(given)
     if parsed.rounds < 1 or parsed.pods < LEAST_PODS or min(parsed.nodes) < LEAST_NODES:
         parser.error(f"give --rounds 1 or more, --pods {LEAST_PODS} or more, --nodes {LEAST_NODES} or more")
-    if parsed.pods > _ROOM * min(parsed.nodes) // 4:
-        parser.error(f"--pods {parsed.pods}: at most {_ROOM * min(parsed.nodes) // 4} for {min(parsed.nodes)} nodes")
+    if parsed.pods > (most := most_pods(min(parsed.nodes))):
+        parser.error(f"--pods {parsed.pods}: at most {most} for {min(parsed.nodes)} nodes")
     if (parsed.out or parsed.show) and parsed.json is None:
         parser.error("--out and --show take their figures from --json FILE: give one")
     return parsed
@@ -164,7 +169,11 @@ def main(given: Sequence[str] | None = None) -> int:
     runs = read(wanted.json) if wanted.json else []
     for nodes in () if wanted.show else wanted.nodes:
         say(f"starting a control plane of {nodes} nodes")
-        runs = kept(runs, run(nodes, wanted.pods, wanted.rounds, wanted.seed, chosen))
+        try:
+            runs = kept(runs, run(nodes, wanted.pods, wanted.rounds, wanted.seed, chosen))
+        except KeyboardInterrupt:
+            say("interrupted; nothing of this run is kept\n")
+            return _INTERRUPTED
         if wanted.json:
             wanted.json.write_bytes(written(runs))
     if wanted.out:
