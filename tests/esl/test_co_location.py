@@ -119,7 +119,7 @@ def test_groups_that_are_asked_for_at_once_do_not_wait_for_each_others_node(seed
         world.launch(name, name[0], cpu=2)
     world.settle()
     assert [len(set(world.where(*(name for name in names if name[0] == group)))) for group in "abcd"] == [1] * 4
-    assert sorted(world.where("a0", "b0", "c0", "d0")) == ["n1", "n2", "n3", "n3"]
+    assert sorted(map(str, world.where("a0", "b0", "c0", "d0"))) == ["n1", "n2", "n3", "n3"]
 
 
 def test_who_was_asked_for_and_never_comes_keeps_nobody_from_the_only_node() -> None:
