@@ -136,14 +136,14 @@ def spread(mine: Sequence[Batch], native: Sequence[Batch]) -> tuple[float, float
 
 
 def sound(batches: Sequence[Batch]) -> bool:
-    """Whether the rule held in each."""
-    return all(each.held for each in batches)
+    """Whether the rule held in each, and all were bound in time."""
+    return all(each.held and each.whole is not None for each in batches)
 
 
 def better(by_way: Mapping[Way, Sequence[Batch]]) -> list[Way]:
-    """Of the ways that kept the rule in every round the fastest, and those of which it cannot be said that they are
-    slower: by a tenth or more in the median, and in the middle half of rounds. None: no way kept it."""
-    right = {way: batches for way, batches in by_way.items() if sound(batches) and _times(batches, "whole")}
+    """Of the ways that kept the rule in every round, and in time, the fastest, and those of which nobody can say that
+    they are slower: by a tenth or more in the median, and in the middle half of rounds. None: no way kept it."""
+    right = {way: batches for way, batches in by_way.items() if batches and sound(batches)}
     if not right:
         return []
     fastest = min(right.values(), key=lambda batches: statistics.median(_times(batches, "whole")))
