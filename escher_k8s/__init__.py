@@ -54,6 +54,7 @@ from escher_k8s.errors import (
 )
 from escher_k8s.holding import NotHeld
 from escher_k8s.operations import Claim, Release, SetResource
+from escher_k8s.own_node import OwnNodeUnknown
 
 __all__ = [
     "Ask",
@@ -78,6 +79,7 @@ __all__ = [
     "NotFound",
     "NotHeld",
     "NotInForce",
+    "OwnNodeUnknown",
     "Owner",
     "Place",
     "Policy",

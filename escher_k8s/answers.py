@@ -156,6 +156,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """Since when it waits."""
     reason_since: datetime | None = None
     """Since when for this reason."""
+    node: str | None = None
+    """Where the pod is bound."""
 
 
 class PolicyType(msgspec.Struct, frozen=True):

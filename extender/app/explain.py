@@ -35,8 +35,8 @@ def _waits(subject: str, summary: str, *remedies: str) -> Explanation:
     return Explanation(subject=subject, waits=True, summary=summary, remedies=list(remedies))
 
 
-def _rests(subject: str, summary: str) -> Explanation:
-    return Explanation(subject=subject, waits=False, summary=summary)
+def _rests(subject: str, summary: str, node: NodeName | None = None) -> Explanation:
+    return Explanation(subject=subject, waits=False, summary=summary, node=node)
 
 
 def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
@@ -87,7 +87,7 @@ class Explain:
     def _pod(self, pod: Pod) -> Explanation:
         subject = f"pod {pod}"
         if pod.node is not None:
-            return _rests(subject, f"is bound to {pod.node}")
+            return _rests(subject, f"is bound to {pod.node}", pod.node)
         if pod.deleting:
             return _rests(subject, "is being deleted")
         if not self._tables.ours(pod):
@@ -108,7 +108,11 @@ class Explain:
         if (held := self._tables.ledger.holding(pod.uid)) is not None:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
         judged = self._nodes.judge(pod)
-        found = _waits(subject, self._summary(judged.groups, judged.fitting), *self._remedies(pod, judged))
+        summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
+        if not judged.fitting and (never := self._tables.policies.judging.why_never(pod)) is not None:
+            summary = f"{summary}; {never.explained or never.reason}"
+            remedies.insert(0, "change one of these policies, or add or label nodes")
+        found = _waits(subject, summary, *remedies)
         return replace(found, groups=list(self._nodes.shown(pod, judged.groups)), for_a_place=not judged.fitting)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:

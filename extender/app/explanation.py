@@ -50,3 +50,5 @@ class Explanation:
     since: float | None = None
     reason_since: float | None = None
     for_a_place: bool = False
+    node: NodeName | None = None
+    """Where the pod is bound."""

@@ -44,6 +44,7 @@ class ExplanationView(Answer):
     groups: list[NodeGroupView]
     tried: Annotated[list[RemedyView], Field(description="What helps: each was tried on a copy of the cluster")]
     remedies: Annotated[list[str], Field(description="In words: what was tried; else what rules say may help")]
+    node: Annotated[str | None, Field(description="Where the pod is bound; null for a gang, and for who waits")] = None
 
 
 def explanation_view(explanation: Explanation) -> ExplanationView:
@@ -69,4 +70,5 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
             RemedyView(said=each.said, changes=list(map(changes.shown, each.supposed))) for each in explanation.tried
         ],
         remedies=[each.said for each in explanation.tried] or list(explanation.remedies),
+        node=explanation.node,
     )

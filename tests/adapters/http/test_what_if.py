@@ -150,7 +150,7 @@ async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: 
         "moved": [{"pod": "team-a/p", "node": "n2"}, {"pod": "team-a/q", "node": None}],
         "explanation": {
             "subject": "gang team-a/train", "waits": True, "summary": "waits", "groups": [], "remedies": ["more nodes"],
-            "since": None, "reason_since": None, "tried": [],
+            "since": None, "reason_since": None, "tried": [], "node": None,
         },
     }  # fmt: skip
 
