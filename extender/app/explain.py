@@ -109,11 +109,13 @@ class Explain:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
         judged = self._nodes.judge(pod)
         summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
-        if not judged.fitting and (never := self._tables.policies.judging.why_never(pod)) is not None:
+        never = None if judged.fitting else self._tables.policies.judging.why_never(pod)
+        if never is not None:
+            # Whatever else lets this one be placed keeps another of its policies' pods waiting.
             summary = f"{summary}; {never.explained or never.reason}"
             remedies.insert(0, "change one of these policies, or add or label nodes")
         found = _waits(subject, summary, *remedies)
-        return replace(found, groups=list(self._nodes.shown(pod, judged.groups)), for_a_place=not judged.fitting)
+        return replace(found, groups=list(self._nodes.shown(pod, judged.groups)), for_a_place=not judged.fitting and never is None)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""
