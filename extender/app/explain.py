@@ -114,8 +114,8 @@ class Explain:
             # Whatever else lets this one be placed keeps another of its policies' pods waiting.
             summary = f"{summary}; {never.explained or never.reason}"
             remedies.insert(0, "change one of these policies, or add or label nodes")
-        found = _waits(subject, summary, *remedies)
-        return replace(found, groups=list(self._nodes.shown(pod, judged.groups)), for_a_place=not judged.fitting and never is None)
+        found, groups = _waits(subject, summary, *remedies), list(self._nodes.shown(pod, judged.groups))
+        return replace(found, groups=groups, for_a_place=not judged.fitting and never is None)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""
