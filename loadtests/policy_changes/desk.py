@@ -17,7 +17,7 @@ from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api
 from extender.controlplane.witness import Sighting
 from loadtests.ledger import Service
-from loadtests.pods import EXTENDER, pod
+from loadtests.pods import LEDGER, pod
 from loadtests.policy_changes.history import Reduced
 from loadtests.policy_changes.rules import HOSTNAME, POLICY, Json
 
@@ -26,6 +26,9 @@ QUEUES = ("q0", "q1", "q2", "q3")
 _LICENCE = f"escher.dev/{NAME}.licence"
 _NODE = f"{NAME}-n0"
 _AGEING = 86_400
+_PROFILE = LEDGER
+"""In this one kube-scheduler leaves it to the service whether there is a licence, and so who is next. With the other its
+own fit turns pods away where none is free, and asks nobody in which order to try them then."""
 
 clock = time.monotonic
 Pods = Mapping[str, Reduced]
@@ -100,7 +103,7 @@ class Desk:
         self._made += 1
         name = f"{queue}-{self._made}"
         said = {POLICY: queue}
-        made = pod(name, EXTENDER, gang=name, quorum=1, cpu="10m", annotations=said, **{_LICENCE: 1})
+        made = pod(name, _PROFILE, gang=name, quorum=1, cpu="10m", annotations=said, **{_LICENCE: 1})
         self._api.post(f"/api/v1/namespaces/{NAME}/pods", made)
         return name
 

@@ -209,7 +209,9 @@ class History:
                 if at > replaced:
                     verdicts.late.append(at - replaced)
                 return
-            reasons.append(why if replaced == math.inf else f"{why} (until {at - replaced:.3f} s before)")
+            named = ", ".join(f"{name} {each.type} {each.parameters}" for name, each in policies.items())
+            when = "in force" if replaced == math.inf else f"replaced {at - replaced:.3f} s before"
+            reasons.append(f"{why} ({when}: {named})")
         verdicts.wrong.append(f"{bound.namespace}/{bound.pod.name} on {bound.node}: {'; '.join(reasons)}")
 
 

@@ -80,7 +80,7 @@ Standing = Sequence[tuple[PodSeen, str]]
 
 
 def governing(pod: PodSeen, policies: Policies) -> list[str]:
-    """The names of the policies that govern the pod, whether they are there or not."""
+    """The names of the policies that govern the pod, and of those that it names and that are not there."""
     chosen = {name for name, policy in policies.items() if policy.selects(pod.labels)}
     return sorted(chosen.union(pod.named))
 
@@ -155,6 +155,9 @@ def _against(
 
 
 def _of(name: str, pods: Standing, policies: Policies) -> Iterator[tuple[PodSeen, str]]:
+    """Those that the policy governs; one that is not there governs none."""
+    if name not in policies:
+        return iter(())
     return ((pod, node) for pod, node in pods if name in governing(pod, policies))
 
 
@@ -170,9 +173,22 @@ def where(unit: Sequence[PodSeen], others: Standing, policies: Policies, ground:
     """Nodes for all pods of the unit, which are alike, if there are any: each of them may be there beside the rest."""
     for nodes in itertools.combinations_with_replacement(ground.nodes, len(unit)):
         placed = list(zip(unit, nodes, strict=True))
-        if all(
+        if _are_together(placed, others, policies, ground) and all(
             not why_not(pod, node, [*others, *placed[:number], *placed[number + 1 :]], policies, ground)
             for number, (pod, node) in enumerate(placed)
         ):
             return nodes
     return None
+
+
+def _are_together(placed: Standing, others: Standing, policies: Policies, ground: Ground) -> bool:
+    """Whether they are where those are that were there first, who must be together with them; or all in one place. That
+    each of them has some other beside it would not say so."""
+    for name in governing(placed[0][0], policies):
+        policy = policies.get(name)
+        if policy is not None and policy.type == "co-location":
+            first = {ground.nodes[node][policy.place] for _, node in _of(name, others, policies)}
+            own = {ground.nodes[node][policy.place] for _, node in placed}
+            if not own <= first if first else len(own) > 1:
+                return False
+    return True
