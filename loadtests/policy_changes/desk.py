@@ -27,8 +27,8 @@ _LICENCE = f"escher.dev/{NAME}.licence"
 _NODE = f"{NAME}-n0"
 _AGEING = 86_400
 _PROFILE = LEDGER
-"""In this one kube-scheduler leaves it to the service whether there is a licence, and so who is next. With the other its
-own fit turns pods away where none is free, and asks nobody in which order to try them then."""
+"""In this one kube-scheduler leaves it to the service whether there is a licence, and so who is next. With the other
+its own fit turns pods away where none is free, and asks nobody in which order to try them then."""
 
 clock = time.monotonic
 Pods = Mapping[str, Reduced]

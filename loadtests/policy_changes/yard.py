@@ -70,6 +70,8 @@ class Yard:
         self.done = Done()
         self._api, self._service, self._rng, self._patience = api, service, rng, patience
         self._made = 0
+        self._units: list[list[str]] = []
+        """The pods that were created, and are not deleted: alone, or a gang."""
         nodes = [f"{name}-n{number}" for number in range(NODES)]
         labels = {
             node: {HOSTNAME: node, ZONE: f"{name}-{'ab'[number // 2]}", "example.com/rank": str(number)}
@@ -155,14 +157,13 @@ class Yard:
         return f"/v1/namespaces/{self.name}/policies/{policy}"
 
     def _create(self) -> None:
-        with self.history.lock:
-            units = {each.pod.gang or each.uid for each in self.history.pods.values()}
-        if len(units) >= MOST_UNITS:
+        if len(self._units) >= MOST_UNITS:
             self._delete()
         self._made += 1
         self._post(drawing.unit(self._rng, self.name, self._made))
 
     def _post(self, unit: Sequence[Json]) -> None:
+        self._units.append([each["metadata"]["name"] for each in unit])
         for each in unit:
             self._api.post(f"/api/v1/namespaces/{self.name}/pods", each)
         self.done.pods += len(unit)
@@ -170,12 +171,8 @@ class Yard:
 
     def _delete(self) -> None:
         """A pod or a gang is gone, that is there now."""
-        with self.history.lock:
-            units: dict[str, list[str]] = {}
-            for each in self.history.pods.values():
-                units.setdefault(each.pod.gang or each.uid, []).append(each.pod.name)
-        if units:
-            for name in self._rng.choice(list(units.values())):
+        if self._units:
+            for name in self._units.pop(self._rng.randrange(len(self._units))):
                 self._delete_pod(name)
 
     def _delete_pod(self, name: str) -> None:
@@ -224,8 +221,10 @@ class Yard:
             self.done.missed.append(f"{when}, {who} could be on {nodes} and waits; {said}")
         self.done.missed += [f"{when}, {self.name}/{gang}: some are bound and some are not" for gang in part]
         for unit in units:
-            for each in unit:
-                self._delete_pod(each.pod.name)
+            names = {each.pod.name for each in unit}
+            self._units = [each for each in self._units if names.isdisjoint(each)]
+            for name in names:
+                self._delete_pod(name)
 
     def lay_bait(self) -> None:
         """Some wait, were turned away, and cannot be bound as policies are now."""

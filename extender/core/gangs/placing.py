@@ -40,6 +40,11 @@ class Places:
         """The gang's reservations and assumptions."""
         return [held for held in self._ledger.held_for(gang.key) if held.kind is not HoldingKind.BOUND]
 
+    def are_allowed(self, gang: Gang) -> bool:
+        """Whether the gang's reservations and assumptions, of one with a plan, are where its members may be as things
+        are now, room aside."""
+        return not self.is_constrained(gang) or self._constrained.is_allowed(gang, self.unbound(gang))
+
     # -- a quorum ------------------------------------------------------------------------------------------------
 
     def reserve(

@@ -204,6 +204,21 @@ class TestWaiting:
         assert nodes_of(world, other) == ["n1", "n1"]
 
 
+def test_of_a_policy_that_is_not_there_there_are_no_pods_for_gangs_as_for_single_pods() -> None:
+    world = PolicyWorld(zones="a")
+    world.govern("loud", BinPacking())
+    world.govern("calm", AntiAffinity(away_from=("loud",)))
+    world.place("loud-0", annotations=naming("loud"))
+    gang = members("train", 1, "calm")
+    assert run(world, gang) == {}
+    assert world.place("alone", annotations=naming("calm")) is None
+    world.lift("loud")
+    world.schedule()
+    world.check()
+    assert nodes_of(world, gang) == ["n0"]
+    assert world.node_of("alone") == "n0"
+
+
 def test_members_under_different_policies_each_keep_to_their_own() -> None:
     world = PolicyWorld(zones="abc")
     gang = gang_pods("train", 3)
@@ -300,6 +315,27 @@ class TestChanges:
         assert len(nodes_of(world, gang)) == 2
         assert held.holding(gang[0].uid) is not None
         world.check()
+
+    def test_a_plan_is_given_up_for_a_policy_that_governs_others_alone_and_keeps_them_away_from_it(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        world.govern("loud", BinPacking())
+        world.govern("calm", BinPacking())
+        there = world.place("loud-0", annotations=naming("loud"))
+        gang = members("train", 3, "calm")
+        world.create(*gang)
+        world.filter(gang[0])
+        world.bind(gang[0].uid)
+        assert world.gangs == {"train": Phase.PLANNED}
+        world.govern("loud", AntiAffinity(away_from=("other",)))
+        assert world.gangs == {"train": Phase.PLANNED}, "it is nothing to this gang"
+        world.govern("loud", AntiAffinity(away_from=("calm",)))
+        world.schedule()
+        assert nodes_of(world, gang) == []
+        world.check()
+        world.govern("loud", BinPacking())
+        world.schedule()
+        assert there in nodes_of(world, gang)
+        assert len(nodes_of(world, gang)) == 3
 
     def test_a_new_life_plans_as_the_one_before_whatever_it_hears_of_first(self) -> None:
         for policies_first in (True, False):
