@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import HOPELESS
+from extender.core.gangs.gang import HOPELESS, NOT_ITS_NODE
 from extender.core.gangs.machine import Phase
 from extender.core.policy_types import (
     AntiAffinity,
@@ -315,6 +315,36 @@ class TestChanges:
         assert len(nodes_of(world, gang)) == 2
         assert held.holding(gang[0].uid) is not None
         world.check()
+
+    @pytest.mark.parametrize("reserving", [True, False])
+    def test_a_member_that_comes_to_be_bound_where_an_earlier_plan_had_it_is_tried_again(self, reserving: bool) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000, reserve_at_filter=reserving)
+        world.govern("it", AntiAffinity())
+        early, late = gang = members("train", 2, "it")
+        world.create(*gang)
+        [first] = world.filter(early).passed
+        world.govern("it", CoLocation())
+        [other] = world.nodes.keys() - {first}
+        assert world.filter(late, [other]).passed == [other]
+        assert world.bind(early.uid) == NOT_ITS_NODE
+        world.schedule()
+        world.check()
+        assert len(nodes_of(world, gang)) == 2
+        assert len(set(nodes_of(world, gang))) == 1
+
+    def test_or_where_the_data_was_that_a_policy_asked_for_then(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        world.govern("it", AntiAffinity())
+        early, late = gang = members("train", 2, "it")
+        world.create(*gang)
+        [first] = world.filter(early).passed
+        [other] = world.nodes.keys() - {first}
+        world.do(world.keeper.set_capacity(other, DATA, 1))
+        world.govern("it", DataLocality(("data1",)))
+        assert world.filter(late, [other]).passed == [other]
+        assert world.bind(early.uid) == NOT_ITS_NODE
+        world.schedule()
+        assert nodes_of(world, gang) == [other, other]
 
     def test_a_plan_is_given_up_for_a_policy_that_governs_others_alone_and_keeps_them_away_from_it(self) -> None:
         world = PolicyWorld(zones="ab", cpu=2000)
