@@ -145,7 +145,8 @@ def _against(
                 return f"{place} has {there} with it, and may have {most}"
         case "co-location":
             elsewhere = [where for _, where in _of(name, others, policies)]
-            if elsewhere and not any(_same(ground, policy.place, node, where) for where in elsewhere):
+            near = (where for _, where in _of(name, possible, policies))
+            if elsewhere and not any(_same(ground, policy.place, node, where) for where in near):
                 return f"its others are on {sorted(set(elsewhere))}"
         case "data-locality" if policy.parameters.get("required", True):
             for each in policy.parameters["data"]:
