@@ -110,7 +110,7 @@ class Population:
                 self._effects.append(WakePod(pod))
         known = tables.pods.get(pod.uid)
         if known is not None:
-            if known.requests == pod.requests:
+            if known.requests is not pod.requests and known.requests == pod.requests:
                 # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
                 pod = replace(pod, requests=known.requests)
             if pod.node is None and known.node is not None:
@@ -235,8 +235,10 @@ class Population:
         if known is not None:
             if known.uid in self._not_asked_about:
                 self._turned_away.add(known)
+            if told.node != known.node or told.attempt != known.attempt or told.deleting != known.deleting:
+                told = replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting)
             # Nobody has told of it again: one that no watch knows is believed for no longer than before.
-            self._take(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
+            self._take(told)
 
     def next_alternative(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""

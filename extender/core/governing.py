@@ -15,10 +15,11 @@ of its labels, however many they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
 from extender.core.governed import Governed, of_type
@@ -37,6 +38,8 @@ _SOFTLY = Soft(())
 """As soft as who names alternatives and says no more."""
 _DEEPEST = 16
 """So many shares may be in each other."""
+_KINDS = 1024
+"""So many kinds of pods are remembered of a namespace."""
 _Bucket = tuple[str, str | None]
 """A label and its value, None for any: whom a selector matches has it."""
 
@@ -57,10 +60,30 @@ class _Policies:
         self._by_label: dict[_Bucket, dict[str, None]] = {}
         self._by_none: dict[str, None] = {}
         """Those whose selector requires no label."""
+        self._asked: tuple[str, ...] = ()
+        """The labels that selectors ask about."""
+        self._known: Bounded[tuple[object, ...], tuple[Governed, ...]] = Bounded(_KINDS)
+        """What governs pods that are alike to all of these policies."""
+
+    def governing(self, pod: Pod, find: Callable[[Pod], tuple[Governed, ...]]) -> tuple[Governed, ...]:
+        """What `find` answers for the pod, asked once of all that are alike: who names the same and has the same of the
+        labels that any selector asks about."""
+        labels = pod.labels
+        kind = (pod.annotations.get(POLICY), *map(labels.get, self._asked))
+        found = self._known.get(kind)
+        if found is None:
+            found = self._known[kind] = find(pod)
+        return found
+
+    def _changed(self) -> None:
+        self._known = Bounded(_KINDS)
+        asked = {each.key for policy in self.by_name.values() for each in policy.selector or ()}
+        self._asked = tuple(sorted(asked))
 
     def put(self, name: str, policy: PolicyInForce) -> None:
         self.drop(name)
         self.by_name[name] = policy
+        self._changed()
         if policy.selector is not None:
             for bucket in _buckets(policy) or (None,):
                 (self._by_none if bucket is None else self._by_label.setdefault(bucket, {}))[name] = None
@@ -68,6 +91,7 @@ class _Policies:
     def drop(self, name: str) -> PolicyInForce | None:
         if (policy := self.by_name.pop(name, None)) is None:
             return None
+        self._changed()
         self._by_none.pop(name, None)
         for bucket in _buckets(policy):
             if (names := self._by_label.get(bucket)) is not None:
@@ -165,9 +189,14 @@ class Governing:
     def governing(self, pod: Pod) -> tuple[Governed, ...]:
         """What governs the pod, by name."""
         policies = self._policies.get(pod.namespace)
+        if policies is None:
+            return self._found(pod) if pod.annotations and POLICY in pod.annotations else ()
+        # Whoever has had a turn is like nobody.
+        return self._found(pod) if pod.uid in self._turns else policies.governing(pod, self._found)
+
+    def _found(self, pod: Pod) -> tuple[Governed, ...]:
+        policies = self._policies.get(pod.namespace)
         named = pod.annotations.get(POLICY) if pod.annotations else None
-        if policies is None and named is None:
-            return ()
         names: set[str] = set()
         if named is not None and (alternatives := names_in(named)):
             names.update(alternatives[self._turn(pod.uid, POLICY) % len(alternatives)])
