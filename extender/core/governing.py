@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
 from extender.core.governed import Governed, of_type
@@ -39,7 +38,7 @@ _SOFTLY = Soft(())
 _DEEPEST = 16
 """So many shares may be in each other."""
 _KINDS = 1024
-"""So many kinds of pods are remembered of a namespace."""
+"""So many kinds of pods of a namespace are remembered at most."""
 _Bucket = tuple[str, str | None]
 """A label and its value, None for any: whom a selector matches has it."""
 
@@ -62,7 +61,7 @@ class _Policies:
         """Those whose selector requires no label."""
         self._asked: tuple[str, ...] = ()
         """The labels that selectors ask about."""
-        self._known: Bounded[tuple[object, ...], tuple[Governed, ...]] = Bounded(_KINDS)
+        self._known: dict[tuple[object, ...], tuple[Governed, ...]] = {}
         """What governs pods that are alike to all of these policies."""
 
     def governing(self, pod: Pod, find: Callable[[Pod], tuple[Governed, ...]]) -> tuple[Governed, ...]:
@@ -72,11 +71,13 @@ class _Policies:
         kind = (pod.annotations.get(POLICY), *map(labels.get, self._asked))
         found = self._known.get(kind)
         if found is None:
+            if len(self._known) >= _KINDS:
+                self._known.clear()
             found = self._known[kind] = find(pod)
         return found
 
     def _changed(self) -> None:
-        self._known = Bounded(_KINDS)
+        self._known.clear()
         asked = {each.key for policy in self.by_name.values() for each in policy.selector or ()}
         self._asked = tuple(sorted(asked))
 
