@@ -47,6 +47,7 @@ from escher_k8s.errors import (
     Problem,
     Unavailable,
     Unreachable,
+    Unreached,
     VersionConflict,
 )
 from escher_k8s.holding import NotHeld
@@ -88,5 +89,6 @@ __all__ = [
     "Transaction",
     "Unavailable",
     "Unreachable",
+    "Unreached",
     "VersionConflict",
 ]
