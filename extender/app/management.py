@@ -15,6 +15,7 @@ from typing import Protocol
 from extender.app.announcing import Announcement, Missed
 from extender.app.explanation import Explanation
 from extender.app.objects.kind import Identity
+from extender.app.policy_answers import AskCalls
 from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
 from extender.app.supposition import Supposition, Wondered
@@ -48,6 +49,18 @@ class Invalid(ManagementError):
 
 class BeingDeleted(ManagementError):
     """It, or its namespace, is on its way out: nothing can be set until it is gone."""
+
+
+class NotInForce(ManagementError):
+    """The policy is there, and nothing of it is in force, or it cannot be carried out."""
+
+
+class NotYet(ManagementError):
+    """It will be possible, `retry_after` seconds from now or later."""
+
+    def __init__(self, field: str, value: object, detail: str, retry_after: int) -> None:
+        super().__init__(field, value, detail)
+        self.retry_after = retry_after
 
 
 class VersionConflict(ManagementError):
@@ -369,5 +382,6 @@ class Management:
     explain: ExplainCalls
     brake: BrakeCalls
     policies: PolicyCalls
+    asks: AskCalls
     events: EventCalls
     what_if: WhatIfCalls

@@ -34,6 +34,7 @@ from extender.adapters.http.problems import (
 )
 from extender.adapters.http.readiness import require_ready
 from extender.adapters.http.routes import (
+    asks,
     brake,
     cluster_state,
     events,
@@ -45,7 +46,16 @@ from extender.adapters.http.routes import (
     what_if,
 )
 from extender.adapters.http.strict_json import Unreadable
-from extender.app.management import BeingDeleted, Invalid, Management, ManagementError, NotFound, VersionConflict
+from extender.app.management import (
+    BeingDeleted,
+    Invalid,
+    Management,
+    ManagementError,
+    NotFound,
+    NotInForce,
+    NotYet,
+    VersionConflict,
+)
 from extender.kube.errors import Unavailable
 from extender.kube.names import InvalidName
 
@@ -55,6 +65,7 @@ _KINDS = {
     NotFound: ProblemKind.NOT_FOUND,
     Invalid: ProblemKind.INVALID,
     BeingDeleted: ProblemKind.BEING_DELETED,
+    NotInForce: ProblemKind.NOT_IN_FORCE,
     VersionConflict: ProblemKind.VERSION_CONFLICT,
 }
 _OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
@@ -109,7 +120,7 @@ def _v1() -> APIRouter:
     """
     errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, events, what_if):
+    for noun in (resources, policies, asks, cluster_state, transactions, gangs, explain, brake, events, what_if):
         v1.include_router(noun.router)
     return v1
 
@@ -125,6 +136,12 @@ async def _problem(_: Request, error: Any) -> Response:
 async def _refused(_: Request, error: Any) -> Response:
     refused: ManagementError = error
     return _answer(Problem(_KINDS.get(type(refused), ProblemKind.INVALID), refused.detail, field=refused.field))
+
+
+async def _not_yet(_: Request, error: Any) -> Response:
+    refused: NotYet = error
+    headers = {"Retry-After": str(refused.retry_after)}
+    return _answer(Problem(ProblemKind.NOT_READY, refused.detail, field=refused.field, headers=headers))
 
 
 async def _invalid(_: Request, error: Any) -> Response:
@@ -185,6 +202,7 @@ async def _defect(_: Request, __: Exception) -> Response:
 _HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {
     Problem: _problem,
     ManagementError: _refused,
+    NotYet: _not_yet,
     InvalidName: _invalid,
     InOperation: _invalid,
     Unavailable: _unavailable,

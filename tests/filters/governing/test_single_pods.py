@@ -14,6 +14,7 @@ from extender.core.policy_types import (
     DataLocality,
     Objective,
     Parameters,
+    Queue,
 )
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import node, pod, reason_of
@@ -54,6 +55,21 @@ class TestWhoIsGoverned:
         assert world.awake() == ["early"]
         world.schedule()
         assert world.node_of("early") == "n0"
+
+    def test_one_that_is_asked_is_not_carried_out_for_who_only_names_it(self) -> None:
+        world = PolicyWorld(zones="a")
+        world.govern("slots", Queue())
+        assert world.place("names", annotations=naming("slots")) is None
+        assert world.reason("names") == (
+            "policy slots is one that is asked: naming it is not enough, the pod has to say what it answers"
+            " (escher policy ask slots --task NAME)"
+        )
+        assert world.place("asked", annotations=naming("slots"), labels={"esl.escher.dev/slots": "a"}) == "n0"
+        world.govern("apart", AntiAffinity())
+        assert world.place("either", annotations={POLICY: "slots|apart"}) == "n0"
+        assert world.awake() == []
+        world.govern("slots", AntiAffinity())
+        assert world.awake() == ["names"]
 
     @pytest.mark.parametrize("value", ["", "a,", "A", "-a", "a b", "x" * 64, ",".join(f"p{n}" for n in range(33))])
     def test_a_malformed_value_is_refused_and_told_how_to_mend(self, value: str) -> None:
