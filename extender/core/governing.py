@@ -83,16 +83,16 @@ class _Policies:
         self._by_label: dict[_Bucket, dict[str, None]] = {}
         self._by_none: dict[str, None] = {}
         """Those whose selector requires no label."""
-        self._asked: tuple[str, ...] = ()
-        """The labels that selectors ask about."""
+        self._looked_at: tuple[str, ...] = ()
+        """The labels that decide which of these policies govern a pod."""
         self._known: dict[tuple[object, ...], tuple[Governed, ...]] = {}
         """What governs pods that are alike to all of these policies."""
 
     def governing(self, pod: Pod, find: Callable[[Pod], tuple[Governed, ...]]) -> tuple[Governed, ...]:
-        """What `find` answers for the pod, asked once of all that are alike: who names the same and has the same of the
-        labels that any selector asks about."""
+        """What `find` answers for the pod, once for all that are alike: who names the same, and whose labels, of those that
+        are looked at, are the same."""
         labels = pod.labels
-        kind = (pod.annotations.get(POLICY), *map(labels.get, self._asked))
+        kind = (pod.annotations.get(POLICY), *map(labels.get, self._looked_at))
         found = self._known.get(kind)
         if found is None:
             if len(self._known) >= _KINDS:
@@ -102,8 +102,9 @@ class _Policies:
 
     def _changed(self) -> None:
         self._known.clear()
-        asked = {each.key for policy in self.by_name.values() for each in policy.selector or ()}
-        self._asked = tuple(sorted(asked))
+        labels = {each.key for policy in self.by_name.values() for each in policy.selector or ()}
+        labels |= {ANSWERED + name for name, policy in self.by_name.items() if isinstance(policy.parameters, Hosted)}
+        self._looked_at = tuple(sorted(labels))
 
     def put(self, name: str, policy: PolicyInForce) -> None:
         self.drop(name)

@@ -8,8 +8,17 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.governing import POLICY, Governing
-from extender.core.policy_types import AntiAffinity, Balance, BinPacking, FairShare, Parameters, PolicyInForce, Soft
+from extender.core.governing import ANSWERED, POLICY, Governing
+from extender.core.policy_types import (
+    AntiAffinity,
+    Balance,
+    BinPacking,
+    FairShare,
+    Parameters,
+    PolicyInForce,
+    Queue,
+    Soft,
+)
 from extender.kube.label_match import LabelRequirement, Selector
 from tests.builders import pod
 
@@ -22,6 +31,7 @@ _PARAMETERS: tuple[Parameters, ...] = (
     FairShare(parent="a"),
     Soft(("a", "b")),
     Soft(("c",), required=False),
+    Queue(),
 )
 _SELECTORS: tuple[Selector, ...] = (
     None,
@@ -35,6 +45,7 @@ _SELECTORS: tuple[Selector, ...] = (
 
 def drawn_pod(rng: random.Random, name: str) -> Pod:
     labels = {key: rng.choice(("web", "db")) for key in ("tier", "app", "other") if rng.random() < 0.5}
+    labels |= {ANSWERED + each: "" for each in NAMES if rng.random() < 0.2}
     named = rng.choice(("", "a", "a,b", "c|d", "a|b|c"))
     return pod(name, namespace=rng.choice("xy"), labels=labels, annotations={POLICY: named} if named else {})
 
