@@ -89,8 +89,8 @@ class _Policies:
         """What governs pods that are alike to all of these policies."""
 
     def governing(self, pod: Pod, find: Callable[[Pod], tuple[Governed, ...]]) -> tuple[Governed, ...]:
-        """What `find` answers for the pod, once for all that are alike: who names the same, and whose labels, of those that
-        are looked at, are the same."""
+        """What `find` answers for the pod, once for all that are alike: who names the same, and has the same labels, of
+        those that are looked at."""
         labels = pod.labels
         kind = (pod.annotations.get(POLICY), *map(labels.get, self._looked_at))
         found = self._known.get(kind)
