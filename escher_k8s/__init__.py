@@ -53,6 +53,7 @@ from escher_k8s.errors import (
 )
 from escher_k8s.holding import NotHeld
 from escher_k8s.operations import Claim, Release, SetResource
+from escher_k8s.own_node import OwnNodeUnknown
 
 __all__ = [
     "Ask",
@@ -77,6 +78,7 @@ __all__ = [
     "NotFound",
     "NotHeld",
     "NotInForce",
+    "OwnNodeUnknown",
     "Owner",
     "Place",
     "Policy",
