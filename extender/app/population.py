@@ -110,7 +110,7 @@ class Population:
                 self._effects.append(WakePod(pod))
         known = tables.pods.get(pod.uid)
         if known is not None:
-            if known.requests == pod.requests:
+            if known.requests is not pod.requests and known.requests == pod.requests:
                 # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
                 pod = replace(pod, requests=known.requests)
             if pod.node is None and known.node is not None:
@@ -142,8 +142,12 @@ class Population:
         tables.strangers.remember(pod)
         if not pod.finished:
             tables.governing.remember(pod)
-        pod = tables.governing.resolved(pod)
-        return replace(pod, gang=None) if tables.strangers.asks(pod) else self.groups.resolved(pod)
+        return self._resolved(pod)
+
+    def _resolved(self, pod: Pod) -> Pod:
+        """The pod with its ask, as others' news have it."""
+        pod = self._tables.governing.resolved(pod)
+        return replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
 
     def as_asked(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
@@ -235,8 +239,23 @@ class Population:
         if known is not None:
             if known.uid in self._not_asked_about:
                 self._turned_away.add(known)
-            # Nobody has told of it again: one that no watch knows is believed for no longer than before.
-            self._take(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
+            if told.node != known.node or told.attempt != known.attempt or told.deleting != known.deleting:
+                told = replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting)
+            if known.node is not None:
+                self._stands_anew(told)
+            else:
+                # Nobody has told of it again: one that no watch knows is believed for no longer than before.
+                self._take(told)
+
+    def _stands_anew(self, told: Pod) -> None:
+        """As `_take`, of a pod that is known to be bound, and of which nothing has changed but what governs it: a
+        policy may govern many thousands."""
+        tables = self._tables
+        pod = self._resolved(told)
+        if (known := tables.pods[pod.uid]).requests is not pod.requests:
+            pod = replace(pod, requests=known.requests)
+        tables.keep(pod)
+        tables.policies.following.observe(pod, tables.clock.steady())
 
     def next_alternative(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""

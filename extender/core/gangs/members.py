@@ -133,6 +133,15 @@ class Members:
             _heed_terms(gang)
         self._waiting.members_changed(gang)
 
+    def heed_policies(self, namespace: str, now: float) -> None:
+        """Policies of the namespace have changed: a plan of gangs there that they do not allow any more is given up.
+        They may govern others alone, who keep away from these."""
+        for gang in [each for key, each in self._table.by_key.items() if key.namespace == namespace]:
+            with self._quarantine.containing(gang.key):
+                if gang.phase is Phase.PLANNED and not self._places.are_allowed(gang):
+                    self._planning.give_up(gang, now, GOVERNED_ANEW)
+                self._waiting.changed(gang)
+
     def take_for_asleep(self, uid: PodUid) -> None:
         """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""
         gang = self._table.of(uid)

@@ -40,6 +40,11 @@ class Places:
         """The gang's reservations and assumptions."""
         return [held for held in self._ledger.held_for(gang.key) if held.kind is not HoldingKind.BOUND]
 
+    def are_allowed(self, gang: Gang) -> bool:
+        """Whether the gang's reservations and assumptions, of one with a plan, are where its members may be as things
+        are now, room aside."""
+        return not self.is_constrained(gang) or self._constrained.is_allowed(gang, self.unbound(gang))
+
     # -- a quorum ------------------------------------------------------------------------------------------------
 
     def reserve(
@@ -159,6 +164,16 @@ class Places:
             fits = lacking(held.units, NOTHING, pod.requests.items()) is None
         node = self._slots.nodes.get(held.node)
         return fits and node is not None and accepts(node, pod)
+
+    def may_settle_on(self, gang: Gang, held: Holding, node: NodeName) -> bool:
+        """Whether the member that has come for its place may be on that node instead, where the plan has another for
+        it; room aside. Who else is planned where, and what policies say, may have changed since it was offered."""
+        pod = gang.roster.members[PodUid(held.holder)]
+        if node == held.node:
+            return True
+        if (judged := self._slots.judged(pod)) is not None and not judged(node):
+            return False
+        return not self._is_constrained(gang, pod) or any(self._constrained.allowed(gang, pod, [node], (held.holder,)))
 
     def settle_on(self, held: Holding, node: NodeName, units: Vector) -> None:
         """The member has come for its place, which is that node, and has room: all that it asks for is held there."""
