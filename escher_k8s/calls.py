@@ -23,6 +23,7 @@ from escher_k8s.answers import (
     Page,
     Policy,
     PolicyType,
+    Quota,
     Resource,
     Supposition,
     Transaction,
@@ -327,6 +328,12 @@ class Calls(Asking):
         """
         body: dict[str, Any] = {"changes": list(changes), "question": question}
         return msgspec.json.decode((yield Request("POST", ("what-if",), body=body)), type=Supposition)
+
+    @Call
+    def get_quota(self, *, namespace: str | None = None) -> Steps[Quota]:
+        """What the namespace has, may have and may touch."""
+        path = ("namespaces", namespace or self.namespace, "quota")
+        return msgspec.json.decode((yield Request("GET", path)), type=Quota)
 
     @Call
     def get_brake(self) -> Steps[Brake]:

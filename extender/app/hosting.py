@@ -19,7 +19,7 @@ from typing import Self
 
 import structlog
 
-from extender.app.ephemeral_resources import Capacities
+from extender.app.capacities import Capacities
 from extender.app.insisting import insist
 from extender.app.management import BeingDeleted, ManagementError
 from extender.app.objects.kind import Identity

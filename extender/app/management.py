@@ -17,9 +17,11 @@ from extender.app.explanation import Explanation
 from extender.app.objects.kind import Identity
 from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
+from extender.app.quota_state import QuotaState
 from extender.app.supposition import Supposition, Wondered
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
+from extender.core.isolation import Over
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicySpec
@@ -48,6 +50,18 @@ class Invalid(ManagementError):
 
 class BeingDeleted(ManagementError):
     """It, or its namespace, is on its way out: nothing can be set until it is gone."""
+
+
+class OutsideDomain(ManagementError):
+    """The namespace may not touch that node, or that name."""
+
+
+class QuotaExceeded(ManagementError):
+    """The namespace would have more than its quota. `over` has the numbers."""
+
+    def __init__(self, field: str, over: Over) -> None:
+        super().__init__(field, over.asked, str(over))
+        self.over = over
 
 
 class VersionConflict(ManagementError):
@@ -225,7 +239,7 @@ class ResourceCalls(Protocol):
     async def set_resource(self, request: SetResource) -> ResourceState:
         """Durable, in the ledger, on its way to the nodes.
 
-        Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded, NotFound, Unavailable.
         """
         ...
 
@@ -314,7 +328,8 @@ class PolicyCalls(Protocol):
     ) -> PolicyState:
         """It says what `becomes` makes of what it says (None: it is not there, or not understood), and is in force.
 
-        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, QuotaExceeded, NotFound,
+        Unavailable.
         """
         ...
 
@@ -328,7 +343,15 @@ class PolicyCalls(Protocol):
         ...
 
     def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
-        """How it would stand if it said this; nothing is changed. Raises Invalid."""
+        """How it would stand if it said this; nothing is changed. Raises Invalid, QuotaExceeded."""
+        ...
+
+
+class QuotaCalls(Protocol):
+    """What namespaces may have and touch, and what they have."""
+
+    def quota(self, namespace: str) -> QuotaState:
+        """As it is now."""
         ...
 
 
@@ -366,6 +389,7 @@ class Management:
     gangs: GangCalls
     explain: ExplainCalls
     brake: BrakeCalls
+    quota: QuotaCalls
     policies: PolicyCalls
     events: EventCalls
     what_if: WhatIfCalls

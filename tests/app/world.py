@@ -16,6 +16,7 @@ from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.governing import GovernedByKeeper
 from extender.app.inquiries import Inquiries
+from extender.app.isolating import Isolating
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.management import Management, ResourceState, SetResource
@@ -81,11 +82,13 @@ class World(Performing):
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             GovernedByKeeper(self.keeper, self),
             GovernedPods(self.keeper.tables.pods, self.clock),
+            isolation=self.keeper.tables.isolation,
             chance=lambda: chance,
         )
         self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
-        self.explain = Explain(self.keeper.tables)
-        self.api.nodes_watch.sink = Facts(Node, self.keeper, self, Journal(self.clock))
+        self.explain = Explain(self.keeper.tables, self.resources.capacities.why_withheld)
+        self.isolating = Isolating(self.keeper, self, self.resources.capacities, self.policies)
+        self.api.nodes_watch.sink = self.isolating.nodes(Facts(Node, self.keeper, self, Journal(self.clock)))
         self.api.resources_watch.sink = self.resources.known
         self.woken: list[str] = []
         self.effects: list[Effect] = []
@@ -107,6 +110,7 @@ class World(Performing):
             gangs=self.inquiries,
             explain=self.explain,
             brake=Braking(self.keeper, self),
+            quota=self.isolating,
             policies=self.policies,
             events=Announcements(self.clock),
             what_if=WhatIf(self.keeper, Forked()),
