@@ -226,9 +226,11 @@ class Capacities:
     @contextmanager
     def underway(self) -> Iterator[Underway]:
         """What a call notes there has its room in the quota while the block lasts."""
-        with self.quota.underway() as call:
-            yield call
-        self.admit()
+        try:
+            with self.quota.underway() as call:
+                yield call
+        finally:
+            self._look_at_freed()
 
     def admit(self) -> None:
         """Whoever waits for room in the quota, and has some, is in force, the oldest first: all that arrived together
@@ -239,7 +241,11 @@ class Capacities:
         # Before, nobody has more than it had; those of whom it was said that they have it all come before the others.
         for each in sorted(coming, key=lambda each: (first and each.said_unready, *_age(each))):
             self._enforce(self.key_of(each.name), told=True)
-        while freed := self.quota.take_freed():
+        self._look_at_freed()
+
+    def _look_at_freed(self) -> None:
+        """Who waits for room in a quota that has come free has it."""
+        while self._begun and (freed := self.quota.take_freed()):
             for key in self._waiting_for_quota(freed):
                 self._enforce(key, told=True)
 
@@ -263,8 +269,8 @@ class Capacities:
         ]
         winners = [winner for key in keys if (winner := self._winner(key)) is not None]
         for each in sorted(winners, key=_age):
-            self._enforce(self.key_of(each.name), told=True)
-        self.admit()
+            self._enforce(self.key_of(each.name), told=self._begun)
+        self._look_at_freed()
 
     def _winner(self, key: ResourceKey) -> EphemeralResource | None:
         claiming = [each for name in self._by_key.get(key, ()) if (each := self._objects.get(name)) is not None]
