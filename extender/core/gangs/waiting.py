@@ -85,9 +85,10 @@ class Waiting:
         """Whoever waits for gang places of its namespace, or for room, waits for what it lacks now."""
         for gang in self.quota.take_news(self._table.by_key.get):
             if gang.holds_a_plan:
-                self.surplus.planned_anew(gang)
-                self.surplus.has(gang)
                 self.quota.leave(gang)
+                if gang.wait.rejected:
+                    self.surplus.planned_anew(gang)
+                    self.surplus.has(gang)
             else:
                 self.stirred[gang.key] = None
 
@@ -103,12 +104,13 @@ class Waiting:
     def ended(self, gang: Gang) -> None:
         """It does not wait."""
         self._unasked.pop(gang.key, None)
-        self.quota.leave(gang)
+        self.quota.aside.pop(gang.key, None)
         self.queue.leave(gang)
 
     def forget(self, gang: Gang) -> None:
         """It is no more."""
         self.ended(gang)
+        self.quota.leave(gang)
         self.preempting.ended(gang)
         self.stirred.pop(gang.key, None)
 
