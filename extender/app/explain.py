@@ -18,7 +18,7 @@ from extender.app.wording import amount, left_in_part, number, what_runs, why_ga
 from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.gang import GIVES_WAY, HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.isolation import Over
 from extender.core.ledger import Holding
@@ -210,6 +210,8 @@ class Explain:
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
+        elif why_not == GIVES_WAY:
+            reason = f"{reason}; {why_not}"
         elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):
             reason = f"{reason}; {why_not}, and it is planned again after a pause"
             remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")

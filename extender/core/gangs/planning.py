@@ -60,7 +60,7 @@ class Planning:
             gang.wait.shortfall = None
             return False
         unheld = ahead is Ahead.UNHELD
-        if self.plans.why_none(gang, now) or self._waiting.quota.over(gang) is not None:
+        if self.plans.gives_way(gang) or self.plans.why_none(gang, now) or self._waiting.quota.over(gang) is not None:
             return False
         if gang.wait.tried_at == self._state_of(gang) and not (first is not None and _offers_more(gang, sent)):
             return False

@@ -85,6 +85,7 @@ class Settling:
                 self._leave_rest(gang, gains, stirred)
                 break
             self._table.handled = gang.key
+            self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
             self._try(gang, gains, stirred, now)
         self._news_for_surplus |= dict.fromkeys(news)
         if not (self._left or self._ledger.changes.has_gains):
