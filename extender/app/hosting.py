@@ -9,7 +9,8 @@ status, and a kubelet that forgets is no concern of a policy's. Such a policy is
 pods of a scheduler that asks the service. The service makes and deletes no pods for applications: a policy that
 launches its tasks by itself is refused that here.
 
-A policy is told of the pods of its own namespace, and of all nodes. Knows no policy.
+A policy is told of the pods of its own namespace, and of the nodes of its scheduling domain: one that leaves that later
+it goes on to know, for what it has there stays. Knows no policy.
 """
 
 from __future__ import annotations
@@ -111,12 +112,13 @@ class _NodesTold:
         present = list(objects)
         self._first.replace(present)
         for space in self._hosting.spaces:
-            space.nodes.replace(present)
+            space.nodes.replace(filter(space.sees, present))
 
     def upsert(self, item: Node) -> None:
         self._first.upsert(item)
         for space in self._hosting.spaces:
-            space.nodes.upsert(item)
+            if space.sees(item):
+                space.nodes.upsert(item)
 
     def remove(self, item: Node) -> None:
         self._first.remove(item)
@@ -173,6 +175,8 @@ class HostedPolicies(PolicyAsks):
         self._work = AtWork(policies, self._heed, self._failed)
         self._first: list[Event] | None = []
         """What was there at first, until all of it is told."""
+        self._seen: set[NodeName] = set()
+        """Nodes that the policies know."""
         self._told: dict[ResourceKey, dict[NodeName, int]] = {}
         """What is in force of the policies' keys, as it was last told."""
         self._waiting: dict[ResourceKey, dict[NodeName, int]] = {}
@@ -183,7 +187,7 @@ class HostedPolicies(PolicyAsks):
         await self._hosting.known()
         self._work.begin()
         tables = self._hosting.tables
-        self.nodes.replace(tables.nodes.values())
+        self.nodes.replace(filter(self.sees, tables.nodes.values()))
         for entry in list(self._resources.known.entries()):
             if entry.item.name.namespace == self.namespace:
                 self.look_at(Identity(self.namespace, entry.item.name.name))
@@ -235,12 +239,19 @@ class HostedPolicies(PolicyAsks):
         else:
             self._work.tell(event)
 
+    def sees(self, node: Node) -> bool:
+        """Whether the policies are told of the node."""
+        inside = self._hosting.tables.isolation.of(self.namespace).has_node(node.labels)
+        return inside or node.name in self._seen
+
     def _node_seen(self, node: Node) -> None:
+        self._seen.add(node.name)
         self._tell(NodeSeen(node))
         for key, units in self._keys_of(node.name):
             self._tell(CapacitySeen(node.name, key, units))
 
     def _node_gone(self, name: NodeName) -> None:
+        self._seen.discard(name)
         self._tell(NodeGone(name))
         for key, _ in self._keys_of(name):
             # Should there be a node of that name again, it begins with nothing.
