@@ -128,8 +128,9 @@ class Plans:
         return NOT_BROUGHT if self._overdue.pauses(gang, len(self._nodes), now) else ""
 
     def in_vain(self, gang: Gang, now: float) -> None:
-        """Its plan ended, and none of it was carried out. While others wait, its namespace has no new ones until those
-        that it has have ended too, and for a time after that: else its gangs could take turns in keeping room idle."""
+        """Its plan ended, and none of it was carried out; or what was saved for it led to nothing. While others wait,
+        its namespace has no new ones until those that it has have ended too, and for a time after that: else its gangs
+        could take turns in keeping room idle."""
         namespace = gang.key.namespace
         if not self.others_wait(namespace):
             return

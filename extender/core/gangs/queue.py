@@ -302,6 +302,7 @@ class Queue:
         self.saved.give_back()
         gang.wait.rounds_lost += 1
         gang.wait.overtaken, gang.wait.by_age = 0, False
+        self.fits.plans.in_vain(gang, now)
         rivals = [entry.turn for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
         gang.wait.behind = max(turn[2] for turn in rivals)
         gang.wait.behind_order = max(turn[1] for turn in rivals)
