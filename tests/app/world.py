@@ -198,7 +198,9 @@ class World(Performing):
     def audit(self) -> None:
         """The invariants hold; what is known of objects is what the ledger has."""
         assert audit.violations(self.keeper.tables.ledger) == []
-        assert self.resources.capacities.repair() == 0
+        capacities = self.resources.capacities
+        assert list(capacities.quota.violations(capacities.recount())) == []
+        assert capacities.repair() == 0
         assert len(self.resources.writing.locks) == 0
 
     def agree(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -30,10 +29,9 @@ def world() -> Iterator[GangWorld]:
     made.check()
 
 
-def gang(name: str, size: int, namespace: str, *, created: float = 0.0, labels: Any = None) -> list[Pod]:
+def gang(name: str, size: int, namespace: str, *, created: float = 0.0) -> list[Pod]:
     ask = gang_ask(name, size, namespace=namespace)
-    facts = {"namespace": namespace, "gang": ask, "created": created, "labels": labels or {}}
-    return [replace(each, **facts) for each in gang_pods(name, size, FULL)]
+    return [replace(each, namespace=namespace, gang=ask, created=created) for each in gang_pods(name, size, FULL)]
 
 
 def theirs(name: str = "theirs") -> Pod:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_gangs_and_policies_wait_until_there_are_places_for_them(arena: Arena, a
     for name in ("one", "two"):
         kind = {"apiVersion": "escher.dev/v1alpha1", "kind": "EscherPolicy", "metadata": {"name": name}}
         arena.api.post(objects(arena, "escherpolicies"), {**kind, "spec": {"type": "balance"}})
-        eventually(lambda each=name: ready(arena, "escherpolicies", each) is not None, what="the condition")
+        eventually(partial(ready, arena, "escherpolicies", name), what="the condition")
     assert ready(arena, "escherpolicies", "two") == ("False", "QuotaExceeded")
     allow(gang_places=5, policies=2)
     arena.until_bound(second)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -105,6 +106,11 @@ class Rival:
         await self.simulation.ask("POST", "/api/v1/namespaces/a/pods", made)
 
 
+def is_bound(simulation: Simulation, name: str) -> bool:
+    there = simulation.cluster.api.store.get(POD, "b", name)
+    return there is not None and "nodeName" in there["spec"]
+
+
 async def waits(seed: int) -> list[float]:
     """How long each of the pods that `b` makes, one after the other, waits for the node that no pod of `a` is on. The
     second is a gang's."""
@@ -122,13 +128,11 @@ async def waits(seed: int) -> list[float]:
         rival = asyncio.create_task(Rival(simulation, seed).run())
         await asyncio.sleep(90)
         for number in range(3):
-            gang = {"gang": f"g{number}", "quorum": 1} if number == 1 else {}
+            gang: dict[str, Any] = {"gang": f"g{number}", "quorum": 1} if number == 1 else {}
             theirs = pod(f"p{number}", cpu=8, selector={"kubernetes.io/hostname": "node-1"}, **gang)
             await simulation.ask("POST", "/api/v1/namespaces/b/pods", theirs)
             began = asyncio.get_running_loop().time()
-            store = simulation.cluster.api.store
-            where = ("b", f"p{number}")
-            await until(lambda: store.get(POD, *where)["spec"].get("nodeName"), within=600.0, every=0.5)  # noqa: B023
+            await until(partial(is_bound, simulation, f"p{number}"), within=600.0, every=0.5)
             found.append(asyncio.get_running_loop().time() - began)
             await simulation.ask("DELETE", f"/api/v1/namespaces/b/pods/p{number}")
             await asyncio.sleep(40)
