@@ -23,9 +23,9 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes
 REQUIREMENTS := requirements
 
-# Processes for the tests that need no control plane, one more than a small machine has cores, for many of them wait;
+# Processes for the tests that need no control plane, twice as many as a small machine has cores, for many of them wait;
 # PYTEST_ARGS is appended to every pytest.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST_ARGS ?=
 # Such as --real, --nodes 200, --node-trace FILE.
 DEMO_ARGS ?=

@@ -50,6 +50,7 @@ from escher_k8s.errors import (
     QuotaExceeded,
     Unavailable,
     Unreachable,
+    Unreached,
     VersionConflict,
 )
 from escher_k8s.holding import NotHeld
@@ -94,5 +95,6 @@ __all__ = [
     "Transaction",
     "Unavailable",
     "Unreachable",
+    "Unreached",
     "VersionConflict",
 ]

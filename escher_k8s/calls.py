@@ -106,6 +106,7 @@ class Calls(Asking):
         owner: Owner | None = None,
         shared: bool = False,
         if_version: str | None = None,
+        if_absent: bool = False,
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Resource]:
@@ -115,12 +116,12 @@ class Calls(Asking):
         as much available (`{}`: all); `{"labels": {...}}`; None: the client's own `node`, or that of `owner`.
         `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
         `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
-        `if_version`: only if it is at this version.
+        `if_version`: only if it is at this version. `if_absent`: only if there is none of that name.
 
         Raises Invalid; VersionConflict; BeingDeleted; Unavailable; Unreachable.
         """
         wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared)
-        headers = {"If-Match": if_version}
+        headers = {"If-Match": if_version, "If-None-Match": "*" if if_absent else None}
         request = Request("PUT", self._resource(name, namespace), _dry(dry_run), headers, wanted.body())
         return msgspec.json.decode((yield request), type=Resource)
 

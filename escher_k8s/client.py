@@ -20,7 +20,7 @@ import msgspec
 
 from escher_k8s.answers import Decision, Missed, Resource
 from escher_k8s.calls import Calls, Request, Steps
-from escher_k8s.errors import EscherError, Unreachable, problem
+from escher_k8s.errors import EscherError, Unreachable, Unreached, problem
 from escher_k8s.following import SILENCE, Reading
 from escher_k8s.holding import DEFAULT_TTL, held, held_awaited
 from escher_k8s.operations import NodeSpec
@@ -71,9 +71,11 @@ class _Addressed(Calls):
     def _lost(self, error: httpx.HTTPError) -> NoReturn:
         import httpx
 
+        unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+        kind = Unreached if unsent else Unreachable
         if isinstance(error, httpx.TimeoutException):
-            raise Unreachable(f"the service at {self.url} did not answer in time") from error
-        raise Unreachable(f"the service at {self.url} cannot be reached: {error}") from error
+            raise kind(f"the service at {self.url} did not answer in time") from error
+        raise kind(f"the service at {self.url} cannot be reached: {error}") from error
 
     def _pause(self, reading: Reading, lost: httpx.HTTPError | None) -> float:
         """Seconds until the stream is to be opened again. Raises Unreachable."""

@@ -26,6 +26,10 @@ class Unreachable(EscherError):
     """
 
 
+class Unreached(Unreachable):
+    """There was no connection to send the call by: nothing of it was carried out."""
+
+
 class Contradiction(EscherError, ValueError):
     """Two wishes, or a wish and a pod, that cannot both be met. `field` is where they meet."""
 

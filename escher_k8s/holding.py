@@ -1,21 +1,24 @@
 """Holding: a resource that is there for as long as somebody holds it, and not for long after.
 
-It is set with a short time to live, and set again each third of that while the block lasts; at the end it is deleted.
-Who crashes, or cannot reach the service any more, renews nothing, and the resource goes by itself. Knows threads and
-asyncio; must not know the API.
+It is made, with a short time to live, where there is none of that name; set again each third of that while the block
+lasts; and deleted at the end. Who crashes, or cannot reach the service any more, renews nothing, and the resource goes
+by itself: from then on whoever has made one of that name owns it, and this block neither sets nor deletes it. Knows
+threads and asyncio; must not know the API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from escher_k8s.errors import EscherError, Problem, Unavailable, Unreachable
+from escher_k8s.errors import EscherError, Problem, Unavailable, Unreachable, VersionConflict
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 DEFAULT_TTL = 60.0
 """Seconds."""
 _RENEWED_EACH = 3.0
@@ -26,29 +29,63 @@ class NotHeld(EscherError):
     """It could not be renewed, and may be gone: the block went on without it. The cause says why."""
 
 
+class Put(Protocol[R_co]):
+    def __call__(self, *, if_absent: bool) -> R_co:
+        """It is set. Raises VersionConflict where it is there, and must not be."""
+        ...
+
+
+class _Lease:
+    """Whether what was made is still ours: it is until a time to live after a renewal that was answered was sent."""
+
+    def __init__(self, ttl: float, clock: Callable[[], float]) -> None:
+        self._ttl = ttl
+        self._clock = clock
+        self._renewed = self._asked = clock()
+        self.refused: Problem | None = None
+
+    def renews(self) -> bool:
+        """It is asked for now. Whether there must be none."""
+        self._asked = self._clock()
+        return self._lapsed(self._asked)
+
+    def renewed(self) -> None:
+        """What was asked for last is done."""
+        self._renewed = self._asked
+
+    def is_ours(self) -> bool:
+        return not isinstance(self.refused, VersionConflict) and not self._lapsed(self._clock())
+
+    def _lapsed(self, now: float) -> bool:
+        return now - self._renewed >= self._ttl
+
+
 @contextmanager
 def held(
-    put: Callable[[], R],
+    put: Put[R],
     delete: Callable[[], object],
     ttl: float,
     wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[R]:
-    """What `put` has answered first. Raises NotHeld at the end where it was refused meanwhile.
+    """What `put` has answered first. Raises what that does, and NotHeld at the end where it was refused meanwhile.
 
     `wait`: waits for the event at most so many seconds, and answers whether it is set.
     """
-    first = put()
-    over, refused = threading.Event(), list[Problem]()
+    lease = _Lease(ttl, clock)
+    first = put(if_absent=True)
+    over = threading.Event()
 
     def renew() -> None:
         while not wait(over, ttl / _RENEWED_EACH):
             try:
-                put()
+                put(if_absent=lease.renews())
             except (Unreachable, Unavailable):
                 continue
             except Problem as error:
-                refused.append(error)
+                lease.refused = error
                 return
+            lease.renewed()
 
     renewing = threading.Thread(target=renew, name="escher-renewal", daemon=True)
     renewing.start()
@@ -59,33 +96,40 @@ def held(
         renewing.join()
         # It goes by itself where that cannot be said.
         with suppress(Unreachable, Unavailable):
-            delete()
-    if refused:
-        raise NotHeld(str(refused[0])) from refused[0]
+            if lease.is_ours():
+                delete()
+    if lease.refused is not None:
+        raise NotHeld(str(lease.refused)) from lease.refused
 
 
 @asynccontextmanager
-async def held_awaited(
-    put: Callable[[], Awaitable[R]], delete: Callable[[], Awaitable[object]], ttl: float
-) -> AsyncIterator[R]:
+async def held_awaited(put: Put[Awaitable[R]], delete: Callable[[], Awaitable[object]], ttl: float) -> AsyncIterator[R]:
     """As `held`."""
-    first = await put()
+    lease = _Lease(ttl, asyncio.get_running_loop().time)
+    first = await put(if_absent=True)
 
     async def renew() -> None:
         while True:
             await asyncio.sleep(ttl / _RENEWED_EACH)
             try:
-                await put()
+                await put(if_absent=lease.renews())
             except (Unreachable, Unavailable):
                 continue
+            except Problem as error:
+                lease.refused = error
+                return
+            lease.renewed()
 
     renewing = asyncio.create_task(renew())
     try:
         yield first
     finally:
         renewing.cancel()
-        [outcome] = await asyncio.gather(renewing, return_exceptions=True)
+        [defect] = await asyncio.gather(renewing, return_exceptions=True)
         with suppress(Unreachable, Unavailable):
-            await delete()
-    if isinstance(outcome, Problem):
-        raise NotHeld(str(outcome)) from outcome
+            if lease.is_ours():
+                await delete()
+    if isinstance(defect, Exception):
+        raise defect
+    if lease.refused is not None:
+        raise NotHeld(str(lease.refused)) from lease.refused

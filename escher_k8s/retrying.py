@@ -1,18 +1,20 @@
 """Retrying: which requests are sent again when no answer came or the service could not, and for how long.
 
-A refusal is final. What may be repeated without harm is: it says what is to be, and not what is to be done. Where a
-request names a version, an answer that was lost may hide that it was carried out, and the repetition would be refused.
+A refusal is final. What was not sent, or not carried out, is sent again. What may have been carried out is where it
+says what is to be, and not what is to be done; but not what is for one version only, or for none, for then the
+repetition would be refused.
 """
 
 from __future__ import annotations
 
 from escher_k8s.calls import Request
-from escher_k8s.errors import EscherError, Unavailable, Unreachable
+from escher_k8s.errors import EscherError, Unavailable, Unreachable, Unreached
 from extender.core.back_off import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _ASKS = ("what-if", "policies:validate")
 """What POST may be repeated of, for it changes nothing."""
+_CONDITIONS = ("If-Match", "If-None-Match")
 
 
 class Retrying:
@@ -33,11 +35,11 @@ class Retrying:
 
 
 def _may_be_sent_again(request: Request, error: EscherError) -> bool:
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | Unreached):
         # Nothing was changed.
         return True
     if not isinstance(error, Unreachable):
         return False
     if request.method == "POST":
         return request.path[-1] in _ASKS
-    return request.method != "PATCH" and request.headers.get("If-Match") is None
+    return request.method != "PATCH" and not any(request.headers.get(header) for header in _CONDITIONS)

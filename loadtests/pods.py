@@ -25,6 +25,7 @@ def pod(
     priority_class: str | None = None,
     gated: bool = False,
     grace: int = 0,
+    labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     **asks: str | int,
 ) -> Json:
@@ -54,7 +55,7 @@ def pod(
         "kind": "Pod",
         "metadata": {
             "name": name,
-            "labels": {} if gang is None else {"escher.dev/gang": gang},
+            "labels": {**(labels or {}), **({} if gang is None else {"escher.dev/gang": gang})},
             "annotations": {key: str(value) for key, value in said.items() if value is not None},
         },
         "spec": spec,

@@ -1,30 +1,53 @@
 """Alternatives: when the next of those that a pod has is to govern it, for it has no place under the present one.
 
-Knows since when pods wait; must not know what governs them.
+Each is tried for as long as is said in the first round; in each round after it for twice as long as in the one before,
+up to a minute: for whoever has none for hours, turns are work for nothing, of ours and, where a gang is planned anew
+for each, of everybody's. Knows since when pods wait; must not know what governs them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from extender.core.governing import Choice
 from extender.kube.names import PodUid
+
+LONGEST = 60.0
+"""Seconds; who says more is tried for as long as that."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    choice: Choice
+    until: float
+    """Then the next one's turn comes."""
+    turns: int = 0
+
+    def turn(self, now: float) -> None:
+        """The next one's has come."""
+        self.turns += 1
+        seconds, rounds = self.choice.seconds, self.turns // self.choice.alternatives
+        self.until = now + max(seconds, min(seconds * 2.0 ** min(rounds, 16), LONGEST))
 
 
 class Alternatives:
     def __init__(self) -> None:
-        self._waits: dict[PodUid, dict[str, tuple[float, float]]] = {}
-        """By pod, and what has alternatives for it: when the next one's turn comes, and how long each is tried for."""
+        self._waits: dict[PodUid, dict[str, _Wait]] = {}
+        """By pod, and the name of the choice."""
         self._due: list[tuple[float, PodUid, str]] = []
         """Each of these, and some that are none any more."""
 
-    def waits(self, uid: PodUid, alternatives: Iterable[tuple[str, float]], now: float) -> None:
-        """The pod has no place, and these alternatives, each to be tried for so many seconds."""
-        known, found = self._waits.pop(uid, {}), dict[str, tuple[float, float]]()
-        for which, seconds in alternatives:
-            found[which] = known[which] if which in known and known[which][1] == seconds else (now + seconds, seconds)
-            if which not in known or known[which] != found[which]:
-                heappush(self._due, (found[which][0], uid, which))
+    def waits(self, uid: PodUid, choices: Iterable[Choice], now: float) -> None:
+        """The pod has no place, and these alternatives."""
+        known, found = self._waits.pop(uid, {}), dict[str, _Wait]()
+        for choice in choices:
+            wait = known.get(choice.name)
+            if wait is None or wait.choice != choice:
+                wait = _Wait(choice, now + choice.seconds)
+                heappush(self._due, (wait.until, uid, choice.name))
+            found[choice.name] = wait
         if found:
             self._waits[uid] = found
 
@@ -42,12 +65,12 @@ class Alternatives:
         found: list[tuple[PodUid, str]] = []
         while (when := self.next_deadline()) is not None and when <= now:
             _, uid, which = heappop(self._due)
-            seconds = self._waits[uid][which][1]
-            self._waits[uid][which] = (now + seconds, seconds)
-            heappush(self._due, (now + seconds, uid, which))
+            wait = self._waits[uid][which]
+            wait.turn(now)
+            heappush(self._due, (wait.until, uid, which))
             found.append((uid, which))
         return found
 
     def _is_due(self, when: float, uid: PodUid, which: str) -> bool:
-        waits = self._waits.get(uid, {}).get(which)
-        return waits is not None and waits[0] == when
+        wait = self._waits.get(uid, {}).get(which)
+        return wait is not None and wait.until == when

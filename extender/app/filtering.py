@@ -110,8 +110,9 @@ class Filtering:
 
     def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
         """Governed by the first of the alternatives that it names, from that on whose turn it is, that leaves it a
-        node; if none does by the last."""
-        for _ in range(self._tables.governing.its_own(pod) - 1 if sent else 0):
+        node; if none does by that one: another reason each time would have kube-scheduler try it again at once."""
+        alternatives = self._tables.governing.its_own(pod)
+        for _ in range(alternatives if sent and alternatives > 1 else 0):
             if self._tables.policies.judging.verdict(pod, sent).passed:
                 break
             pod = self._population.next_alternative(pod)

@@ -86,6 +86,8 @@ class SetResource:
     ttl_seconds: float | None = None
     owner: PodOwner | None = None
     if_version: str | None = None
+    if_absent: bool = False
+    """Only if there is none of that name."""
     dry_run: bool = False
 
 

@@ -6,7 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from extender.app.capacities import Capacities
-from extender.app.management import BeingDeleted, Invalid, OutsideDomain, QuotaExceeded, SetResource
+from extender.app.management import (
+    BeingDeleted,
+    Invalid,
+    OutsideDomain,
+    QuotaExceeded,
+    SetResource,
+    VersionConflict,
+)
 from extender.app.node_choice import choose_again, choose_to_remove, why_none
 from extender.app.objects.known import Entry
 from extender.app.objects.steps import Change, Create, Delete, Nothing, Written
@@ -59,6 +66,9 @@ def plan(request: SetResource, entry: Known | None, capacities: Capacities, tabl
     """What is to be written. Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded."""
     if entry is not None:
         _require_same_kind(request.name, entry)
+        if request.if_absent:
+            said = f"{request.name} is there already, at version {entry.version}"
+            raise VersionConflict("If-None-Match", "*", said)
     choice = request.choice or NodeChoice(node=_own_node(request, tables))
     version = request.if_version if entry is None else entry.meant_by(request.if_version)
     if request.capacity == 0:

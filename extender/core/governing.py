@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from extender.core.cluster import Pod
@@ -47,6 +47,16 @@ def names_in(value: str) -> tuple[tuple[str, ...], ...] | None:
     found = tuple(tuple(part.strip() for part in each.split(",")) for each in value.split("|"))
     names = [name for each in found for name in each]
     return found if len(names) <= MOST_NAMES and all(map(_NAMED.fullmatch, names)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """So many alternatives that a pod has, each of which is to be tried for `seconds`: those of a soft policy of that
+    name, or POLICY for the pod's own."""
+
+    name: str
+    alternatives: int
+    seconds: float
 
 
 class _Policies:
@@ -202,13 +212,13 @@ class Governing:
     def _turn(self, uid: PodUid, which: str) -> int:
         return self._turns.get(uid, _NO_TURNS).get(which, 0)
 
-    def alternatives(self, pod: Pod) -> Iterator[tuple[str, float]]:
-        """What gives the pod another alternative to be governed by, and after how many seconds without a place."""
-        if pod.annotations and "|" in pod.annotations.get(POLICY, ""):
-            yield POLICY, float(_SOFTLY.wait_seconds)
+    def alternatives(self, pod: Pod) -> Iterator[Choice]:
+        """What gives the pod another alternative to be governed by."""
+        if (own := self.its_own(pod)) > 1:
+            yield Choice(POLICY, own, float(_SOFTLY.wait_seconds))
         for each, soft in of_type(pod.governed, Soft):
             if soft.required or self._turn(pod.uid, each.name) < len(soft.preferences):
-                yield each.name, float(soft.wait_seconds)
+                yield Choice(each.name, len(soft.preferences), float(soft.wait_seconds))
 
     def its_own(self, pod: Pod) -> int:
         """How many alternatives it names itself."""

@@ -5,8 +5,9 @@
 
 No cluster is needed: API server, schedulers, controllers, kubelets and the service run in one process and in virtual
 time. A life has a seed of its own: gangs of many shapes, ordinary pods, DaemonSets and another scheduler's gangs come
-and go; nodes are drained, upgraded and lost; pods are evicted, deleted and fail; quorums, PodGroups and budgets change;
-service and schedulers are started anew, and the clock of the service's machine is set. What happens, by name:
+and go; nodes are drained, upgraded and lost; pods are evicted, deleted and fail; policies, quorums, PodGroups and
+budgets change; service and schedulers are started anew, and the clock of the service's machine is set. What happens, by
+name:
 
 {happenings}
 

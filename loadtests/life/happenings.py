@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable
 from kubesim.kinds import DISRUPTION_BUDGET
 from loadtests.life.machines import Machines
 from loadtests.life.people import People
+from loadtests.life.policies import Policies
 from loadtests.life.scene import Scene
 from loadtests.life.surroundings import Surroundings
-from loadtests.life.works import POD_GROUP
+from loadtests.life.works import NAMESPACES, POD_GROUP
 
-GANG, POD, FOREIGN_GANG, END_WORK, INSTALL_GROUPS = "gang", "pod", "foreign-gang", "end-work", "install-groups"
+GANG, POD, FOREIGN_GANG, END_WORK = "gang", "pod", "foreign-gang", "end-work"
+INSTALL_GROUPS, POLICY = "install-groups", "policy"
 NEW_WORKS = (GANG, POD, FOREIGN_GANG)
 WEIGHTS = {
     GANG: 26,
@@ -34,6 +36,7 @@ WEIGHTS = {
     "group": 4,
     INSTALL_GROUPS: 2,
     "budget": 2,
+    POLICY: 8,
     "restart": 4,
     "scheduler-restart": 2,
     "clock": 3,
@@ -45,6 +48,7 @@ class Happenings:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._people, self._machines, self._surroundings = People(scene), Machines(scene), Surroundings(scene)
+        self._policies = Policies(scene, NAMESPACES)
         self._by_name: dict[str, Callable[[], Awaitable[str]]] = {
             GANG: scene.works.begin_gang,
             POD: scene.works.begin_pod,
@@ -63,6 +67,7 @@ class Happenings:
             "group": self._people.group,
             INSTALL_GROUPS: self._people.install_groups,
             "budget": self._people.budget,
+            POLICY: self._policies.change,
             "restart": self._surroundings.restart,
             "scheduler-restart": self._surroundings.scheduler_restart,
             "clock": self._surroundings.clock,
@@ -76,13 +81,14 @@ class Happenings:
         return said
 
     async def end(self) -> None:
-        """Nothing goes on any more; nodes take pods, the service is there, PodGroups too, and budgets hold nothing."""
+        """Nothing goes on any more: nodes take pods, the service is there, and what people wrote keeps nobody back."""
         scene = self._scene
         await scene.stop()
         await self._machines.mend()
         await self._surroundings.mend()
         for budget in scene.store.list(DISRUPTION_BUDGET):
             await scene.user.delete(DISRUPTION_BUDGET, budget)
+        await self._policies.make_harmless()
         for work in scene.works.there.values():
             if work.group is not None and scene.works.groups_installed:
                 await scene.user.create(POD_GROUP, work.group)

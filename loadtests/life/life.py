@@ -25,7 +25,7 @@ from loadtests.harm.embedded import attach
 from loadtests.life.crews import Crews
 from loadtests.life.foreign import ForeignScheduler
 from loadtests.life.hands import Hands
-from loadtests.life.happenings import END_WORK, INSTALL_GROUPS, NEW_WORKS, WEIGHTS, Happenings
+from loadtests.life.happenings import END_WORK, INSTALL_GROUPS, NEW_WORKS, POLICY, WEIGHTS, Happenings
 from loadtests.life.hoards import Hoards
 from loadtests.life.loops import Loops, Spinning, WatchedLoop
 from loadtests.life.rest import that_could_run
@@ -120,7 +120,8 @@ class Life:
             self._connection("coscheduling"), self._store, simulation.clock, hands=other, rng=self._drawn("foreign")
         )
         self._controllers = (crews, foreign)
-        self._works = Works(self._drawn("works"), plan.pace, crews, user)
+        governed = None if POLICY in plan.without else self._drawn("governed")
+        self._works = Works(self._drawn("works"), plan.pace, crews, user, governed)
         drawn = self._drawn("happenings")
         scene = Scene(simulation, self._works, crews, user, kubelet, drawn, plan.pace, self._is_killed)
         self._happenings = Happenings(scene)

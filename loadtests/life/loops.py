@@ -1,4 +1,5 @@
-"""Loops: the service does the same thing to the same object over and over, as the audit of the API server tells.
+"""Loops: the service does the same thing to the same object over and over, as the audit of the API server tells; or it
+has kube-scheduler do so, which writes each new reason of ours into a pod's status, and tries the pod again for that.
 
 A write that changes something wakes whoever follows the object, who may call the service again: so a loop of two spins
 as fast as both can, for ever.
@@ -15,7 +16,7 @@ from kubesim.virtual_time import VirtualTimeLoop
 MOST_A_MINUTE = 100
 MOST_ROUNDS = 50_000
 """Of the event loop, within a second of virtual time: a busy one has some thousands."""
-_SERVICE = "escher"
+_WATCHED = {"escher": "the service", "system:kube-scheduler": "kube-scheduler"}
 
 
 class Spinning(RuntimeError):
@@ -58,7 +59,7 @@ class Loops:
 
     def hear(self, event: Json) -> None:
         """One request, as the audit has it."""
-        if event["user"]["username"] != _SERVICE:
+        if (who := _WATCHED.get(event["user"]["username"])) is None:
             return
         if (minute := int(self._now() // 60)) != self._minute:
             self._minute = minute
@@ -67,7 +68,7 @@ class Loops:
         if about["resource"] == "events":
             return
         names = (about.get("namespace", ""), about.get("name", ""), about.get("subresource", ""))
-        what = f"{event['verb']} {about['resource']} {'/'.join(filter(None, names))}"
+        what = f"{who} has asked, {event['verb']} {about['resource']} {'/'.join(filter(None, names))}"
         self._counts[what] += 1
         if self._counts[what] == MOST_A_MINUTE:
-            self._found(f"the service has asked {MOST_A_MINUTE} times within a minute: {what}")
+            self._found(f"{MOST_A_MINUTE} times within a minute {what}")

@@ -22,6 +22,9 @@ NAMESPACES = ("default", "team-a", "team-b")
 QUOTAS = {"team-a": 14}
 """How many unfinished pods a namespace may have."""
 PRIORITIES = {"high": (10, "PreemptLowerPriority"), "urgent": (20, "PreemptLowerPriority"), "calm": (10, "Never")}
+POLICY_NAMES = ("red", "green", "blue", "grey")
+TEAM, TEAMS = "life/team", ("day", "night")
+"""The label of a work's pods by which policies' selectors find them."""
 POD_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
 _SHORTEST = 20.0
 
@@ -48,7 +51,10 @@ class Work:
 
 
 class Works:
-    def __init__(self, rng: random.Random, pace: float, crews: Crews, user: Hands) -> None:
+    def __init__(
+        self, rng: random.Random, pace: float, crews: Crews, user: Hands, governed: random.Random | None
+    ) -> None:
+        """`governed`: where chance has some of them name policies."""
         self.there: dict[str, Work] = {}
         self.counts: dict[str, int] = {}
         self.groups_installed = False
@@ -56,6 +62,7 @@ class Works:
         self._pace = pace
         self._crews = crews
         self._user = user
+        self._governed = governed
         self._made = 0
         self._names: list[str] = []
         """Names that were used before, and are used again at times."""
@@ -83,6 +90,8 @@ class Works:
             "priority_class": rng.choice((None, None, None, None, "high", "urgent", "calm")),
             "cpu": cpu or rng.choice(("1", "1", "2", "2", "4", "8")),
         }
+        if self._governed is not None:
+            drawn["labels"], drawn["annotations"] = _asked_for(self._governed)
         return drawn
 
     def _pod(self, name: str, shape: dict[str, Any], seconds: float | None, grace: int, **more: Any) -> Json:
@@ -211,6 +220,15 @@ class Works:
         made = self._pod(name, shape, seconds, rng.choice((0, 10)))
         await self._user.create(POD, {**made, "metadata": {**made["metadata"], "namespace": "default"}})
         return f"pod {name}, {shape} for {seconds:.0f} s"
+
+
+def _asked_for(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels and annotations of a work that policies may govern."""
+    labels = {TEAM: rng.choice(TEAMS)} if rng.random() < 0.4 else {}
+    if rng.random() < 0.6:
+        return labels, {}
+    names = rng.sample(POLICY_NAMES, rng.choice((1, 1, 1, 2)))
+    return labels, {"escher.dev/policy": rng.choice((",", "|")).join(names)}
 
 
 def group(namespace: str, name: str, quorum: int) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.management import Invalid, NotFound, SetResource, VersionConflict
+from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
 from extender.app.resources import Resources
 from extender.core.names import EphemeralName
@@ -270,6 +270,22 @@ async def test_a_call_that_expects_another_version_changes_nothing(world: World)
         assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     assert world.capacity("r") == {"n1": 4}
     assert (await world.set("r", 6, "n1", if_version=state.version)).nodes == {"n1": 6}
+
+
+async def test_a_call_for_a_name_that_is_free_changes_nothing_that_is_there(world: World) -> None:
+    state = await world.set("r", 4, "n1", if_absent=True)
+    for capacity in (0, 5):
+        with pytest.raises(VersionConflict, match=f"r is there already, at version {state.version}") as refused:
+            await world.set("r", capacity, "n2", if_absent=True)
+        assert (refused.value.field, refused.value.value) == ("If-None-Match", "*")
+    assert world.capacity("r") == {"n1": 4}
+
+
+async def test_of_two_that_make_one_at_once_where_there_is_none_one_does(world: World) -> None:
+    calls = [world.set("r", units, node, if_absent=True) for units, node in ((1, "n1"), (2, "n2"))]
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(each) for each in found] == [ResourceState, VersionConflict]
+    assert world.capacity("r") == {"n1": 1}
 
 
 async def test_the_version_that_a_caller_was_told_holds_until_the_spec_changes(world: World) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HEAVY = {
     *("aiohttp", "asyncio", "cryptography", "fastapi", "httpx", "kubernetes", "msgspec", "structlog"),
-    *("uvicorn", "uvloop", "yaml", "extender.app", "extender.adapters", "extender.bootstrap", "extender.serving", "extender.core"),
+    *(
+        "uvicorn",
+        "uvloop",
+        "yaml",
+        "extender.app",
+        "extender.adapters",
+        "extender.bootstrap",
+        "extender.serving",
+        "extender.core",
+    ),
     *("extender.controlplane.clusters", "extender.demo", "kubesim"),
 }
 EVERY_HELP = """

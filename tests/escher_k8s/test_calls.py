@@ -25,6 +25,7 @@ from escher_k8s import (
     SetResource,
     Unavailable,
     Unreachable,
+    Unreached,
     VersionConflict,
 )
 from escher_k8s.calls import Call, Calls
@@ -285,7 +286,7 @@ def _answering(answer: httpx.Response | Exception) -> Escher:
         (httpx.Response(301), Problem, "the service answers 301"),
         (httpx.Response(200, text="hello"), Unreachable, "no Escher service"),
         (httpx.Response(200, json={"key": 4}), Unreachable, "no Escher service"),
-        (httpx.ConnectError("refused"), Unreachable, "http://escher.test cannot be reached: refused"),
+        (httpx.ConnectError("refused"), Unreached, "http://escher.test cannot be reached: refused"),
         (httpx.ReadTimeout("slow"), Unreachable, "did not answer in time"),
     ],
 )

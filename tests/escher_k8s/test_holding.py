@@ -23,15 +23,21 @@ class Service:
 
     def __init__(self, *then: str) -> None:
         self.asked: list[tuple[str, float]] = []
+        self.made: list[int] = []
+        """Which of them were for a name that is free."""
         self._then = ["", *then]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append((request.method, asyncio.get_running_loop().time()))
+        if "If-None-Match" in request.headers:
+            self.made.append(len(self.asked))
         if request.method == "DELETE":
             return httpx.Response(204)
         met = self._then.pop(0) if len(self._then) > 1 else self._then[0]
         if met == "away":
             raise httpx.ConnectError("nobody there")
+        if met == "there":
+            return httpx.Response(412, json={"type": "urn:escher:problem:version-conflict", "detail": "there already"})
         return httpx.Response(422, json=REFUSAL) if met == "refused" else httpx.Response(200, json=HERE)
 
 
@@ -67,6 +73,37 @@ def test_a_service_that_was_away_is_asked_again_at_the_next_time() -> None:
 
     run(work())
     assert len(service.asked) == 4
+    assert service.made == [1]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_what_has_lapsed_is_made_anew_and_anothers_is_left_alone(others: bool) -> None:
+    service = Service("away", "away", "away", "there" if others else "")
+
+    async def work() -> None:
+        async with escher(service) as client, client.hold_resource("r", 1, node_spec="n1", ttl_seconds=30):
+            await asyncio.sleep(55)
+
+    if others:
+        with pytest.raises(NotHeld, match="there already"):
+            run(work())
+        assert [method for method, _ in service.asked] == ["PUT"] * 5
+    else:
+        run(work())
+        assert [method for method, _ in service.asked] == ["PUT"] * 6 + ["DELETE"]
+    # The third renewal that nobody hears is sent when a time to live has passed.
+    assert service.made == [1, 4, 5]
+
+
+def test_one_that_may_have_lapsed_is_not_deleted() -> None:
+    service = Service("away")
+
+    async def work() -> None:
+        async with escher(service) as client, client.hold_resource("r", 1, node_spec="n1", ttl_seconds=30):
+            await asyncio.sleep(31)
+
+    run(work())
+    assert {method for method, _ in service.asked} == {"PUT"}
 
 
 def test_a_refusal_is_told_at_the_end_and_what_the_block_raises_comes_first() -> None:
@@ -100,7 +137,8 @@ def blocking(puts: Callable[[int], None], rounds: int) -> list[str]:
     done: list[str] = []
     renewed = threading.Event()
 
-    def put() -> str:
+    def put(*, if_absent: bool) -> str:
+        assert if_absent == (not done)
         done.append("put")
         puts(len(done))
         return "there"

@@ -14,6 +14,7 @@ from escher_k8s import AsyncEscher, Claim, Escher, Invalid, Unavailable, Unreach
 RESOURCE = {"namespace": "a", "name": "r", "shared": False, "key": "escher.dev/a.r", "nodes": {"n1": 1}, "version": "7"}
 BUSY = "busy"
 AWAY = httpx.ConnectError("nobody there")
+CUT = httpx.ReadError("cut off")
 pytestmark = pytest.mark.usefixtures("pauses")
 BOTH = pytest.mark.parametrize("kind", [Escher, AsyncEscher])
 
@@ -81,13 +82,22 @@ def test_patience_ends(kind: type[Any], pauses: list[float]) -> None:
         lambda escher: escher.transact([Claim("me", "n1", {"cpu": 1}, ttl_seconds=60)]),
         lambda escher: escher.patch_policy("p", {"parameters": {}}),
         lambda escher: escher.set_resource("r", 1, node_spec="n1", if_version="7"),
+        lambda escher: escher.set_resource("r", 1, node_spec="n1", if_absent=True),
     ],
 )
 def test_what_may_have_been_done_is_not_done_again(kind: type[Any], work: Any, pauses: list[float]) -> None:
-    service = Service(AWAY)
+    service = Service(CUT)
     with pytest.raises(Unreachable):
         call(service, kind, work)
     assert (len(service.asked), pauses) == (1, [])
+
+
+@BOTH
+@pytest.mark.parametrize("cause", [AWAY, httpx.ConnectTimeout("slow"), httpx.PoolTimeout("full")])
+def test_what_was_never_sent_is(kind: type[Any], cause: httpx.HTTPError) -> None:
+    service = Service(cause, httpx.Response(200, json=RESOURCE))
+    call(service, kind, lambda escher: escher.set_resource("r", 1, node_spec="n1", if_absent=True))
+    assert len(service.asked) == 2
 
 
 @BOTH

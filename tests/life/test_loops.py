@@ -30,6 +30,11 @@ def test_many_requests_about_one_pod_within_a_minute_are_told_once() -> None:
     assert "patch pods p" in said
 
 
+def test_a_pod_that_the_scheduler_tries_without_end_is_a_loop_too() -> None:
+    [said] = heard(asked("p", "system:kube-scheduler"), times=5 * MOST_A_MINUTE)
+    assert "kube-scheduler has asked, patch pods p" in said
+
+
 def test_many_requests_about_many_pods_are_no_loop() -> None:
     assert heard(*(asked(f"p-{number}") for number in range(20)), times=MOST_A_MINUTE // 2) == []
 

@@ -121,6 +121,7 @@ class ResourceBody(Body):
         *,
         caller_node: NodeName | None = None,
         if_version: str | None = None,
+        if_absent: bool = False,
         dry_run: bool = False,
     ) -> SetResource:
         """The request in the core's words. Raises ValueError where nothing can tell the caller's own node."""
@@ -140,6 +141,7 @@ class ResourceBody(Body):
             ttl_seconds=self.ttl_seconds,
             owner=self.owner.owner() if self.owner else None,
             if_version=if_version,
+            if_absent=if_absent,
             dry_run=dry_run,
         )
 

@@ -337,6 +337,15 @@ async def test_resources_outside_the_domain_can_never_be_set(
     }
 
 
+async def test_if_none_match_takes_a_star(client: httpx.AsyncClient, management: NotedManagement) -> None:
+    body = {"capacity": 1, "node_spec": "n1"}
+    problem(await client.put(DATA1, json=body, headers={"If-None-Match": '"7"'}), 422, "If-None-Match")
+    for headers, absent in (({"If-None-Match": "*"}, True), ({}, False)):
+        await client.put(DATA1, json=body, headers=headers)
+        assert management.asked.pop().if_absent is absent
+    assert management.asked == []
+
+
 @pytest.mark.parametrize("value", ["*", '""', '"1", "2"', ""])
 async def test_if_match_takes_one_version(client: httpx.AsyncClient, management: NotedManagement, value: str) -> None:
     problem(await client.delete(DATA1, headers={"If-Match": value}), 422, "If-Match")

@@ -204,7 +204,7 @@ async def test_octets_that_are_no_characters_are_refused_in_addresses(
     problem(answer, answer.status_code)
 
 
-@pytest.mark.parametrize("name", ["Escher-Node", "If-Match"])
+@pytest.mark.parametrize("name", ["Escher-Node", "If-Match", "If-None-Match"])
 @pytest.mark.parametrize("value", [b"\xff", b"\xed\xa0\x80", "é".encode()])
 async def test_octets_that_are_no_characters_are_harmless_in_headers(
     client: httpx.AsyncClient, name: str, value: bytes

@@ -163,6 +163,17 @@ class TestItsOwn:
             world.schedule()
             assert world.node_of("p0") == "n0"
 
+    def test_who_can_have_none_is_told_the_same_each_time(self) -> None:
+        """kube-scheduler writes what is new into the pod's status, which has it try the pod again, without end."""
+        for names in ("red|blue", "red|blue|green"):
+            world, reasons = PolicyWorld(), set[str]()
+            assert world.place("p0", annotations=naming(names)) is None
+            for _ in range(4):
+                reasons.add(world.reason("p0"))
+                world.asleep.clear()
+                world.schedule()
+            assert len(reasons) == 1
+
     @pytest.mark.parametrize("value", ["|", "a|", "a||b", "a,|b"])
     def test_a_malformed_value_is_refused(self, value: str) -> None:
         world = world_of("a")

@@ -269,7 +269,8 @@ def test_nobody_else_is_woken_whenever_the_next_alternatives_turn_comes() -> Non
     world.create(other, asks)
     assert not world.filter(other, [ON_N0]).passed
     assert not world.filter(asks).passed
-    world.at_its_alarms(60)
+    # Twice round: at 5, 10, 20 and 30 seconds.
+    world.at_its_alarms(40)
     assert world.wakes == {}
     world.do(world.keeper.set_capacity(ON_N1, DATA, 1))
     assert world.wakes[asks.uid] == 1

@@ -37,6 +37,15 @@ async def _if_match(if_match: Annotated[str | None, Header()] = None) -> str | N
     return version
 
 
+async def _if_none_match(if_none_match: Annotated[str | None, Header()] = None) -> bool:
+    """Whether nothing of that name may be there yet."""
+    if if_none_match is None:
+        return False
+    if if_none_match.strip() != "*":
+        raise Problem(ProblemKind.INVALID, f"{quoted(if_none_match)} is not *, for none at all", field="If-None-Match")
+    return True
+
+
 async def _dry_run(dry_run: Annotated[Literal["All"] | None, Query(alias="dryRun")] = None) -> bool:
     """Whether nothing is to be changed."""
     return dry_run is not None
@@ -61,6 +70,7 @@ async def _namespace(
 
 
 IfMatch = Annotated[str | None, Depends(_if_match)]
+IfAbsent = Annotated[bool, Depends(_if_none_match)]
 IsDryRun = Annotated[bool, Depends(_dry_run)]
 CallerNode = Annotated[NodeName | None, Depends(_caller_node)]
 Namespace = Annotated[str, Depends(_namespace)]

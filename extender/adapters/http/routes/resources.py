@@ -16,6 +16,7 @@ from extender.adapters.http.problems import Problem, ProblemKind, documented
 from extender.adapters.http.routes.parameters import (
     NOT_AT_VERSION,
     CallerNode,
+    IfAbsent,
     IfMatch,
     IsDryRun,
     Limit,
@@ -78,12 +79,18 @@ async def set_resource(
     response: Response,
     caller_node: CallerNode,
     if_match: IfMatch,
+    if_absent: IfAbsent,
     dry_run: IsDryRun,
 ) -> ResourceView:
-    """set_resource: absolute and idempotent. Answers the nodes chosen, and the key to ask for in pods."""
+    """set_resource: absolute and idempotent. Answers the nodes chosen, and the key to ask for in pods.
+
+    With `If-None-Match: *` only if there is none of that name.
+    """
     resource = _resource_name(namespace, name, body.shared)
     try:
-        request = body.request(resource, caller_node=caller_node, if_version=if_match, dry_run=dry_run)
+        request = body.request(
+            resource, caller_node=caller_node, if_version=if_match, if_absent=if_absent, dry_run=dry_run
+        )
     except ValueError as error:
         raise Problem(ProblemKind.INVALID, f"node_spec {error}", field="node_spec") from None
     return _show(response, answers.resource_view(await calls.set_resource(request)))
