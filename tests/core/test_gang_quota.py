@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.app.explain import Explain
@@ -191,7 +191,8 @@ def recounted(world: GangWorld) -> int:
     return bound + sum(each.kind in (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION) for each in held)
 
 
-@given(st.lists(steps, min_size=4, max_size=30))
+@settings(max_examples=50)
+@given(st.lists(steps, min_size=4, max_size=25))
 def test_no_new_place_is_ever_beyond_the_quota_and_who_may_have_one_is_not_kept_aside(given_steps: list[Any]) -> None:
     world, limit = GangWorld(), 3
     for number in range(3):

@@ -127,7 +127,7 @@ async def waits(seed: int) -> list[float]:
             await simulation.create({"metadata": {"name": name}}, NAMESPACE)
         rival = asyncio.create_task(Rival(simulation, seed).run())
         await asyncio.sleep(90)
-        for number in range(3):
+        for number in range(2):
             gang: dict[str, Any] = {"gang": f"g{number}", "quorum": 1} if number == 1 else {}
             theirs = pod(f"p{number}", cpu=8, selector={"kubernetes.io/hostname": "node-1"}, **gang)
             await simulation.ask("POST", "/api/v1/namespaces/b/pods", theirs)

@@ -119,7 +119,13 @@ def _v1() -> APIRouter:
 
     Endpoints are `async def` only: a `def` endpoint runs in a thread, beside the ledger's only owner.
     """
-    errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
+    errors = documented(
+        {
+            403: "Beyond the namespace's quota, with the numbers in `quota`; or outside of its scheduling domain",
+            404: "What is asked for is not there",
+            422: "A value cannot be accepted; `field` names it",
+        }
+    )
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
     for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, quota, events, what_if):
         v1.include_router(noun.router)
