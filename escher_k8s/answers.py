@@ -184,6 +184,21 @@ class Policy(msgspec.Struct, frozen=True):
     """Who holds it while it is being deleted."""
 
 
+class PolicyAnswer(msgspec.Struct, frozen=True, rename={"scheduler_name": "schedulerName"}):
+    """What a policy answers to a task."""
+
+    namespace: str
+    policy: str
+    type: str
+    task: str
+    requirement: dict[str, str]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    scheduler_name: str
+    effects: list[str]
+    notices: list[str]
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where a pod would be."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from escher_k8s.answers import PolicyAnswer
 from escher_k8s.errors import Contradiction
 from escher_k8s.pods import Manifest, changed, manifest
 from extender.core.gang_ask import TIMEOUT
@@ -44,6 +45,10 @@ class Ask:
     scheduling_gates: tuple[str, ...] = ()
     policies: tuple[tuple[str, ...], ...] = ()
     """EscherPolicies that are to govern it: alternatives, the best first, each of some that hold together."""
+    effects: tuple[str, ...] = ()
+    """What asking has led to already, for this and for all who asked at the same moment, in words."""
+    notices: tuple[str, ...] = ()
+    """What stands in the way of it now, in words: the pod waits meanwhile."""
 
     def __and__(self, other: Ask) -> Ask:
         """Both are asked for. Raises Contradiction, which names the field and both values."""
@@ -63,6 +68,8 @@ class Ask:
             self.scheduler_name or other.scheduler_name,
             tuple(dict.fromkeys([*self.scheduling_gates, *other.scheduling_gates])),
             _together(self.policies, other.policies),
+            (*self.effects, *other.effects),
+            (*self.notices, *other.notices),
         )
 
     def __or__(self, other: Ask) -> Ask:
@@ -182,6 +189,23 @@ def policy(namespace: str, *names: str) -> Ask:
         require_label("policy", name)
     subject = f"policy {names[0]!r}" if len(names) == 1 else f"policies {', '.join(map(repr, names))}"
     return Ask(subject, namespace, scheduler_name=Approach.EXTENDER.value, policies=(tuple(dict.fromkeys(names)),))
+
+
+def of_answer(answer: PolicyAnswer) -> Ask:
+    """What a policy has answered. One that pods name can be one of several, `|`."""
+    annotations = dict(answer.annotations)
+    named = annotations.pop(POLICY, None)
+    return Ask(
+        f"task {answer.task!r} of policy {answer.policy!r}",
+        answer.namespace,
+        resources=answer.requirement,
+        labels=answer.labels,
+        annotations=annotations,
+        scheduler_name=answer.scheduler_name,
+        policies=() if named is None else ((named,),),
+        effects=tuple(answer.effects),
+        notices=tuple(answer.notices),
+    )
 
 
 def _together(mine: tuple[tuple[str, ...], ...], others: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:

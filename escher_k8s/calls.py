@@ -22,6 +22,7 @@ from escher_k8s.answers import (
     Owner,
     Page,
     Policy,
+    PolicyAnswer,
     PolicyType,
     Quota,
     Resource,
@@ -29,6 +30,7 @@ from escher_k8s.answers import (
     Transaction,
 )
 from escher_k8s.asking import Asking
+from escher_k8s.asks import Ask, of_answer
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
 
 P = ParamSpec("P")
@@ -290,6 +292,28 @@ class Calls(Asking):
         named = {} if name is None else {"name": name}
         request = Request("POST", path, body={**_said(type, parameters, selector), **named})
         return msgspec.json.decode((yield request), type=Policy)
+
+    @Call
+    def ask_policy(
+        self,
+        name: str,
+        task: str,
+        group: str = "",
+        *,
+        needs: Mapping[str, str | int | float] | None = None,
+        node_labels: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> Steps[Ask]:
+        """What the task's pod has to say so that the policy holds for it; asking again changes nothing.
+
+        `task`, `group`: labels; of `shares` the group is the user. `needs`, `node_labels`: what the pod asks for
+        besides, and its node selector. Raises NotFound, NotInForce, Invalid, Unavailable.
+        """
+        said = {"name": task, "group": group, "needs": dict(needs) if needs else None, "node_labels": node_labels or {}}
+        path = self._policy(f"{name}:ask", namespace)
+        answer = yield Request("POST", path, _dry(dry_run), body={"task": said})
+        return of_answer(msgspec.json.decode(answer, type=PolicyAnswer))
 
     # -- gangs, and why things wait
 

@@ -69,6 +69,10 @@ class BeingDeleted(Problem):
     """It, or its namespace, is being deleted: it cannot be set before that is over."""
 
 
+class NotInForce(Problem):
+    """The policy is there, and nothing of it is in force, or others have set resources of its names."""
+
+
 class VersionConflict(Problem):
     """It is not at the version that was named. Read it anew, and decide again."""
 
@@ -103,6 +107,7 @@ BY_TYPE: Mapping[str, type[Problem]] = {
     "wrong-method": Problem,
     "too-slow": Unavailable,
     "conflict": Conflict,
+    "not-in-force": NotInForce,
     "being-deleted": BeingDeleted,
     "version-conflict": VersionConflict,
     "too-large": Invalid,

@@ -13,7 +13,7 @@ from extender.core.back_off import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _ASKS = ("what-if", "policies:validate")
-"""What POST may be repeated of, for it changes nothing."""
+"""What POST may be repeated of, for it changes nothing. An ask may be too: repeated, it changes nothing more."""
 _CONDITIONS = ("If-Match", "If-None-Match")
 
 
@@ -41,5 +41,5 @@ def _may_be_sent_again(request: Request, error: EscherError) -> bool:
     if not isinstance(error, Unreachable):
         return False
     if request.method == "POST":
-        return request.path[-1] in _ASKS
+        return request.path[-1] in _ASKS or request.path[-1].endswith(":ask")
     return request.method != "PATCH" and not any(request.headers.get(header) for header in _CONDITIONS)

@@ -38,6 +38,7 @@ from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
+from extender.app.asked import AskedPolicies, tried
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
@@ -185,14 +186,23 @@ class Application:
             chance=chance,
         )
         escher_policies = policies.Policies()
+        self.hosting = Hosting(self.keeper.tables, self.resources, self._known)
+        self.asked = AskedPolicies(
+            self.hosting,
+            GovernedByKeeper(self.keeper, self.effects),
+            lambda name: self.policies.in_force(name),
+            listed=lambda: self._policies.reflector.synced.is_set(),
+        )
         self.policies = EscherPolicies(
             ApiObjectStore(connection, escher_policies, now),
             clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
-            GovernedByKeeper(self.keeper, self.effects),
+            self.asked,
             GovernedPods(self.keeper.tables.pods, clock),
             isolation=self.keeper.tables.isolation,
             installed=lambda: self._policies.there,
+            attempt=tried,
+            trouble=self.asked.trouble,
             marks=Marks(world.unique),
             chance=chance,
         )
@@ -209,6 +219,7 @@ class Application:
             brake=self.braking,
             quota=self.isolating,
             policies=self.policies,
+            asks=self.asked,
             events=self.announcements,
             what_if=WhatIf(self.keeper, Forked()),
         )
@@ -216,7 +227,6 @@ class Application:
         elapsed = asyncio.get_running_loop().time
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
-        self.hosting = Hosting(self.keeper.tables, self.resources, self._known)
         self._nodes = follow(
             kinds.nodes(), self.isolating.nodes(self.hosting.nodes(facts(Node))), on_rewind=self.write_back.rewind
         )
@@ -277,6 +287,7 @@ class Application:
             self._groups.run(),
             self._jobs.run(),
             self._policies.run(),
+            self.asked.run(),
             self.policies.tending.run(after=[self._policies.reflector.synced]),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self._conditions.run(after=synced),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError, create_model
@@ -20,11 +20,13 @@ from pydantic import Field as Said
 
 from extender.adapters.http.problems import complaint, dotted, quoted
 from extender.adapters.spelling import camel
-from extender.core.policy_types import EXAMPLES, TYPES, Parameters, PodSelector, PolicyInForce, PolicySpec
+from extender.core.policy_types import EXAMPLES, TYPES, Hosted, Parameters, PodSelector, PolicyInForce, PolicySpec
 from extender.kube.label_match import LabelRequirement, Selector
 
 MOST_REQUIREMENTS = 64
 MOST_VALUES = 64
+ASKED = frozenset(name for name, each in TYPES.items() if each in get_args(Hosted))
+"""The types that select no pods, and that applications ask."""
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _PREFIX_LIMIT, _NAME_LIMIT = 253, 63
 
@@ -69,6 +71,8 @@ def in_force(spec: PolicySpec, spelling: Spelling = Spelling.HTTP) -> PolicyInFo
         faults += error.faults
     if spec.selector is not None:
         faults += _faults_of(spec.selector, spelling)
+        if spec.type in ASKED:
+            faults.append(Fault("selector", f"selector: type {spec.type} selects no pods, it is asked; remove it"))
     if parameters is None or faults:
         raise BadPolicySpec(faults)
     return PolicyInForce(parameters, _selector(spec.selector))
@@ -85,14 +89,25 @@ def _parameters(kind: str, said: Mapping[str, Any], spelling: Spelling) -> Param
         read = _model(kind, spelling).model_validate(spelt)
     except ValidationError as error:
         raise BadPolicySpec([_fault(kind, each, spelling) for each in error.errors()[:20]]) from None
-    values = {each.name: getattr(read, each.name) for each in fields(TYPES[kind])}
     make: Callable[..., Parameters] = TYPES[kind]
-    return make(**{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()})
+    return make(**_values(TYPES[kind], read))
+
+
+def _values(kind: type[Any], read: BaseModel) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {each.name: _value(hints[each.name], getattr(read, each.name)) for each in fields(kind)}
+
+
+def _value(hint: Any, said: Any) -> Any:
+    if not isinstance(said, list):
+        return said
+    item = get_args(hint)[0]
+    return tuple(item(**_values(item, each)) if isinstance(each, BaseModel) else each for each in said)
 
 
 def _fault(kind: str, error: Any, spelling: Spelling) -> Fault:
     field = dotted(("parameters", *error["loc"]))
-    if error["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         known = [spelling.of(each.name) for each in fields(TYPES[kind])]
         may = f"it may have {', '.join(known)}" if known else "it has none"
         return Fault(field, f"{field}: type {kind} has no such parameter; {may}")
@@ -103,20 +118,26 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-@cache
 def _model(kind: str, spelling: Spelling) -> type[BaseModel]:
-    hints = get_type_hints(TYPES[kind])
+    made: Any = TYPES[kind]
+    return _model_of(made, spelling)
+
+
+@cache
+def _model_of(kind: type[Any], spelling: Spelling) -> type[BaseModel]:
+    hints = get_type_hints(kind)
     members: dict[str, Any] = {
-        each.name: (_type(hints[each.name], each.metadata), _said(each, spelling.of(each.name)))
-        for each in fields(TYPES[kind])
+        each.name: (_type(hints[each.name], each.metadata, spelling), _said(each, spelling.of(each.name)))
+        for each in fields(kind)
     }
-    return create_model(TYPES[kind].__name__, __base__=_Strict, __doc__=summary(kind), **members)
+    return create_model(kind.__name__, __base__=_Strict, __doc__=_words(kind), **members)
 
 
-def _type(hint: Any, said: Mapping[str, Any]) -> Any:
+def _type(hint: Any, said: Mapping[str, Any], spelling: Spelling) -> Any:
     """What pydantic is to read for a field of this type, within its limits."""
-    if hint == tuple[str, ...]:
-        return Annotated[list[_text(said)], Said(**_only(said, min_items="min_length", max_items="max_length"))]  # type: ignore[misc]
+    if args := get_args(hint):
+        item = _text(said) if args[0] is str else _model_of(args[0], spelling)
+        return Annotated[list[item], Said(**_only(said, min_items="min_length", max_items="max_length"))]  # type: ignore[valid-type]
     if hint is str:
         return _text(said)
     return StrictBool if hint is bool else Annotated[StrictInt, Said(**_only(said, ge="ge", le="le"))]
@@ -145,33 +166,58 @@ def required(kind: str) -> list[str]:
 
 def summary(kind: str) -> str:
     """What the type does, in a sentence or two."""
-    return " ".join((TYPES[kind].__doc__ or "").split())
+    return _words(TYPES[kind])
+
+
+def _words(kind: type[Any]) -> str:
+    return " ".join((kind.__doc__ or "").split())
 
 
 @cache
 def schema(kind: str) -> Mapping[str, Any]:
     """The JSON schema of the type's parameters, as HTTP writes them."""
-    return _model(kind, Spelling.HTTP).model_json_schema()
+    said = _model(kind, Spelling.HTTP).model_json_schema()
+    inlined: dict[str, Any] = _inlined(said, said.pop("$defs", {}))
+    return inlined
+
+
+def _inlined(said: Any, definitions: Mapping[str, Any]) -> Any:
+    """The schema in one piece, so that it stands in any document."""
+    if isinstance(said, list):
+        return [_inlined(each, definitions) for each in said]
+    if not isinstance(said, dict):
+        return said
+    if "$ref" in said:
+        return _inlined(definitions[said["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inlined(each, definitions) for name, each in said.items()}
 
 
 def example(kind: str) -> Mapping[str, Any]:
     """Parameters of this type, as a beginner may write them."""
-    plain = {each.name: each.default for each in fields(TYPES[kind])}
-    return {name: value for name, value in shown(EXAMPLES[kind]).items() if value != _json(plain[name])}
+    said: dict[str, Any] = _brief(EXAMPLES[kind])
+    return said
+
+
+def _brief(value: Any) -> Any:
+    """As JSON, without what is as if it was left out."""
+    if isinstance(value, tuple):
+        return [_brief(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    said = {each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != each.default}
+    return {name: _brief(each) for name, each in said.items()}
 
 
 def shown(parameters: Parameters) -> dict[str, Any]:
     """The parameters, all of them, as HTTP writes them."""
-    return {name: _json(value) for name, value in asdict(parameters).items()}
-
-
-def type_of(parameters: Parameters) -> str:
-    """The name of their type, as people write it."""
-    return next(name for name, each in TYPES.items() if each is type(parameters))
+    said: dict[str, Any] = _json(asdict(parameters))
+    return said
 
 
 def _json(value: object) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, dict):
+        return {name: _json(each) for name, each in value.items()}
+    return [_json(each) for each in value] if isinstance(value, tuple) else value
 
 
 # -- selectors ---------------------------------------------------------------------------------------------------

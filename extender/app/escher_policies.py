@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from extender.app import management
 from extender.app.management import Invalid, NotFound
 from extender.app.objects.in_force import InForce
 from extender.app.objects.kind import (
@@ -43,6 +44,10 @@ _SHOWN = 8
 Understand = Callable[[PolicySpec], PolicyInForce]
 """What is in force of a policy that says this. Raises ValueError, in words for its author."""
 
+Try = Callable[[Identity, PolicyInForce], object]
+"""Carries the policy out as far as can be without a cluster. Raises ValueError where it cannot be, in words for its
+author, which begin with the parameter that is at fault, if it is one."""
+
 
 class Governing(Protocol):
     """Who heeds policies."""
@@ -58,7 +63,8 @@ class Governing(Protocol):
 
 class EscherPolicies:
     """`management.PolicyCalls`. `understand`: see `Understand`. `pods`: how many a policy governs. `installed`: whether
-    the cluster has the kind at all. `chance` gives numbers from 0 to 1."""
+    the cluster has the kind at all. `trouble`: what stands in the way of one that is in force, in words. `chance` gives
+    numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -70,12 +76,16 @@ class EscherPolicies:
         *,
         isolation: Isolation | None = None,
         installed: Callable[[], bool] = lambda: True,
+        attempt: Try = lambda name, policy: None,
+        trouble: Callable[[Identity], Sequence[str]] = lambda name: (),
         marks: Marks | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._understand = understand
         self.governing = governing
         self._installed = installed
+        self._attempt = attempt
+        self._trouble = trouble
         self._named_by: dict[Identity, dict[Identity, None]] = {}
         self.quota = PolicyQuota(isolation or Isolation())
         self._refused: dict[Identity, str] = {}
@@ -100,6 +110,12 @@ class EscherPolicies:
             policy = self._understand(item.spec)
         except ValueError as error:
             return NotInForce("Invalid", f"spec.{error}")
+        try:
+            self._attempt(item.name, policy)
+        except ValueError as error:
+            field, colon, _ = str(error).partition(":")
+            is_named = bool(colon) and field.startswith("parameters.")
+            return NotInForce("Invalid", str(error), field=field if is_named else "name")
         if circle := self._circle(item.name, policy):
             parameter = "parent" if isinstance(policy.parameters, FairShare) else "preferences"
             field = f"parameters.{parameter}"
@@ -180,6 +196,14 @@ class EscherPolicies:
             raise NotFound("name", str(name), f"there is no policy {name}")
         return self._state(entry)
 
+    def in_force(self, name: Identity) -> PolicyInForce:
+        """What is in force of it. Raises NotFound, `management.NotInForce`."""
+        policy = self.tending.in_force.get(name)
+        if policy is None:
+            state = self.get_policy(name)
+            raise management.NotInForce("name", str(name), f"nothing of policy {name} is in force: {state.message}")
+        return policy
+
     async def change_policy(
         self,
         name: Identity,
@@ -231,6 +255,8 @@ class EscherPolicies:
         else:
             in_force = self.tending.in_force.get(item.name)
             state = _stands(item.name, item.spec, self._judging().now(item), in_force)
+        if trouble := self._trouble(item.name):
+            state = replace(state, message="; ".join((state.message, *trouble)))
         return replace(state, version=entry.version, finalizers=item.finalizers if item.deleting else ())
 
     def _judging(self) -> PolicyStandings:

@@ -10,22 +10,27 @@ pods of a scheduler that asks the service. The service makes and deletes no pods
 launches its tasks by itself is refused that here.
 
 A policy is told of the pods of its own namespace, and of the nodes of its scheduling domain: one that leaves that later
-it goes on to know, for what it has there stays. Knows no policy.
+it goes on to know, for what it has there stays. Knows no policy. Those of people's EscherPolicies (`mark`) outlive the
+process: what they set says whose it is, and what somebody else has set in such a name is left alone. What is refused to
+them is tried again for as long as they are at work.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Self
 
 import structlog
 
 from extender.app.capacities import Capacities
+from extender.app.hosted_nodes import NodesTold
 from extender.app.insisting import insist
-from extender.app.management import BeingDeleted, ManagementError
+from extender.app.management import BeingDeleted, ManagementError, NotYet
 from extender.app.objects.kind import Identity
 from extender.app.ports import Sink
 from extender.app.resources import Resources
+from extender.app.steps import taken
 from extender.app.tables import Tables
 from extender.core.back_off import BackOff
 from extender.core.cluster import Node, Pod
@@ -49,7 +54,7 @@ from extender.esl.base import (
 )
 from extender.esl.facts import Nodes, PodFacts
 from extender.esl.policy_asks import PolicyAsks, Tell
-from extender.esl.policy_esl import PolicyEsl
+from extender.esl.policy_esl import PolicyEsl, Task
 from extender.esl.several import Several
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -57,6 +62,7 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_TRY_AGAIN_SECONDS = 30.0
 _NO_PODS = "the service makes and deletes no pods of applications: run this policy in the application"
 
 
@@ -69,6 +75,8 @@ class Hosting:
         self.resources = resources
         self.known = known
         self.spaces: list[HostedPolicies] = []
+        self.told = Nodes({tables.ledger.capacity.domain}, self._node_seen, self._node_gone)
+        """Nodes as policies know them: looked through once for all."""
         self.finished: dict[PodUid, Pod] = {}
         """Pods of tasks that have finished and are there, which the tables do not keep."""
         resources.known.listeners.append(self._hear)
@@ -81,49 +89,37 @@ class Hosting:
         keep: bool = False,
         end_within: float = 10.0,
         on_notice: Tell = lambda notice: None,
+        mark: str = "",
     ) -> HostedPolicies:
         """These policies at work, from entering the block to leaving it; the rest as `Policies` says it, of
-        `adapters.kube`. Raises ValueError as `Several`, and where a policy is not of the service's domain."""
+        `adapters.kube`. `mark`: what the objects that they set are known by as theirs; empty: by their names alone.
+        Raises ValueError as `Several`, and where a policy is not of the service's domain."""
         several, domain = Several(policies, namespace), self.tables.ledger.capacity.domain
         for policy in several.policies:
             if policy.domain != domain:
                 raise ValueError(f"policy {policy.name!r} is of domain {policy.domain!r}; here it has to be {domain!r}")
-        return HostedPolicies(self, several, namespace, keep, end_within, on_notice)
+        return HostedPolicies(self, several, namespace, keep, end_within, on_notice, mark)
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:
         """What tells these policies of nodes, after `first`."""
-        return _NodesTold(first, self)
+        return NodesTold(first, self.told)
 
     def pods(self, first: Sink[Pod]) -> Sink[Pod]:
         """What tells these policies of pods, after `first`."""
         return _PodsTold(first, self)
 
+    def _node_seen(self, node: Node) -> None:
+        for space in self.spaces:
+            space.node_seen(node)
+
+    def _node_gone(self, name: NodeName) -> None:
+        for space in self.spaces:
+            space.node_gone(name)
+
     def _hear(self, name: Identity) -> None:
         for space in self.spaces:
             if space.namespace == name.namespace:
                 space.look_at(name)
-
-
-class _NodesTold:
-    def __init__(self, first: Sink[Node], hosting: Hosting) -> None:
-        self._first, self._hosting = first, hosting
-
-    def replace(self, objects: Iterable[Node]) -> None:
-        present = list(objects)
-        self._first.replace(present)
-        for space in self._hosting.spaces:
-            space.nodes.replace(filter(space.sees, present))
-
-    def upsert(self, item: Node) -> None:
-        self._first.upsert(item)
-        for space in self._hosting.spaces:
-            if space.sees(item):
-                space.nodes.upsert(item)
-
-    def remove(self, item: Node) -> None:
-        self._first.remove(item)
-        for space in self._hosting.spaces:
-            space.nodes.remove(item.name)
 
 
 class _PodsTold:
@@ -161,15 +157,31 @@ class HostedPolicies(PolicyAsks):
     """Several policies of one namespace at work in the service."""
 
     def __init__(
-        self, hosting: Hosting, policies: Several, namespace: str, keep: bool, end_within: float, on_notice: Tell
+        self,
+        hosting: Hosting,
+        policies: Several,
+        namespace: str,
+        keep: bool,
+        end_within: float,
+        on_notice: Tell,
+        mark: str,
     ) -> None:
         super().__init__(policies, on_notice)
         self.namespace = namespace
         self.pods = PodFacts(self._tell)
-        self.nodes = Nodes(policies.domains, self._node_seen, self._node_gone)
         self._hosting = hosting
         self._resources = hosting.resources
         self._capacities: Capacities = hosting.resources.capacities
+        self.mark = mark
+        self.failed = asyncio.Event()
+        """Set when these are no longer followed, for a defect."""
+        self.trouble: dict[ResourceKey, str] = {}
+        """What cannot be set now of their resources, and why."""
+        self.others: dict[ResourceKey, str] = {}
+        """What somebody else has set of their resources, in words."""
+        self._taking: dict[str, tuple[list[Task], asyncio.Task[list[Effect]]]] = {}
+        """By policy, the tasks that it will be asked for at its next turn."""
+        self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
         self._work = AtWork(policies, self._heed, self._failed)
@@ -187,7 +199,8 @@ class HostedPolicies(PolicyAsks):
         await self._hosting.known()
         self._work.begin()
         tables = self._hosting.tables
-        self.nodes.replace(filter(self.sees, tables.nodes.values()))
+        for node in self._hosting.told:
+            self.node_seen(node)
         for entry in list(self._resources.known.entries()):
             if entry.item.name.namespace == self.namespace:
                 self.look_at(Identity(self.namespace, entry.item.name.name))
@@ -210,6 +223,39 @@ class HostedPolicies(PolicyAsks):
             self._hosting.spaces.remove(self)
             await self._work.end()
 
+    async def ask_together(self, policy: PolicyEsl, task: Task) -> list[Effect]:
+        """The task is asked for, with all those for which that is done before it is the policies' turn to think: so
+        many who ask cost one comparison, and a fifth of the loop at most. Answers what is under way for all of them.
+
+        Raises NotYet where the space has ended. The policy's `would_require` has said what the task's pod has to say.
+        """
+        if policy.tasks.get(task.name) == task:
+            return []
+        taking = self._taking.get(policy.name)
+        if taking is None:
+            tasks: list[Task] = []
+            taking = self._taking[policy.name] = tasks, asyncio.create_task(self._take(policy, tasks))
+        taking[0].append(task)
+        return await asyncio.shield(taking[1])
+
+    async def _take(self, policy: PolicyEsl, tasks: list[Task]) -> list[Effect]:
+        await self._work.turn()
+        del self._taking[policy.name]
+        if self.failed.is_set() or self not in self._hosting.spaces:
+            raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
+        with self._work.thinking() as now:
+            try:
+                effects = policy.take(tasks, now)
+                self.perform(effects)
+            except Exception as error:
+                self.fail(error)
+                raise
+        return effects
+
+    def fail(self, error: BaseException) -> None:
+        """For a defect these are no longer followed."""
+        self._work.fail(error)
+
     def perform(self, effects: Iterable[Effect]) -> None:
         if self._work.failure is not None:
             raise self._work.failure
@@ -226,7 +272,15 @@ class HostedPolicies(PolicyAsks):
         key = self._capacities.key_of(resource)
         if not any(policy.owns(key) for policy in self._policies.policies):
             return
-        before, after = self._told.pop(key, {}), dict(self._capacities.in_force(resource))
+        entry = self._resources.known.get(name)
+        is_theirs = entry is None or not self.mark or entry.item.policy == self.mark
+        if entry is None or is_theirs:
+            self.others.pop(key, None)
+        else:
+            self.others[key] = taken(entry.item)
+        if entry is None and key in self.trouble:
+            self._try_again(key)
+        before, after = self._told.pop(key, {}), dict(self._capacities.in_force(resource)) if is_theirs else {}
         if after:
             self._told[key] = after
         for node in sorted(before.keys() | after.keys()):
@@ -239,18 +293,22 @@ class HostedPolicies(PolicyAsks):
         else:
             self._work.tell(event)
 
-    def sees(self, node: Node) -> bool:
+    def _sees(self, node: Node) -> bool:
         """Whether the policies are told of the node."""
         inside = self._hosting.tables.isolation.of(self.namespace).has_node(node.labels)
         return inside or node.name in self._seen
 
-    def _node_seen(self, node: Node) -> None:
+    def node_seen(self, node: Node) -> None:
+        if not self._sees(node):
+            return
         self._seen.add(node.name)
         self._tell(NodeSeen(node))
         for key, units in self._keys_of(node.name):
             self._tell(CapacitySeen(node.name, key, units))
 
-    def _node_gone(self, name: NodeName) -> None:
+    def node_gone(self, name: NodeName) -> None:
+        if name not in self._seen:
+            return
         self._seen.discard(name)
         self._tell(NodeGone(name))
         for key, _ in self._keys_of(name):
@@ -269,7 +327,8 @@ class HostedPolicies(PolicyAsks):
             case RemoveCapacity(node, resource):
                 self._set(resource, node, 0)
             case Notice():
-                _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
+                if not self.mark:
+                    _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
                 self._take_notice(effect)
             case LaunchTask() | CancelTask() | StopTask():
                 self._work.spawn(self._refuse(effect))
@@ -299,7 +358,7 @@ class HostedPolicies(PolicyAsks):
         why = ""
         refused: dict[NodeName, str] = {}
         try:
-            refused = dict(await self._resources.spread(name, units))
+            refused = dict(await self._resources.spread(name, units, self.mark))
         except BeingDeleted as error:
             raise Unavailable(str(error)) from error
         except (ManagementError, Refused) as error:
@@ -307,6 +366,7 @@ class HostedPolicies(PolicyAsks):
         over = [node for node in units if waiting.get(node) == units[node]]
         for node in over:
             del waiting[node]
+        self._note_trouble(key, why or next(iter(refused.values()), ""))
         for node in over:
             if why or node in refused:
                 change = SetCapacity(node, key, units[node]) if units[node] else RemoveCapacity(node, key)
@@ -314,5 +374,24 @@ class HostedPolicies(PolicyAsks):
             else:
                 self._tell(CapacityConfirmed(node, key, units[node]))
 
+    def _note_trouble(self, key: ResourceKey, why: str) -> None:
+        if not why:
+            self.trouble.pop(key, None)
+            self._logged.pop(key, None)
+            return
+        self.trouble[key] = why
+        if self.mark:
+            self._work.later(_TRY_AGAIN_SECONDS, lambda: self._try_again(key))
+            if self._logged.get(key) != why:
+                _log.warning("a policy's resource cannot be set", policy=self.mark, key=key, why=why)
+                self._logged[key] = why
+
+    def _try_again(self, key: ResourceKey) -> None:
+        """What was refused of it is no longer held against its nodes."""
+        if self.trouble.pop(key, None) is not None:
+            for node in self._hosting.told:
+                self._tell(NodeSeen(node))
+
     def _failed(self, error: BaseException) -> None:
+        self.failed.set()
         _log.error("a defect: these policies are no longer followed", namespace=self.namespace, exc_info=error)

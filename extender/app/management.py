@@ -15,13 +15,13 @@ from typing import Protocol
 from extender.app.announcing import Announcement, Missed
 from extender.app.explanation import Explanation
 from extender.app.objects.kind import Identity
+from extender.app.policy_answers import AskCalls
 from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
-from extender.app.quota_state import QuotaState
+from extender.app.quota_state import QuotaCalls
 from extender.app.supposition import Supposition, Wondered
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
-from extender.core.isolation import Over
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicySpec
@@ -52,16 +52,16 @@ class BeingDeleted(ManagementError):
     """It, or its namespace, is on its way out: nothing can be set until it is gone."""
 
 
-class OutsideDomain(ManagementError):
-    """The namespace may not touch that node, or that name."""
+class NotInForce(ManagementError):
+    """The policy is there, and nothing of it is in force, or it cannot be carried out."""
 
 
-class QuotaExceeded(ManagementError):
-    """The namespace would have more than its quota. `over` has the numbers."""
+class NotYet(ManagementError):
+    """It will be possible, `retry_after` seconds from now or later."""
 
-    def __init__(self, field: str, over: Over) -> None:
-        super().__init__(field, over.asked, str(over))
-        self.over = over
+    def __init__(self, field: str, value: object, detail: str, retry_after: int) -> None:
+        super().__init__(field, value, detail)
+        self.retry_after = retry_after
 
 
 class VersionConflict(ManagementError):
@@ -349,14 +349,6 @@ class PolicyCalls(Protocol):
         ...
 
 
-class QuotaCalls(Protocol):
-    """What namespaces may have and touch, and what they have."""
-
-    def quota(self, namespace: str) -> QuotaState:
-        """As it is now."""
-        ...
-
-
 class BrakeCalls(Protocol):
     """What may be done now."""
 
@@ -393,5 +385,6 @@ class Management:
     brake: BrakeCalls
     quota: QuotaCalls
     policies: PolicyCalls
+    asks: AskCalls
     events: EventCalls
     what_if: WhatIfCalls

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from extender.app.management import QuotaExceeded
+from extender.app.limits import QuotaExceeded
 from extender.app.objects.kind import Identity
 from extender.core.isolation import Counted, Isolation, Over
 

@@ -15,8 +15,9 @@ from extender.app.objects.in_force import InForce, Standings
 from extender.app.objects.kind import Declared, Identity, Standing, Status
 from extender.app.ports import Clock
 from extender.core.cluster import Pod
+from extender.core.governing import ANSWERED
 from extender.core.names import DOMAIN
-from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, names_of
+from extender.core.policy_types import FairShare, Hosted, PolicyInForce, PolicySpec, names_of
 from extender.kube.label_match import Selector, matches
 from extender.kube.names import PodUid
 
@@ -29,7 +30,8 @@ Object = Declared[PolicySpec]
 
 
 class GovernedPods:
-    """How many of the pods a policy governs: those of its namespace that name it, and those that it selects."""
+    """How many of the pods a policy governs: those of its namespace that name it, and those that it selects; of one
+    that is asked, those that have its answer."""
 
     def __init__(self, pods: Mapping[PodUid, Pod], clock: Clock) -> None:
         self._pods = pods
@@ -38,7 +40,11 @@ class GovernedPods:
 
     def __call__(self, name: Identity, policy: PolicyInForce) -> int:
         there = self._by_namespace().get(name.namespace)
-        return 0 if there is None else there.governed(name.name, policy.selector)
+        if there is None:
+            return 0
+        if isinstance(policy.parameters, Hosted):
+            return there.answered(name.name)
+        return there.governed(name.name, policy.selector)
 
     def _by_namespace(self) -> dict[str, _Namespace]:
         # All policies are counted for together, once a minute.
@@ -78,6 +84,9 @@ class _Namespace:
             return len(self._pods)
         selected = sum(matches(selector, pod.labels) for pod in self._candidates(selector))
         return selected + sum(not matches(selector, pod.labels) for pod in self._naming.get(name, ()))
+
+    def answered(self, name: str) -> int:
+        return sum(ANSWERED + name in pod.labels for pod in self._pods)
 
     def _candidates(self, selector: Selector) -> Iterable[Pod]:
         """All that may be selected, each once."""
@@ -158,6 +167,8 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
                     words.append(f"{each}, which is not there")
                 elif parameter == "parent" and not isinstance(there.parameters, FairShare):
                     words.append(f"{each}, which is no fair share")
+                elif isinstance(there.parameters, Hosted):
+                    words.append(f"{each}, which governs nobody, for it is asked")
         return words
 
 

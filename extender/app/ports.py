@@ -227,6 +227,8 @@ class EphemeralResource(OurObject):
     made: MadeChoice | None = None
     """The last choice by rule of the management API, which it wrote into `nodes`; None if there is none."""
     owner: PodOwner | None = None
+    policy: str = ""
+    """Of the policy that has set it, where one has: `queue/slots`. It goes when that is not in force any more."""
     created: float = 0.0
     intent: Intent | None = None
     """For an object that is no resource, and keeps what a transaction is about to do."""

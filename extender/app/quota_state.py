@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from extender.core.isolation import Counted
 
@@ -20,3 +21,11 @@ class QuotaState:
     nodes: Mapping[str, Sequence[str]] | None = None
     names: Sequence[str] | None = None
     node_count: int = 0
+
+
+class QuotaCalls(Protocol):
+    """What namespaces may have and touch, and what they have."""
+
+    def quota(self, namespace: str) -> QuotaState:
+        """As it is now."""
+        ...

@@ -219,9 +219,12 @@ class Resources:
             await self.advertised(was.desired())
         return None if left is None else self._state(left, left.resource_version)
 
-    async def spread(self, name: EphemeralName, units: Mapping[NodeName, int]) -> Mapping[NodeName, str]:
+    async def spread(
+        self, name: EphemeralName, units: Mapping[NodeName, int], policy: str = ""
+    ) -> Mapping[NodeName, str]:
         """As `set_resource`, in one write: each of these nodes has so many units, or none where that is 0; the others
-        are as they were. Answers which of them cannot have it, and why: they are as they were, too.
+        are as they were. Answers which of them cannot have it, and why: they are as they were, too. `policy`: see
+        `steps.spread`.
 
         Raises Invalid, BeingDeleted, Unavailable, Refused.
         """
@@ -229,7 +232,7 @@ class Resources:
 
         def decide(entry: Entry[EphemeralResource] | None) -> tuple[Step, str]:
             nonlocal why
-            step, why = spread(name, units, entry, self.capacities)
+            step, why = spread(name, units, entry, self.capacities, policy)
             self.may_have(underway, name, step, entry)
             return step, mark
 
@@ -247,6 +250,11 @@ class Resources:
                 why = {**{node: withheld.said for node, n in units.items() if there.get(node, 0) < n}, **why}
         await self.advertised(nodes_of(written.step))
         return why
+
+    async def remove_of_policy(self, name: Identity, policy: str) -> None:
+        """What that policy has set is gone; nothing if it is not there, or another's. Raises Invalid, Unavailable."""
+        async with self.writing.locks.hold([name]):
+            await self.writing.delete(name, lambda there: there.policy == policy and not there.deleting)
 
     async def replace_departed(self, name: Identity) -> None:
         """Nodes that have left for good are replaced, where a rule chose them: see `steps.departed`.

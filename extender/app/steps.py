@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from extender.app.capacities import Capacities
+from extender.app.limits import OutsideDomain, QuotaExceeded
 from extender.app.management import (
     BeingDeleted,
     Invalid,
-    OutsideDomain,
-    QuotaExceeded,
     SetResource,
     VersionConflict,
 )
@@ -223,14 +222,22 @@ def _require_key(name: EphemeralName, capacities: Capacities) -> None:
         raise Invalid("name", str(name), said)
 
 
+def taken(resource: EphemeralResource) -> str:
+    """That somebody else has set what a policy would set."""
+    whose = f"policy {resource.policy}" if resource.policy else "no policy"
+    return f"{resource.name} is there already, and of {whose}: delete it, or give the policy another name"
+
+
 def spread(
-    name: EphemeralName, units: Mapping[NodeName, int], entry: Known | None, capacities: Capacities
+    name: EphemeralName, units: Mapping[NodeName, int], entry: Known | None, capacities: Capacities, policy: str = ""
 ) -> tuple[Step, Mapping[NodeName, str]]:
     """What gives each of these nodes so many units, 0 removing them, and leaves the others as they are; and which of
-    the nodes cannot have them, and why. Raises Invalid, BeingDeleted."""
+    the nodes cannot have them, and why. `policy`: whose it has to be, if anybody's. Raises Invalid, BeingDeleted."""
     units, why_not = _allowed(name, units, {} if entry is None else entry.item.desired(), capacities)
     present: Mapping[NodeName, int] = {}
     if entry is not None:
+        if policy and entry.item.policy != policy:
+            raise Invalid("name", str(name), taken(entry.item))
         _require_same_kind(name, entry)
         present = entry.item.desired()
     _require_key(name, capacities)
@@ -240,7 +247,7 @@ def spread(
     why = {**why_not, **{node: capacities.too_many(node) for node in full}}
     after = {node: n for node, n in {**present, **differ}.items() if n}
     if entry is None:
-        return (Create(EphemeralResource(name, after)) if after else Nothing(None)), why
+        return (Create(EphemeralResource(name, after, policy=policy)) if after else Nothing(None)), why
     resource, version = entry.item, entry.meant_by(None)
     if not after and resource.choice is None:
         return Delete(resource, version), why

@@ -5,6 +5,7 @@ A file spells a policy as the custom resource does. What is in it is read here; 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -165,6 +166,60 @@ def delete(
     out.print(f"{name} {'would be' if dry_run else 'is'} gone", markup=False)
 
 
+@app.command(epilog="Example: escher policy ask slots --task train-0 --need cpu=2 --namespace team-a")
+@connected
+def ask(
+    *,
+    name: Name,
+    task: Annotated[str, typer.Option(help="Name of the task that a pod is to be made for.")],
+    group: Annotated[str, typer.Option(help="Whom it belongs to; of a policy of type shares its user.")] = "",
+    need: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=QUANTITY", help="What its pod asks for besides; repeatable.")
+    ] = None,
+    dry_run: DryRun = False,
+    namespace: Namespace = "default",
+    service: Api,
+    as_json: Json = False,
+) -> None:
+    """Ask a policy what a task's pod has to say; asking again for the same task changes nothing."""
+    said: dict[str, Any] = {"name": task, "group": group}
+    if need:
+        said["needs"] = dict(_of_pair(each) for each in need)
+    answer: dict[str, Any] = service.call(
+        "POST",
+        "namespaces",
+        namespace,
+        "policies",
+        f"{name}:ask",
+        body={"task": said},
+        params={"dryRun": "All" if dry_run else None},
+    )
+    if as_json:
+        print_json(answer)
+        return
+    table = Table("in the pod", "says", box=None, pad_edge=False)
+    add_row(table, "spec.schedulerName", answer["schedulerName"])
+    for where, key in (
+        ("metadata.labels", "labels"),
+        ("metadata.annotations", "annotations"),
+        ("spec.containers[0].resources.limits", "requirement"),
+    ):
+        for each, value in answer[key].items():
+            add_row(table, where, f"{each}: {json.dumps(value)}")
+    out.print(table)
+    for each in answer["effects"]:
+        out.print(f"done: {each}", markup=False)
+    for each in answer["notices"]:
+        out.print(f"in the way: {each}", markup=False)
+
+
+def _of_pair(text: str) -> tuple[str, str]:
+    resource, equals, quantity = text.partition("=")
+    if not (resource and equals and quantity):
+        fail(f"--need is {text!r}; write RESOURCE=QUANTITY, such as cpu=2", code=2)
+    return resource, quantity
+
+
 @app.command(epilog="Example: escher policy types --json")
 @connected
 def types(
@@ -278,5 +333,5 @@ def _selected(selector: list[dict[str, Any]] | None) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(str(each) for each in value)
+        return ", ".join(json.dumps(each) if isinstance(each, dict) else str(each) for each in value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from extender.core.policy_types import CoLocation, DataLocality, FairShare, Parameters, Priority
+from extender.core.policy_types import CoLocation, DataLocality, FairShare, Hosted, Parameters, Priority
 
 P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
 class Governed:
-    """`parameters`: None where the pod names a policy that is not there. `above`: of a share, those that it is in, the
-    first one first, each with its weight."""
+    """`parameters`: None where the pod names a policy that is not there; `Hosted` where it names one that is asked, and
+    has no answer of its. `above`: of a share, those that it is in, the first one first, each with its weight."""
 
     name: str
     parameters: Parameters | None
@@ -37,6 +37,6 @@ def is_choosy(governed: Sequence[Governed]) -> bool:
     """Whether one of the policies lets the pod be on some nodes only, whoever is there."""
     kinds = (each.parameters for each in governed)
     return any(
-        kind is None or isinstance(kind, CoLocation) or (isinstance(kind, DataLocality) and kind.required)
+        kind is None or isinstance(kind, CoLocation | Hosted) or (isinstance(kind, DataLocality) and kind.required)
         for kind in kinds
     )

@@ -8,6 +8,9 @@ The form is never written anywhere. Must not know nodes, room, nor time.
 Where there are alternatives (`a|b` in the annotation, or a policy of the type soft), it is one of them at a time that
 governs the pod; whose turn it is others say.
 
+A policy that is asked (`policy_types.Hosted`) governs nobody: who has its answer asks for its resources. It is told as
+governing of a pod alone that names it and has no answer, so that somebody can refuse that.
+
 A pod of a namespace without policies that names none costs two look-ups; of one with policies that select, two for each
 of its labels, however many they are.
 """
@@ -23,10 +26,21 @@ from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
 from extender.core.governed import Governed, of_type
 from extender.core.names import DOMAIN
-from extender.core.policy_types import MOST_NAMES, AntiAffinity, Balance, CoLocation, FairShare, PolicyInForce, Soft
+from extender.core.policy_types import (
+    MOST_NAMES,
+    AntiAffinity,
+    Balance,
+    CoLocation,
+    FairShare,
+    Hosted,
+    PolicyInForce,
+    Soft,
+)
 from extender.kube.label_match import LabelRequirement, matches
 from extender.kube.names import PodUid
 
+ANSWERED = f"esl.{DOMAIN}/"
+"""The label that a policy's answer has, by its name: which of its tasks a pod is."""
 POLICY = f"{DOMAIN}/policy"
 """Annotation: `a,b` names both, and `a|b` the first that can be had."""
 _NAMED = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -184,7 +198,15 @@ class Governing:
         if policies is not None:
             names.update(policies.selecting(pod.labels))
             names.update(self._preferred(pod, names))
+            names = {name for name in names if not self._has_answered(name, pod)}
         return tuple(self._as_governing(pod.namespace, name) for name in sorted(names))
+
+    def _has_answered(self, name: str, pod: Pod) -> bool:
+        """Whether it is a policy that is asked, and the pod says which of its tasks it is."""
+        if ANSWERED + name not in pod.labels:
+            return False
+        policy = self.in_force(pod.namespace).get(name)
+        return policy is not None and isinstance(policy.parameters, Hosted)
 
     def _preferred(self, pod: Pod, names: Iterable[str]) -> set[str]:
         """Those whose turn it is, of the soft policies of these names, and of those that they prefer."""

@@ -1,9 +1,12 @@
 """Policy types: what an EscherPolicy may be, and the parameters of each. Values only.
 
 A type is a frozen dataclass. What a field may be stands in its metadata: `description` for people, `ge` and `le` for
-numbers, `max_length` and `pattern` for texts (those of a list too), `min_items` and `max_items` for lists. From this
-come the JSON schemas of the API, the definition of the custom resource, and the checks of both. Must not know how a
-type is carried out: that is `filters` for pods of our schedulers, and `esl` for applications.
+numbers, `max_length` and `pattern` for texts (those of a list too), `min_items` and `max_items` for lists. A list may
+be of values that have fields themselves, of one word each. From this come the JSON schemas of the API, the definition
+of the custom resource, and the checks of both.
+
+Most types are heeded: pods of our schedulers name a policy, or are selected. Those of `Hosted` are asked: the policy
+answers what a pod has to say. Must not know how a type is carried out: that is `filters`, and `esl` for what is asked.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from extender.kube.names import LABEL_LIMIT
 HOSTNAME = "kubernetes.io/hostname"
 MOST_TASKS = 1_000_000
 MOST_NAMES = 32
+MOST_ITEMS = 64
 LARGEST_WEIGHT = 1000
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -138,7 +142,83 @@ class Priority:
     ageing_seconds: int = _whole(600, "After how long of waiting a pod counts as one higher", 1, 86400)
 
 
-Parameters = AntiAffinity | CoLocation | Balance | BinPacking | DataLocality | Objective | Soft | FairShare | Priority
+def _name(description: str) -> Any:
+    return field(metadata={"description": description, "pattern": _LABEL, "max_length": LABEL_LIMIT})
+
+
+def _items(description: str) -> Any:
+    return field(metadata={"description": description, "min_items": 1, "max_items": MOST_ITEMS})
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """At most so many of the tasks that asked run at once, wherever they run; with 1, it is a mutex. Tasks ask the
+    policy, which answers what their pods have to say."""
+
+    capacity: int = _whole(1, "How many may run at once", 0, MOST_TASKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A task that comes after others."""
+
+    name: str = _name("The task that waits")
+    after: tuple[str, ...] = _names("The tasks that it waits for, all of them", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A task runs when those that it comes after have succeeded: barriers, chains and graphs. Tasks ask the policy,
+    which answers what their pods have to say."""
+
+    successors: tuple[Successor, ...] = _items("The tasks that come after others; who is not listed waits for nobody")
+    succeeded: tuple[str, ...] = _names("Tasks that have succeeded, beside those whose pods are seen to")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who has a share."""
+
+    name: str = _name("The group that tasks of this user ask with")
+    weight: int = _whole(1, "How much of what there is is theirs, against their siblings", 1, LARGEST_WEIGHT)
+    parent: str = field(
+        default="",
+        metadata={
+            "description": "The user in whose share this one's is. Empty: it is one of the first",
+            "pattern": rf"^$|{_LABEL}",
+            "max_length": LABEL_LIMIT,
+        },
+    )
+    idle: bool = field(
+        default=False, metadata={"description": "Whether it wants nothing for now: its siblings have what is its"}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Users have whole nodes, in proportion to their weights, inside what their parents have. Tasks ask the policy with
+    their user as group, and it answers what their pods have to say."""
+
+    users: tuple[User, ...] = _items("All who have a share")
+
+
+Hosted = Queue | Signal | Shares
+"""Those that applications ask, and that the service carries out by an ESL."""
+
+Parameters = (
+    AntiAffinity
+    | CoLocation
+    | Balance
+    | BinPacking
+    | DataLocality
+    | Objective
+    | Soft
+    | FairShare
+    | Priority
+    | Queue
+    | Signal
+    | Shares
+)
 
 TYPES: Mapping[str, type[Parameters]] = {
     "anti-affinity": AntiAffinity,
@@ -149,6 +229,9 @@ TYPES: Mapping[str, type[Parameters]] = {
     "fair-share": FairShare,
     "objective": Objective,
     "priority": Priority,
+    "queue": Queue,
+    "shares": Shares,
+    "signal": Signal,
     "soft": Soft,
 }
 """By the name that people write."""
@@ -162,6 +245,9 @@ EXAMPLES: Mapping[str, Parameters] = {
     "fair-share": FairShare(weight=2),
     "objective": Objective("example.com/gpu-generation"),
     "priority": Priority(10),
+    "queue": Queue(4),
+    "shares": Shares((User("research", 2), User("web"))),
+    "signal": Signal((Successor("train", ("load", "clean")),)),
     "soft": Soft(("near-data", "anywhere-in-zone"), 5),
 }
 
@@ -192,6 +278,11 @@ class PolicyInForce:
 
     parameters: Parameters
     selector: Selector = None
+
+
+def type_of(parameters: Parameters) -> str:
+    """The name of their type, as people write it."""
+    return next(name for name, each in TYPES.items() if each is type(parameters))
 
 
 def names_of(parameters: Parameters) -> Mapping[str, tuple[str, ...]]:

@@ -6,7 +6,8 @@ Knows asyncio and its clock; must not know who tells, nor how anything is done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from extender.esl.base import Effect, Esl, Event, TimePassed
@@ -35,6 +36,7 @@ class AtWork:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._later: set[asyncio.TimerHandle] = set()
         self._several = esl if isinstance(esl, Several) else None
         self._news: list[Event] = []
         self._telling: asyncio.TimerHandle | None = None
@@ -45,7 +47,7 @@ class AtWork:
 
     async def end(self) -> None:
         """Nothing of it is under way. Raises what has failed."""
-        for handle in (self._timer, self._telling):
+        for handle in (self._timer, self._telling, *self._later):
             if handle is not None:
                 handle.cancel()
         for task in self._tasks:
@@ -72,12 +74,35 @@ class AtWork:
         news, self._news, self._telling = self._news, [], None
         if self.failure is not None:
             return
+        with self.thinking() as began:
+            try:
+                self.perform(several.handle_all(news, began))
+            except Exception as error:
+                self.fail(error)
+
+    async def turn(self) -> None:
+        """It may think again: others have had their turn since it last did."""
+        if (wait := self._not_before - self.now()) > 0:
+            await asyncio.sleep(wait)
+
+    @contextmanager
+    def thinking(self) -> Iterator[float]:
+        """What is thought in the block counts towards its share of the loop."""
         began = self.now()
         try:
-            self.perform(several.handle_all(news, began))
-        except Exception as error:
-            self.fail(error)
-        self._not_before = self.now() + _PAUSE * (self.now() - began)
+            yield began
+        finally:
+            self._not_before = self.now() + _PAUSE * (self.now() - began)
+
+    def later(self, seconds: float, do: Callable[[], None]) -> None:
+        """It is done after so long, unless the end comes before."""
+
+        def due() -> None:
+            self._later.discard(handle)
+            do()
+
+        handle = self._loop.call_later(seconds, due)
+        self._later.add(handle)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """These are passed on; what is due later will be told."""

@@ -44,6 +44,14 @@ class _OnOneNode(PolicyEsl):
     def room(self, node: NodeName, waiting: Sequence[Task]) -> int:
         """How good the node would be for them; 0: not at all."""
 
+    def to_come(self, group: str, node: NodeName) -> Vector:
+        """What those of the group will need there beside what they have."""
+        return {}
+
+    def crowded(self, node: NodeName, to_come: Vector) -> bool:
+        """Whether a group would have no room there beside what will be needed for others."""
+        return False
+
     def mark(self, group: str) -> ResourceKey:
         return self.key(group or _NO_GROUP)
 
@@ -53,13 +61,18 @@ class _OnOneNode(PolicyEsl):
     def capacities(self, now: float) -> Wanted:
         placed = self.placed()
         wanted: dict[NodeName, dict[ResourceKey, int]] = {}
-        for group in sorted({task.group for task in self.tasks.values()}):
-            node = self._node(group, placed)
+        to_come: dict[NodeName, Vector] = {}
+        # Who has a node already keeps it: whoever comes now chooses beside that.
+        groups = {task.group for task in self.tasks.values()}
+        for group in sorted(groups, key=lambda each: (not self.offers.exposing(self.mark(each)), each)):
+            node = self._node(group, placed, to_come)
+            if node is not None:
+                to_come[node] = add([to_come.get(node, {}), self.to_come(group, node)])
             for name, units in (self.nowhere_else(node, self.mark(group), self.units) if node else {}).items():
                 wanted.setdefault(name, {}).update(units)
         return wanted
 
-    def _node(self, group: str, placed: Mapping[str, NodeName]) -> NodeName | None:
+    def _node(self, group: str, placed: Mapping[str, NodeName], to_come: Mapping[NodeName, Vector]) -> NodeName | None:
         key, members = self.mark(group), self.members(group)
         marked = self.offers.exposing(key) & self.view.nodes.keys()
         there = Counter(placed[task.name] for task in members if task.name in placed)
@@ -68,8 +81,12 @@ class _OnOneNode(PolicyEsl):
         if self.first(group) is not None:
             return None
         room = {node: units for node in self.view.nodes if (units := self.room(node, members))}
-        best = min(room, default=None, key=lambda n: (self.offers.in_vain(n, key), n not in marked, -room[n], n))
-        return best or min(marked, default=None)
+
+        def order(node: NodeName) -> tuple[float, bool, bool, int, NodeName]:
+            crowded = self.crowded(node, to_come.get(node, {}))
+            return self.offers.in_vain(node, key), crowded, node not in marked, -room[node], node
+
+        return min(room, default=None, key=order) or min(marked, default=None)
 
 
 class CoLocation(_OnOneNode):
@@ -114,3 +131,11 @@ class KnownGroup(_OnOneNode):
 
     def room(self, node: NodeName, waiting: Sequence[Task]) -> int:
         return int(self.view.fits(node, self._needs) and all(self.suits(node, task) for task in waiting))
+
+    def to_come(self, group: str, node: NodeName) -> Vector:
+        pods = (pod for pod in self.view.running(self.label) if pod.node == node)
+        there = add(pod.requests for pod in pods if pod.labels.get(self.group_label, "") == group)
+        return {resource: max(0, units - there.get(resource, 0)) for resource, units in self._needs.items()}
+
+    def crowded(self, node: NodeName, to_come: Vector) -> bool:
+        return not self.view.fits(node, add([self._needs, to_come]))

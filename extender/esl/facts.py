@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from extender.core.cluster import Node, Pod
@@ -56,6 +56,10 @@ class Nodes:
         if self._told.get(item.name) != node:
             self._told[item.name] = node
             self._seen(node)
+
+    def __iter__(self) -> Iterator[Node]:
+        """Those that are there, as they were told of last."""
+        return iter(self._told.values())
 
     def replace(self, items: Iterable[Node]) -> None:
         """These nodes and no others are there."""

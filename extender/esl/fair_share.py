@@ -67,11 +67,27 @@ class FairShare(PolicyEsl):
             raise ValueError(f"user {user!r} has children: {', '.join(children)}; remove them first")
         self.users.pop(user, None)
         waiting = [task for task in self.tasks.values() if task.group == user]
-        told = [
-            Notice(self.name, task.name, f"user {user} is gone: a task of it that waits does so in vain")
-            for task in waiting
-        ]
-        return [*told, *self._effects(None, now)]
+        return [*map(self._in_vain, waiting), *self._effects(None, now)]
+
+    def set_users(self, users: Mapping[str, User], *, now: float) -> list[Effect]:
+        """These users and no others are there; what runs goes on. Raises ValueError where one names a parent that is
+        not there, or is above itself, InvalidName where its resource's name would be too long."""
+        for user, said in users.items():
+            self.key(require_label("user", user))
+            if said.parent is not None and said.parent not in users:
+                raise ValueError(f"parent of user {user!r} is {said.parent!r}, who is not there")
+            above, line = said.parent, [user]
+            while above is not None and above in users:
+                if above in line:
+                    raise ValueError(f"user {user!r} is led back to by its parents: {' -> '.join([*line, above])}")
+                line.append(above)
+                above = users[above].parent
+        gone = [task for task in self.tasks.values() if task.group in self.users.keys() - users.keys()]
+        self.users = dict(users)
+        return [*map(self._in_vain, gone), *self._effects(None, now)]
+
+    def _in_vain(self, task: Task) -> Notice:
+        return Notice(self.name, task.name, f"user {task.group} is gone: a task of it that waits does so in vain")
 
     def set_idle(self, user: str, idle: bool = True, *, now: float) -> list[Effect]:
         """The user, and all below, wants nothing for now; or does again. Raises KeyError where it is not there."""

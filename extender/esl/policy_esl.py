@@ -151,10 +151,15 @@ class PolicyEsl(ABC):
 
         Raises InvalidName as `would_require`.
         """
-        requirement = self.would_require(task)
-        self.tasks[task.name] = task
-        self._adopted.discard(task.name)
-        return requirement, self._effects(None, now)
+        return self.would_require(task), self.take([task], now)
+
+    def take(self, tasks: Iterable[Task], now: float) -> list[Effect]:
+        """These are asked for: as `ask` of each in turn, but what nodes should have is looked at once. Of each
+        `would_require` has said what its pod has to say."""
+        for task in tasks:
+            self.tasks[task.name] = task
+            self._adopted.discard(task.name)
+        return self._effects(None, now)
 
     def would_require(self, task: Task) -> PodRequirement:
         """What `ask` would answer. Nothing has changed.

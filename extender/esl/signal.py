@@ -16,11 +16,13 @@ On node loss: a node that comes has every signal; with the last node goes what o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from extender.esl.base import Effect, Event
 from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.kube.names import ResourceKey
 from extender.kube.quantities import Vector
 
 
@@ -31,12 +33,9 @@ class Signal(PolicyEsl):
         """`after`: by task, the tasks that it comes after. Raises ValueError where some come after themselves, and
         InvalidName."""
         super().__init__(name, **where)
-        self._after = {task: sorted(set(before)) for task, before in after.items()}
-        self._signals = sorted({each for before in self._after.values() for each in before})
-        self._keys = {self.key(each): each for each in self._signals}
+        self._after = self._ordered(after)
         self._succeeded: set[str] = set()
         self._until = 0.0
-        self._refuse_cycles()
 
     def requires(self, task: Task) -> Vector:
         return {self.key(before): 1 for before in self._after.get(task.name, ())}
@@ -46,8 +45,13 @@ class Signal(PolicyEsl):
         self._succeeded.add(task)
         return self._effects(None, now)
 
+    def reorder(self, after: Mapping[str, Collection[str]], now: float) -> list[Effect]:
+        """Who asks from now on comes after these; whose pod is there waits for what it was told. Raises as `Signal`."""
+        self._after = self._ordered(after)
+        return self._effects(None, now)
+
     def decide(self, event: Event | None, now: float) -> list[Effect]:
-        self._succeeded |= {self._keys[key] for _, key in self.view.units if key in self._keys}
+        self._succeeded |= set(self._named(key for _, key in self.view.units))
         self._succeeded |= {pod.labels.get(self.label, "") for pod in self.view.pods.values() if pod.succeeded}
         if self.tasks or not self._until:
             self._until = now + self.linger
@@ -57,16 +61,25 @@ class Signal(PolicyEsl):
         if now >= self._until:
             return {}
         to_come = {each for task, before in self._after.items() if task not in self._succeeded for each in before}
-        signals = {self.key(each): UNLIMITED for each in self._signals if each in self._succeeded & to_come}
+        to_come |= {each for pod in self.waiting() for each in self._named(pod.requests)}
+        signals = {self.key(each): UNLIMITED for each in sorted(self._succeeded & to_come)}
         return dict.fromkeys(self.view.nodes, signals)
 
     def due(self) -> float | None:
-        return self._until if not self.tasks and self._until > self._now else None
+        return self._until if not self.tasks and self._now < self._until < math.inf else None
 
-    def _refuse_cycles(self) -> None:
-        left = dict(self._after)
+    def _named(self, keys: Iterable[ResourceKey]) -> Iterator[str]:
+        """The tasks whose signals these are, of those that are ours."""
+        return (key.removeprefix(self._prefix) for key in keys if self.owns(key))
+
+    def _ordered(self, after: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        ordered = {task: sorted(set(before)) for task, before in after.items()}
+        for signal in {each for before in ordered.values() for each in before}:
+            self.key(signal)
+        left = dict(ordered)
         while ready := [task for task, before in left.items() if not left.keys() & set(before)]:
             for task in ready:
                 del left[task]
         if left:
             raise ValueError(f"policy {self.name!r}: {', '.join(sorted(left))} would wait for each other for ever")
+        return ordered

@@ -20,10 +20,9 @@ from extender.adapters.policy_models import (
     required,
     shown,
     summary,
-    type_of,
 )
 from extender.adapters.spelling import camel
-from extender.core.policy_types import EXAMPLES, TYPES, PodSelector, PolicySpec, names_of
+from extender.core.policy_types import EXAMPLES, TYPES, PodSelector, PolicySpec, names_of, type_of
 from extender.kube.label_match import LabelRequirement, matches
 
 

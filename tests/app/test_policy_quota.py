@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.management import QuotaExceeded
+from extender.app.limits import QuotaExceeded
 from extender.app.objects.kind import Declared, Identity
 from extender.app.tables import Rules
 from extender.core.isolation import UNLIMITED, Allowance, Counted

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from extender.app.objects.kind import Identity
 from extender.app.policy_standings import NAMED, GovernedPods, named
 from extender.core.cluster import Pod
-from extender.core.policy_types import BinPacking, PolicyInForce
+from extender.core.policy_types import BinPacking, PolicyInForce, Queue
 from extender.kube.label_match import LabelRequirement, Selector, matches
 from extender.kube.names import PodUid
 from tests.builders import pod
@@ -52,6 +52,21 @@ def test_the_count_is_that_of_all_pods_looked_at_one_by_one(drawn: list[Any], se
     )
     counted = GovernedPods(pods, Stopped())(Identity("n", "p"), PolicyInForce(BinPacking(), selector))
     assert counted == one_by_one
+
+
+def test_of_one_that_is_asked_those_count_that_have_its_answer() -> None:
+    pods = {
+        PodUid(str(number)): pod(str(number), namespace=namespace, labels=labels, annotations={NAMED: "p"})
+        for number, (namespace, labels) in enumerate(
+            [
+                ("n", {"esl.escher.dev/p": "a"}),
+                ("n", {}),
+                ("m", {"esl.escher.dev/p": "b"}),
+                ("n", {"esl.escher.dev/q": "c"}),
+            ]
+        )
+    }
+    assert GovernedPods(pods, Stopped())(Identity("n", "p"), PolicyInForce(Queue())) == 1
 
 
 @pytest.mark.parametrize(("said", "names"), [("a", ["a"]), ("a,b", ["a", "b"]), ("a | b", ["a", "b"]), ("", [])])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from extender.app.capacities import Capacities
 from extender.app.keeper import Keeper
-from extender.app.management import Claim, Invalid, Outcome, QuotaExceeded, Release, SetResource, Transact
+from extender.app.limits import QuotaExceeded
+from extender.app.management import Claim, Invalid, Outcome, Release, SetResource, Transact
 from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
 from extender.app.ports import EphemeralResource, NodeChoice

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.management import Claim, Invalid, OutsideDomain, SetResource, Transact
+from extender.app.limits import OutsideDomain
+from extender.app.management import Claim, Invalid, SetResource, Transact
 from extender.app.ports import EphemeralResource, NodeChoice
 from extender.app.tables import Rules
 from extender.core.isolation import UNLIMITED, Allowance

@@ -10,11 +10,13 @@ from typing import Any
 from extender.adapters.forked import Forked
 from extender.adapters.policy_models import Spelling, in_force
 from extender.app.announcing import Announcements
+from extender.app.asked import AskedPolicies
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
 from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.governing import GovernedByKeeper
+from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
 from extender.app.isolating import Isolating
 from extender.app.journal import Journal
@@ -75,12 +77,18 @@ class World(Performing):
             chance=lambda: chance,
         )
         self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
+        self.asked = AskedPolicies(
+            Hosting(self.keeper.tables, self.resources, self._never),
+            GovernedByKeeper(self.keeper, self),
+            lambda name: self.policies.in_force(name),
+            listed=lambda: True,
+        )
         self.policy_store = PolicyStore(self.api.next_version)
         self.policies = EscherPolicies(
             self.policy_store,
             self.clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
-            GovernedByKeeper(self.keeper, self),
+            self.asked,
             GovernedPods(self.keeper.tables.pods, self.clock),
             isolation=self.keeper.tables.isolation,
             chance=lambda: chance,
@@ -92,6 +100,9 @@ class World(Performing):
         self.api.resources_watch.sink = self.resources.known
         self.woken: list[str] = []
         self.effects: list[Effect] = []
+
+    async def _never(self) -> None:
+        """Nobody runs here what would wait for the first lists."""
 
     @property
     def governing(self) -> dict[Identity, PolicyInForce]:
@@ -112,6 +123,7 @@ class World(Performing):
             brake=Braking(self.keeper, self),
             quota=self.isolating,
             policies=self.policies,
+            asks=self.asked,
             events=Announcements(self.clock),
             what_if=WhatIf(self.keeper, Forked()),
         )

@@ -175,3 +175,29 @@ def test_every_command_shows_an_example() -> None:
     for command in ("list", "get", "apply", "validate", "delete", "types"):
         told = CliRunner().invoke(app, ["policy", command, "--help"])
         assert (told.exit_code, f"Example: escher policy {command}" in told.stdout) == (0, True)
+
+
+# -- asks
+
+
+async def test_what_a_policy_answers_is_shown_as_the_pod_has_to_say_it(
+    escher: Escher, world: World, file: Path
+) -> None:
+    await escher("policy", "apply", "-f", str(file), "-n", "team")
+    asked = await escher("policy", "ask", "spread", "--task", "web-0", "-n", "team")
+    assert (asked.exit_code, asked.stderr) == (0, "")
+    rows = [line.strip().split(maxsplit=1) for line in asked.stdout.splitlines()[1:]]
+    assert rows == [["spec.schedulerName", "escher"], ["metadata.annotations", 'escher.dev/policy: "spread"']]
+    told = json.loads((await escher("policy", "ask", "spread", "--task", "web-0", "-n", "team", "--json")).stdout)
+    assert (told["annotations"], told["schedulerName"]) == ({"escher.dev/policy": "spread"}, "escher")
+
+
+async def test_what_cannot_be_asked_is_told_in_words(escher: Escher, world: World, file: Path) -> None:
+    nobody = await escher("policy", "ask", "nobody", "--task", "web-0", "-n", "team")
+    assert (nobody.exit_code, "there is no policy team/nobody" in nobody.stderr) == (1, True)
+    await escher("policy", "apply", "-f", str(file), "-n", "team")
+    bad = await escher("policy", "ask", "spread", "--task", "Web", "-n", "team")
+    assert (bad.exit_code, "'Web' is not a DNS label" in bad.stderr) == (1, True)
+    for need in ("cpu", "=2", "cpu="):
+        wrong = await escher("policy", "ask", "spread", "--task", "web-0", "--need", need)
+        assert (wrong.exit_code, f"--need is '{need}'; write RESOURCE=QUANTITY" in wrong.stderr) == (2, True)

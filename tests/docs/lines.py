@@ -57,10 +57,12 @@ _GHOSTS = (*_GANG, "gang_left", "gang_run", "ghost_manifest")
 _FILTERS = "extender/filters/governing"
 _GOVERNING = "extender/core/governing.py"
 
+_ASKED = ["extender/app/asked.py", "extender/esl/hosted.py"]
+"""What carries out each policy that is asked, by its ESL."""
 ROWS = (
     Row("locality", "primitives.md", ["locality"]),
-    Row("signal", "primitives.md", ["signal"]),
-    Row("queue, mutex", "primitives.md", ["queue"]),
+    Row("signal", "primitives.md", ["signal"], "`signal`", _ASKED),
+    Row("queue, mutex", "primitives.md", ["queue"], "`queue`", _ASKED),
     Row("co-location", "co-location.md", ["co_location"], "`co-location`", [f"{_FILTERS}/co_location.py"]),
     Row("anti-affinity", "anti-affinity.md", ["anti_affinity"], "`anti-affinity`", [f"{_FILTERS}/anti_affinity.py"]),
     Row("balance", "balance.md", ["balance"], "`balance`", [f"{_FILTERS}/balance.py"]),
@@ -69,7 +71,8 @@ ROWS = (
     Row("soft constraints", "soft.md", ["soft"], "`soft`", [_GOVERNING, "extender/app/alternatives.py"]),
     Row("objective", "objective.md", ["objective"], "`objective`", [f"{_FILTERS}/objective.py"]),
     Row("weighted fair queueing", "fair-share.md", ["fair_queueing"]),
-    Row("fair sharing", "fair-share.md", ["fair_share"], "`fair-share`", [f"{_FILTERS}/fair_share.py"]),
+    Row("fair sharing of nodes", "fair-share.md", ["fair_share"], "`shares`", _ASKED),
+    Row("fair order of who waits", "fair-share.md", [], "`fair-share`", [f"{_FILTERS}/fair_share.py"]),
     Row("priority", "priority.md", ["priority"], "`priority`", [f"{_FILTERS}/priority.py"]),
     Row("AND, OR", "composition.md", ["composed"], "annotation `a,b`, `a\\|b`", [_GOVERNING, f"{_FILTERS}/named.py"]),
     Row("Gandiva", "gandiva.md", ["gandiva"]),

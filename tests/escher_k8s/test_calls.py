@@ -19,6 +19,7 @@ from escher_k8s import (
     Escher,
     Invalid,
     NotFound,
+    NotInForce,
     Owner,
     Problem,
     Release,
@@ -175,6 +176,54 @@ def test_every_type_of_policy_is_told_with_an_example_that_is_good(client: Clien
         assert {"type": told.type, "parameters": told.parameters} == each.example
 
 
+def test_a_policy_is_asked_and_what_it_answers_goes_into_a_pod(client: Client, stage: Stage) -> None:
+    name = f"slots-{client._kind.__name__.lower()}"
+    client.ask(lambda escher: escher.put_policy(name, "queue"))
+    first = client.ask(lambda escher: escher.ask_policy(name, "a", needs={"cpu": 1}))
+    second = client.ask(lambda escher: escher.ask_policy(name, "b", needs={"cpu": 1}))
+    unit = f"escher.dev/team-a.{name}--unit"
+    assert (first.resources, first.scheduler_name, first.notices) == ({unit: "1"}, "escher", ())
+    assert first.effects == (f"{unit} becomes 1 on node-0",)
+    attached = first.attach(_pod(f"{name}-a"))
+    assert attached["metadata"]["labels"] == {f"esl.escher.dev/{name}": "a"}
+    assert attached["spec"]["containers"][0]["resources"]["limits"][unit] == "1"
+    stage.create(attached)
+    stage.create(second.attach(_pod(f"{name}-b")))
+    stage.pass_time(5)
+    one = client.ask(lambda escher: escher.explain_pod(f"{name}-a"))
+    other = client.ask(lambda escher: escher.explain_pod(f"{name}-b"))
+    assert {one.waits, other.waits} == {False, True}
+    assert client.ask(lambda escher: escher.ask_policy(name, "c", dry_run=True)).effects == ()
+    client.ask(lambda escher: escher.delete_policy(name))
+
+
+def test_several_policies_make_one_ask_and_one_that_pods_name_is_an_alternative(client: Client) -> None:
+    client.ask(lambda escher: escher.put_policy("near", "bin-packing"))
+    client.ask(lambda escher: escher.put_policy("fair", "shares", {"users": [{"name": "web"}]}))
+    near = client.ask(lambda escher: escher.ask_policy("near", "a"))
+    fair = client.ask(lambda escher: escher.ask_policy("fair", "a", "web"))
+    assert near.attach(_pod("a"))["metadata"]["annotations"] == {"escher.dev/policy": "near"}
+    both = (near & fair).attach(_pod("a"))["metadata"]
+    assert both["annotations"] == {"escher.dev/policy": "near"}
+    assert both["labels"] == {"esl.escher.dev/fair": "a", "group.escher.dev/fair": "web"}
+    with pytest.raises(Invalid, match="'eve' is no user") as refused:
+        client.ask(lambda escher: escher.ask_policy("fair", "a", "eve"))
+    assert refused.value.field == "task.group"
+    with pytest.raises(NotFound):
+        client.ask(lambda escher: escher.ask_policy("nobody", "a"))
+    client.ask(lambda escher: escher.delete_policy("near"))
+    client.ask(lambda escher: escher.delete_policy("fair"))
+
+
+def test_one_whose_name_is_taken_is_not_in_force(client: Client) -> None:
+    client.ask(lambda escher: escher.set_resource("mine--unit", 1, node_spec="node-1"))
+    client.ask(lambda escher: escher.put_policy("mine", "queue"))
+    with pytest.raises(NotInForce, match="team-a/mine--unit is there already, and of no policy"):
+        client.ask(lambda escher: escher.ask_policy("mine", "a"))
+    client.ask(lambda escher: escher.delete_policy("mine"))
+    client.ask(lambda escher: escher.delete_resource("mine--unit"))
+
+
 def _validated(said: dict[str, Any], escher: Any) -> Any:
     return escher.validate_policy(**said)
 
@@ -324,7 +373,14 @@ def test_the_service_has_nothing_that_cannot_be_called() -> None:
     called = set()
     for steps in _calls().values():
         names = [name for name, each in inspect.signature(steps).parameters.items() if each.default is each.empty]
-        values: dict[str, Any] = {"name": "{}", "capacity": 1, "operations": [], "type": "balance", "changes": {}}
+        values: dict[str, Any] = {
+            "name": "{}",
+            "capacity": 1,
+            "operations": [],
+            "type": "balance",
+            "changes": {},
+            "task": "t",
+        }
         maker = Escher(namespace="{}")
         request = next(steps._steps(maker, **{name: values[name] for name in names[1:]}))
         maker.close()

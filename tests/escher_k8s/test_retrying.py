@@ -107,6 +107,21 @@ def test_what_changes_nothing_may_be_asked_again(kind: type[Any]) -> None:
 
 
 @BOTH
+def test_a_policy_may_be_asked_again_though_the_answer_was_lost(kind: type[Any]) -> None:
+    answer = {
+        "namespace": "a",
+        "policy": "p",
+        "type": "queue",
+        "task": "t",
+        "requirement": {"escher.dev/a.p--unit": "1"},
+    }
+    said = {"labels": {}, "annotations": {}, "schedulerName": "escher", "effects": [], "notices": ["full"]}
+    service = Service(CUT, httpx.Response(200, json={**answer, **said}))
+    asked = call(service, kind, lambda escher: escher.ask_policy("p", "t"))
+    assert (asked.resources, asked.notices, service.asked) == ({"escher.dev/a.p--unit": "1"}, ("full",), ["POST"] * 2)
+
+
+@BOTH
 def test_a_refusal_is_final(kind: type[Any], pauses: list[float]) -> None:
     refusal = httpx.Response(422, json={"type": "urn:escher:problem:invalid", "detail": "capacity: no"})
     with pytest.raises(Invalid):

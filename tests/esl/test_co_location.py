@@ -109,6 +109,28 @@ def test_a_known_group_goes_to_the_node_that_has_room_for_all_of_it() -> None:
     assert world.capacity("web") == {"n2": 3}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_that_are_asked_for_at_once_do_not_wait_for_each_others_node(seed: int) -> None:
+    there = nodes({"n1": 6, "n2": 6, "n3": 12, "n4": 5})
+    world = PolicyWorld(KnownGroup("near", size=3, needs={CPU: 6 * MILLI}), there, seed=seed)
+    world.settle()
+    names = [f"{group}{n}" for n in range(3) for group in "abcd"]
+    for name in names:
+        world.launch(name, name[0], cpu=2)
+    world.settle()
+    assert [len(set(world.where(*(name for name in names if name[0] == group)))) for group in "abcd"] == [1] * 4
+    assert sorted(map(str, world.where("a0", "b0", "c0", "d0"))) == ["n1", "n2", "n3", "n3"]
+
+
+def test_who_was_asked_for_and_never_comes_keeps_nobody_from_the_only_node() -> None:
+    world = PolicyWorld(KnownGroup("near", size=1, needs={CPU: 4 * MILLI}), nodes({"n1": 4}))
+    world.ask("never", "a")
+    world.settle()
+    world.launch("t", "b", cpu=4)
+    world.settle()
+    assert world.where("t") == ["n1"]
+
+
 def test_a_node_that_fills_up_before_they_come_is_given_up_for_another() -> None:
     world = PolicyWorld(KnownGroup("near", size=2, needs={CPU: 4 * MILLI}), nodes({"n1": 4}))
     world.ask("t1", "web", needs={CPU: 2 * MILLI})

@@ -34,6 +34,7 @@ from extender.adapters.http.problems import (
 )
 from extender.adapters.http.readiness import require_ready
 from extender.adapters.http.routes import (
+    asks,
     brake,
     cluster_state,
     events,
@@ -46,14 +47,15 @@ from extender.adapters.http.routes import (
     what_if,
 )
 from extender.adapters.http.strict_json import Unreadable
+from extender.app.limits import OutsideDomain, QuotaExceeded
 from extender.app.management import (
     BeingDeleted,
     Invalid,
     Management,
     ManagementError,
     NotFound,
-    OutsideDomain,
-    QuotaExceeded,
+    NotInForce,
+    NotYet,
     VersionConflict,
 )
 from extender.kube.errors import Unavailable
@@ -65,6 +67,7 @@ _KINDS = {
     NotFound: ProblemKind.NOT_FOUND,
     Invalid: ProblemKind.INVALID,
     BeingDeleted: ProblemKind.BEING_DELETED,
+    NotInForce: ProblemKind.NOT_IN_FORCE,
     VersionConflict: ProblemKind.VERSION_CONFLICT,
     OutsideDomain: ProblemKind.OUTSIDE_DOMAIN,
     QuotaExceeded: ProblemKind.QUOTA_EXCEEDED,
@@ -127,7 +130,7 @@ def _v1() -> APIRouter:
         }
     )
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, cluster_state, transactions, gangs, explain, brake, quota, events, what_if):
+    for noun in (resources, policies, asks, cluster_state, transactions, gangs, explain, brake, quota, events, what_if):
         v1.include_router(noun.router)
     return v1
 
@@ -151,6 +154,12 @@ def _numbers(refused: ManagementError) -> Mapping[str, Any]:
         return {}
     over = refused.over
     return {"quota": {"of": over.of.value, "requested": over.asked, "used": over.used, "limit": over.limit}}
+
+
+async def _not_yet(_: Request, error: Any) -> Response:
+    refused: NotYet = error
+    headers = {"Retry-After": str(refused.retry_after)}
+    return _answer(Problem(ProblemKind.NOT_READY, refused.detail, field=refused.field, headers=headers))
 
 
 async def _invalid(_: Request, error: Any) -> Response:
@@ -211,6 +220,7 @@ async def _defect(_: Request, __: Exception) -> Response:
 _HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {
     Problem: _problem,
     ManagementError: _refused,
+    NotYet: _not_yet,
     InvalidName: _invalid,
     InOperation: _invalid,
     Unavailable: _unavailable,

@@ -18,7 +18,7 @@ from extender.adapters.http.models import LABEL_SCHEMA, Body
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.policy_models import MOST_REQUIREMENTS, MOST_VALUES, BadPolicySpec
 from extender.app.policy_state import PolicyState
-from extender.core.policy_types import TYPES, PodSelector, PolicySpec
+from extender.core.policy_types import TYPES, PodSelector, PolicySpec, type_of
 from extender.kube.label_match import LabelRequirement, Selector
 
 
@@ -203,7 +203,7 @@ def policy_view(state: PolicyState) -> PolicyView:
         in_force=None
         if policy is None
         else InForceView(
-            type=policy_models.type_of(policy.parameters),
+            type=type_of(policy.parameters),
             parameters=policy_models.shown(policy.parameters),
             selector=_requirements(policy.selector),
         ),

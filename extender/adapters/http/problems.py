@@ -27,6 +27,7 @@ class ProblemKind(Enum):
     WRONG_METHOD = ("wrong-method", 405, "Wrong method")
     TOO_SLOW = ("too-slow", 408, "The request did not arrive in time")
     CONFLICT = ("conflict", 409, "The transaction conflicts")
+    NOT_IN_FORCE = ("not-in-force", 409, "The policy is not in force")
     BEING_DELETED = ("being-deleted", 409, "It is being deleted")
     VERSION_CONFLICT = ("version-conflict", 412, "Not at the expected version")
     TOO_LARGE = ("too-large", 413, "The body is too large")

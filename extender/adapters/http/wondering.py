@@ -14,7 +14,7 @@ from extender.adapters import policy_models
 from extender.adapters.http.answers import Answer, ExplanationView, explanation_view
 from extender.adapters.http.models import LABEL_SCHEMA, Body, Node, Quantities
 from extender.adapters.http.policy_bodies import PolicyBody, spec_of
-from extender.adapters.http.problems import Problem
+from extender.adapters.http.problems import Problem, ProblemKind
 from extender.app import supposition as words
 from extender.app.supposition import MOST_NODES
 from extender.core.gang_ask import LARGEST_GANG
@@ -94,6 +94,9 @@ class SetPolicy(Body):
     policy: PolicyBody | None
 
     def supposed(self) -> words.Supposed:
+        if self.policy is not None and self.policy.type in policy_models.ASKED:
+            said = f"type {self.policy.type} is asked: what comes of it depends on who will ask, and cannot be supposed"
+            raise Problem(ProblemKind.INVALID, said, field="type")
         policy = None if self.policy is None else policy_models.in_force(spec_of(self.policy))
         return words.PolicySet(self.namespace, self.name, policy)
 

@@ -47,6 +47,8 @@ KIND = "EphemeralResource"
 PLURAL = "ephemeralresources"
 MADE = f"{DOMAIN}/chosen"
 """The annotation with the last choice by rule of the management API, and the nodes that it took."""
+POLICY = f"{DOMAIN}/policy"
+"""The annotation with the type and the name of the policy that has set it."""
 INTENT = f"{DOMAIN}/transaction"
 """The annotation with what a transaction is about to write: see `app.intents`."""
 CHOSEN = "Chosen"
@@ -162,6 +164,7 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
         "chosen": None if status.nodes is None else {NodeName(node): units for node, units in status.nodes.items()},
         "created": metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
         "intent": _read_intent((metadata.annotations or {}).get(INTENT, ""), metadata.namespace),
+        "policy": (metadata.annotations or {}).get(POLICY, ""),
         "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
         "chosen_for": _chosen_for(status),
     }
@@ -202,7 +205,7 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
         spec["expiresAt"] = timestamp(resource.expires_at)
     made = None if resource.made is None else choice_text(resource.made)
     intent = "" if resource.intent is None else intent_text(resource.intent)
-    said = {MARK: resource.mark, MADE: made, INTENT: intent}
+    said = {MARK: resource.mark, MADE: made, INTENT: intent, POLICY: resource.policy}
     return manifest(KIND, resource.name.namespace, resource.name.name, spec, said)
 
 

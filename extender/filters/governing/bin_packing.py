@@ -24,13 +24,14 @@ class PolicyBinPacking:
         there = self._standing.of(each[0].name, pod, facts)
 
         def score(node: NodeName) -> float:
-            full = _fullness(node, facts)
+            full = fullness(node, facts)
             return (1.0 + full) / 2 if node in there else (1.0 - full) * 0.49
 
         return score
 
 
-def _fullness(node: NodeName, facts: Facts) -> float:
+def fullness(node: NodeName, facts: Facts) -> float:
+    """From 0 to 1, by what is held there of CPU or memory, whichever is more."""
     row = facts.ledger.rows.get(node)
     if row is None:
         return 0.0

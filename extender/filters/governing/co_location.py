@@ -1,5 +1,5 @@
 """Co-location: all pods of the policy are in the place of the first; which, where it is told how many there will be,
-has room for all of them."""
+has room for all of them, and else is the emptiest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from extender.core.cluster import Pod
 from extender.core.fit import NOTHING, asked_of, copies
 from extender.core.gang_ask import GangAsk
 from extender.core.governed import of_type
-from extender.core.policy import Facts, Judge, Refuse
+from extender.core.policy import Facts, Judge, Refuse, Scorer
 from extender.core.policy_types import CoLocation
+from extender.filters.governing.bin_packing import fullness
 from extender.filters.governing.standing import Standing, place_of, places
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
@@ -46,6 +47,13 @@ class PolicyCoLocation:
             return next((why for values, key, why in allowed if place_of(node, key, facts) not in values), None)
 
         return judge
+
+    def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+        """Who comes first, and is not told how many follow, is best off on the emptiest node: there most have room."""
+        near = of_type(pod.governed, CoLocation)
+        if not any(each.size < 2 and not self._standing.of(policy.name, pod, facts) for policy, each in near):
+            return None
+        return lambda node: 1.0 - fullness(node, facts)
 
 
 def _places_for(size: int, key: str, pod: Pod, facts: Facts, *, emptied: bool) -> set[str]:

@@ -1,4 +1,5 @@
-"""A pod names the policies that are to govern it, and waits for those that are not there.
+"""A pod names the policies that are to govern it, and waits for those that are not there. One that is to be asked is
+not carried out for who only names it: that pod is told so, and waits until it is made anew with the answer.
 
     metadata: {annotations: {escher.dev/policy: "apart, near-data"}}
 
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
+from extender.core.governed import Governed
 from extender.core.governing import POLICY, names_in
 from extender.core.policy import Facts, Judge, Refuse
-from extender.core.policy_types import MOST_NAMES
+from extender.core.policy_types import MOST_NAMES, Hosted
 from extender.filters.asks import malformed
 
 
@@ -32,8 +34,20 @@ class PolicyNamed:
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if not pod.governed:
             return None
-        missing = next((each.name for each in pod.governed if each.parameters is None), None)
-        if missing is None:
+        why = next((why for each in pod.governed if (why := _why_not(each))), "")
+        if not why:
             return None
-        refusal = Refuse(f"policy {missing}, which is to govern the pod, does not exist yet", preemption_helps=False)
+        refusal = Refuse(why, preemption_helps=False)
         return lambda node: refusal
+
+
+def _why_not(each: Governed) -> str:
+    """Why nobody can be governed by it; empty if one can."""
+    if each.parameters is None:
+        return f"policy {each.name}, which is to govern the pod, does not exist yet"
+    if isinstance(each.parameters, Hosted):
+        return (
+            f"policy {each.name} is one that is asked: naming it is not enough, the pod has to say what it answers"
+            f" (escher policy ask {each.name} --task NAME)"
+        )
+    return ""

@@ -30,6 +30,7 @@ from extender.app.management import (
     Transact,
 )
 from extender.app.objects.kind import Identity
+from extender.app.policy_answers import Answer
 from extender.app.policy_state import PolicyState
 from extender.app.ports import PodRef
 from extender.app.quota_state import QuotaState
@@ -40,6 +41,8 @@ from extender.core.cluster import Pod
 from extender.core.isolation import Counted
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicySpec
+from extender.esl.base import PodRequirement
+from extender.esl.policy_esl import Task
 from extender.kube.names import NodeName, ResourceKey
 
 
@@ -189,6 +192,11 @@ class NotedManagement:
             name=name, spec=spec, version="", ready=True, reason="InForce", message="good", in_force=in_force(spec)
         )
 
+    async def ask_policy(self, name: Identity, task: Task, *, dry_run: bool = False) -> Answer:
+        self._note((name, task, dry_run))
+        said = PodRequirement({"escher.dev/team.slots--unit": "1"}, {"esl.escher.dev/slots": task.name})
+        return Answer(name=name, type="queue", task=task.name, requirement=said, effects=["done"])
+
     def state(self) -> BrakeState:
         self._note("brake")
         return self.held
@@ -211,6 +219,7 @@ class NotedManagement:
             brake=self,
             quota=self,
             policies=self,
+            asks=self,
             events=self.announcements,
             what_if=self,
         )

@@ -39,6 +39,7 @@ POLICY: dict[str, Any] = {
         "match_expressions": [{"key": "a", "operator": "In", "values": ["b"]}],
     },
 }
+TASK = {"name": "t", "group": "g", "needs": {"cpu": 1}, "node_labels": {"zone": "a"}}
 METADATA = {"name": "p", "namespace": "n", "uid": "u", "labels": {}, "annotations": {}, "ownerReferences": []}
 SPEC = {
     "containers": [],
@@ -81,6 +82,7 @@ BODIES: st.SearchStrategy[tuple[str, str, Any]] = st.one_of(
     one_changed(POLICY["selector"]).map(
         lambda said: ("PUT", "/v1/namespaces/team-a/policies/spread", POLICY | {"selector": said})
     ),
+    one_changed(TASK).map(lambda task: ("POST", "/v1/namespaces/team-a/policies/slots:ask", {"task": task})),
     one_changed(OPERATION).map(lambda operation: ("POST", "/v1/transactions", {"operations": [operation]})),
     one_changed({"operations": [OPERATION], "read": {"n1": 1}, "mode": "incremental", "detection": "x"}).map(
         lambda body: ("POST", "/v1/transactions", body)

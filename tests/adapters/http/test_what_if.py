@@ -127,6 +127,10 @@ async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: 
             },
             "changes[0].policy.parameters.tasks",
         ),
+        (
+            {"changes": [{"op": "set-policy", "namespace": "a", "name": "b", "policy": {"type": "queue"}}]},
+            "changes[0].policy.type",
+        ),
         ({"question": {"kind": "pods", **TRAIN}}, "question.each"),
         ({"question": {**POD, "each": {"cpu": -1}}}, "question.each"),
         ({"question": {**POD, "count": 1.5}}, "question.count"),

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.adapters.policy_models import BadPolicySpec, example, in_force
+from extender.adapters.policy_models import ASKED, BadPolicySpec, example, in_force
 from extender.adapters.spelling import camel
-from extender.core.policy_types import TYPES, PolicySpec
+from extender.core.policy_types import TYPES, PolicySpec, Successor, User
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from tests.kubesim.apiserver.apis import Api
 
@@ -52,19 +52,34 @@ def parameters() -> dict[str, list[tuple[str, Field[Any]]]]:
 def property_of(who: list[tuple[str, Field[Any]]]) -> Json:
     kind, parameter = who[0]
     said, hint = parameter.metadata, get_type_hints(TYPES[kind])[parameter.name]
+    return {"description": described(who), **shape_of(hint, said)}
+
+
+def shape_of(hint: Any, said: Mapping[str, Any]) -> Json:
     texts = {key: said[name] for key, name in (("maxLength", "max_length"), ("pattern", "pattern")) if name in said}
     numbers = {key: said[name] for key, name in (("minimum", "ge"), ("maximum", "le")) if name in said}
     counts = {key: said[name] for key, name in (("minItems", "min_items"), ("maxItems", "max_items")) if name in said}
-    shape: Json
     if hint is bool:
-        shape = {"type": "boolean"}
-    elif hint is int:
-        shape = {"type": "integer", "format": "int64", **numbers}
-    elif hint is str:
-        shape = {"type": "string", **texts}
-    else:
-        shape = {"type": "array", **counts, "items": {"description": "A name.", "type": "string", **texts}}
-    return {"description": described(who), **shape}
+        return {"type": "boolean"}
+    if hint is int:
+        return {"type": "integer", "format": "int64", **numbers}
+    if hint is str:
+        return {"type": "string", **texts}
+    [item, _] = get_args(hint)
+    if item is str:
+        return {"type": "array", **counts, "items": {"description": "A name.", "type": "string", **texts}}
+    return {"type": "array", **counts, "items": item_of(item)}
+
+
+def item_of(kind: Any) -> Json:
+    """A value that has fields itself."""
+    hints = get_type_hints(kind)
+    members = {
+        each.name: {"description": f"{each.metadata['description']}.", **shape_of(hints[each.name], each.metadata)}
+        for each in fields(kind)
+    }
+    needed = [each.name for each in fields(kind) if each.default is MISSING]
+    return {"description": " ".join(kind.__doc__.split()), "type": "object", "required": needed, "properties": members}
 
 
 def described(who: list[tuple[str, Field[Any]]]) -> str:
@@ -99,6 +114,15 @@ def rules() -> list[Json]:
             for kind, parameter in who
             if parameter.default is MISSING
         ]
+    asked = [each for each in TYPES if each in ASKED]
+    whose = "[" + ", ".join(f"'{each}'" for each in asked) + "]"
+    found.append(
+        {
+            "rule": f"!has(self.selector) || !(self.type in {whose})",
+            "message": f"{', '.join(asked)} select no pods, they are asked; remove it",
+            "fieldPath": ".selector",
+        }
+    )
     return found
 
 
@@ -136,8 +160,9 @@ def policy(kind: str, **more: Any) -> Json:
 @pytest.mark.parametrize("kind", TYPES)
 async def test_the_example_of_each_type_is_stored_as_it_is_written(api: Api, kind: str) -> None:
     spelt = {camel(name): value for name, value in example(kind).items()}
-    stored = api.ok("POST", PATH, policy(kind, parameters=spelt, selector={}))
-    assert stored["spec"] == {"type": kind, "parameters": spelt, "selector": {}}
+    selector: Json = {} if kind in ASKED else {"selector": {}}
+    stored = api.ok("POST", PATH, policy(kind, parameters=spelt, **selector))
+    assert stored["spec"] == {"type": kind, "parameters": spelt, **selector}
 
 
 @pytest.mark.parametrize(
@@ -152,6 +177,19 @@ async def test_the_example_of_each_type_is_stored_as_it_is_written(api: Api, kin
         ({"type": "soft", "parameters": {"preferences": []}}, "spec.parameters.preferences", "at least 1 item"),
         ({"type": "soft", "parameters": {"preferences": ["A"]}}, "spec.parameters.preferences[0]", "should match"),
         ({"type": "objective", "parameters": {"label": "x", "prefer": "best"}}, "spec.parameters.prefer", "match"),
+        ({"type": "queue", "parameters": {"capacity": -1}}, "spec.parameters.capacity", "greater than or equal to 0"),
+        ({"type": "queue", "selector": {}}, "spec.selector", "select no pods, they are asked; remove it"),
+        ({"type": "signal"}, "spec", "signal needs parameters.successors"),
+        (
+            {"type": "signal", "parameters": {"successors": [{"name": "b", "after": []}]}},
+            "spec.parameters.successors[0].after",
+            "at least 1 item",
+        ),
+        (
+            {"type": "shares", "parameters": {"users": [{"name": "a", "weight": 0}]}},
+            "spec.parameters.users[0].weight",
+            "greater than or equal to 1",
+        ),
         (
             {"type": "bin-packing", "selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
             "spec.selector.matchExpressions[0].values",
@@ -173,6 +211,13 @@ OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: st.sampled_from(WORDS),
     tuple[str, ...]: st.lists(st.sampled_from(WORDS), max_size=3) | st.sampled_from([["a"] * 32, ["a"] * 33]),
 }
+LISTED: list[tuple[str, str, Any]] = [("signal", "successors", Successor), ("shares", "users", User)]
+"""Parameters that are lists of values with fields."""
+for _kind, _name, _item in LISTED:
+    OF_TYPE[get_type_hints(TYPES[_kind])[_name]] = st.lists(
+        st.fixed_dictionaries({}, optional={name: OF_TYPE[hint] for name, hint in get_type_hints(_item).items()}),
+        max_size=2,
+    ) | st.sampled_from([[example(_kind)[_name][0]] * count for count in (64, 65)])
 
 
 @st.composite

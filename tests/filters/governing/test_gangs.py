@@ -21,6 +21,7 @@ from extender.core.policy_types import (
     FairShare,
     Objective,
     Priority,
+    Queue,
 )
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_pods
@@ -163,6 +164,17 @@ class TestWaiting:
         assert run(world, gang) == {}
         assert set(world.asleep.values()) == {"policy apart, which is to govern the pod, does not exist yet"}
         world.govern("apart", AntiAffinity())
+        world.schedule()
+        assert zones_of(world, gang) == {"a": 1, "b": 1}
+
+    def test_for_an_answer_of_one_that_is_only_named(self) -> None:
+        world = PolicyWorld(zones="ab")
+        world.govern("slots", Queue())
+        gang = members("train", 2, "slots")
+        assert run(world, gang) == {}
+        [reason] = set(world.asleep.values())
+        assert reason.startswith("policy slots is one that is asked")
+        world.govern("slots", AntiAffinity())
         world.schedule()
         assert zones_of(world, gang) == {"a": 1, "b": 1}
 

@@ -14,6 +14,7 @@ from extender.core.policy_types import (
     DataLocality,
     Objective,
     Parameters,
+    Queue,
 )
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import node, pod, reason_of
@@ -54,6 +55,21 @@ class TestWhoIsGoverned:
         assert world.awake() == ["early"]
         world.schedule()
         assert world.node_of("early") == "n0"
+
+    def test_one_that_is_asked_is_not_carried_out_for_who_only_names_it(self) -> None:
+        world = PolicyWorld(zones="a")
+        world.govern("slots", Queue())
+        assert world.place("names", annotations=naming("slots")) is None
+        assert world.reason("names") == (
+            "policy slots is one that is asked: naming it is not enough, the pod has to say what it answers"
+            " (escher policy ask slots --task NAME)"
+        )
+        assert world.place("asked", annotations=naming("slots"), labels={"esl.escher.dev/slots": "a"}) == "n0"
+        world.govern("apart", AntiAffinity())
+        assert world.place("either", annotations={POLICY: "slots|apart"}) == "n0"
+        assert world.awake() == []
+        world.govern("slots", AntiAffinity())
+        assert world.awake() == ["names"]
 
     @pytest.mark.parametrize("value", ["", "a,", "A", "-a", "a b", "x" * 64, ",".join(f"p{n}" for n in range(33))])
     def test_a_malformed_value_is_refused_and_told_how_to_mend(self, value: str) -> None:
@@ -146,6 +162,16 @@ class TestCoLocation:
         world.delete(world.known("one").uid)
         world.schedule()
         assert world.node_of("two") == "n1"
+
+    def test_the_first_of_each_group_of_unknown_number_goes_where_most_have_room(self) -> None:
+        world = PolicyWorld(zones="aaa", cpu=2000)
+        world.place("filler", 100)
+        for group in ("left", "right"):
+            world.govern(group, CoLocation())
+        placed = [
+            world.place(f"{group}-{n}", 500, annotations=naming(group)) for n in range(3) for group in ("left", "right")
+        ]
+        assert placed == ["n1", "n2", "n1", "n2", "n1", "n2"]
 
     def test_of_those_whose_number_is_known_the_first_goes_where_all_have_room(self) -> None:
         world = PolicyWorld(zones="abb", cpu=2000)

@@ -1,0 +1,127 @@
+"""Asks: a policy answers what the pod of a task has to say. Its bodies, and the one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+from pydantic import ConfigDict, Field, JsonValue, StrictStr
+
+from extender.adapters.http.answers import Answer
+from extender.adapters.http.models import LABEL_SCHEMA, Body, Quantities
+from extender.adapters.http.problems import documented
+from extender.adapters.http.routes.parameters import IsDryRun, Namespace, management, noun
+from extender.app import policy_answers
+from extender.app.objects.kind import Identity
+from extender.app.policy_answers import AskCalls
+from extender.esl.policy_esl import Task
+from extender.kube.names import require_label
+
+router = noun("policies")
+_MOST_LABELS = 64
+_EXAMPLE: JsonValue = {"task": {"name": "train-0", "needs": {"cpu": 2, "memory": "4Gi"}}}
+
+
+class TaskBody(Body):
+    """A pod that is not there yet."""
+
+    name: Annotated[StrictStr, Field(examples=["train-0"], json_schema_extra=LABEL_SCHEMA)]
+    group: Annotated[
+        StrictStr,
+        Field(
+            description="Whom it belongs to: of `shares` its user. Empty: nobody", examples=["research"], max_length=63
+        ),
+    ] = ""
+    needs: Annotated[
+        Quantities | None, Field(description="What its pod asks for besides; a queue offers it no node without that")
+    ] = None
+    node_labels: Annotated[
+        Mapping[str, StrictStr], Field(description="Its pod's node selector", max_length=_MOST_LABELS)
+    ] = Field(default_factory=dict)
+
+
+class AskBody(Body):
+    """What is asked for."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    task: TaskBody
+
+    def asked(self) -> Task:
+        said = self.task
+        return Task(said.name, said.group, said.needs or {}, dict(said.node_labels))
+
+
+class AnswerView(Answer):
+    """What the task's pod has to say, and what the policy did for it."""
+
+    namespace: str
+    policy: str
+    type: Annotated[str, Field(examples=["queue"])]
+    task: str
+    requirement: Annotated[
+        Mapping[str, str],
+        Field(
+            description="For requests and limits of its first container, beside its own",
+            examples=[{"escher.dev/team-a.slots--unit": "1"}],
+        ),
+    ]
+    labels: Annotated[Mapping[str, str], Field(examples=[{"esl.escher.dev/slots": "train-0"}])]
+    annotations: Mapping[str, str]
+    schedulerName: Annotated[str, Field(examples=["escher"])]  # noqa: N815
+    effects: Annotated[
+        Sequence[str],
+        Field(
+            description="What is under way for it, and for all who asked at the same moment, in words; empty where"
+            " nothing is, as of a repeated ask",
+            examples=[["escher.dev/team-a.slots--unit becomes 1 on node-3"]],
+        ),
+    ]
+    notices: Annotated[
+        Sequence[str], Field(description="What stands in the way of the policy now, in words; the pod waits meanwhile")
+    ]
+
+
+async def _calls(request: Request) -> AskCalls:
+    return (await management(request)).asks
+
+
+async def _name(
+    namespace: Namespace, name: Annotated[str, Path(description="Of a policy", json_schema_extra=LABEL_SCHEMA)]
+) -> Identity:
+    return Identity(namespace, require_label("name", name))
+
+
+@router.post(
+    "/namespaces/{ns}/policies/{name}:ask",
+    responses=documented({409: "Nothing of the policy is in force, or its resources' names are taken"}),
+)
+async def ask_policy(
+    calls: Annotated[AskCalls, Depends(_calls)],
+    name: Annotated[Identity, Depends(_name)],
+    body: AskBody,
+    dry_run: IsDryRun,
+) -> AnswerView:
+    """What the task's pod has to say so that the policy holds for it. Asking again for the same changes nothing.
+
+    A policy that pods name answers that annotation. One that is asked (queue, signal, shares) remembers the task, and
+    answers which resources its pod asks for, and the label by which it is known.
+    """
+    return _view(await calls.ask_policy(name, body.asked(), dry_run=dry_run))
+
+
+def _view(answer: policy_answers.Answer) -> AnswerView:
+    said = answer.requirement
+    return AnswerView(
+        namespace=answer.name.namespace,
+        policy=answer.name.name,
+        type=answer.type,
+        task=answer.task,
+        requirement=dict(said.resources),
+        labels=dict(said.labels),
+        annotations=dict(said.annotations),
+        schedulerName=said.scheduler_name,
+        effects=list(answer.effects),
+        notices=list(answer.notices),
+    )
