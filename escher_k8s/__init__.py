@@ -56,6 +56,7 @@ from escher_k8s.errors import (
 )
 from escher_k8s.holding import NotHeld
 from escher_k8s.operations import Claim, Release, SetResource
+from escher_k8s.own_node import OwnNodeUnknown
 
 __all__ = [
     "Ask",
@@ -81,6 +82,7 @@ __all__ = [
     "NotHeld",
     "NotInForce",
     "OutsideDomain",
+    "OwnNodeUnknown",
     "Owner",
     "Place",
     "Policy",

@@ -138,6 +138,8 @@ class Explanation(msgspec.Struct, frozen=True):
     groups: list[NodeGroup]
     remedies: list[str]
     """What would help, most likely first."""
+    node: str | None = None
+    """Where the pod is bound."""
 
 
 class PolicyType(msgspec.Struct, frozen=True):

@@ -6,15 +6,17 @@ words. Two asks are one if they contradict each other nowhere. Must not know how
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from escher_k8s.answers import PolicyAnswer
 from escher_k8s.errors import Contradiction
-from escher_k8s.pods import Manifest, changed, manifest
-from extender.core.gang_ask import TIMEOUT
+from escher_k8s.pods import Manifest, changed, spelt
+from escher_k8s.workloads import Template, require_enough, templates, with_templates
+from extender.core.gang_ask import GANG_LABEL, MIN_MEMBER, TIMEOUT
 from extender.core.names import DOMAIN, ephemeral_name
 from extender.esl.base import PodRequirement
 from extender.esl.gang_spec import Approach
@@ -23,7 +25,7 @@ from extender.kube.names import require_label
 from extender.kube.quantities import count
 
 SchedulerName = Literal["escher", "escher-ledger"]
-P = TypeVar("P")
+W = TypeVar("W")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 POLICY = f"{DOMAIN}/policy"
 _KUBERNETES_DEFAULT = "default-scheduler"
@@ -86,34 +88,49 @@ class Ask:
             policies=tuple(dict.fromkeys((*self.policies, *other.policies))),
         )
 
-    def attach(self, pod: P) -> P:
-        """A copy of the pod, or pod template, that asks for this: a dict, or a model of the `kubernetes` package.
+    def attach(self, workload: W, *, only: str | Collection[str] | None = None, others: int = 0) -> W:
+        """A copy whose pods ask for this. A pod, a pod template, or what makes pods from one: a Job, CronJob, JobSet,
+        StatefulSet, Deployment or ReplicaSet; as a dict, or as a model of the `kubernetes` package.
 
-        Raises Contradiction where the pod says something else already, TypeError for what is neither.
+        `only`: of a JobSet, the replicatedJobs of these names; else all. `others`: how many members of the gang come
+        from elsewhere. Raises Contradiction where the pods say something else already, or can never be as many as the
+        gang has members; TypeError for what makes no pods, or pods that go where others say (DaemonSet).
         """
-        seen = manifest(pod)
-        self._require_agreement(seen)
+        found = templates(workload, only)
+        for template in found:
+            self._require_agreement(template)
+        self._require_namespace("metadata.namespace", spelt(workload))
+        if GANG_LABEL in self.labels:
+            require_enough(workload, self.labels[GANG_LABEL], int(self.annotations[MIN_MEMBER]), others)
         requirement = PodRequirement(
             self.resources, self.labels, self._annotations(), self.scheduler_name, gates=self.scheduling_gates
         )
-        return changed(pod, requirement.attach(seen))
+        return with_templates(
+            workload,
+            [(each, partial(changed, wanted=requirement.attach(each.manifest))) for each in found],
+        )
 
-    def _require_agreement(self, pod: Manifest) -> None:
+    def _require_namespace(self, field: str, said: Manifest) -> None:
+        namespace = (said.get("metadata") or {}).get("namespace")
+        if namespace not in (None, "", self.namespace):
+            self._contradicts(field, namespace, self.namespace)
+
+    def _require_agreement(self, template: Template) -> None:
+        pod, at = template.manifest, template.field
         metadata, spec = pod.get("metadata") or {}, pod["spec"]
-        if metadata.get("namespace") not in (None, "", self.namespace):
-            self._contradicts("metadata.namespace", metadata["namespace"], self.namespace)
+        self._require_namespace(at("metadata.namespace"), pod)
         scheduler = spec.get("schedulerName")
         if self.scheduler_name and scheduler not in (None, "", _KUBERNETES_DEFAULT, self.scheduler_name):
-            self._contradicts("spec.schedulerName", scheduler, self.scheduler_name)
+            self._contradicts(at("spec.schedulerName"), scheduler, self.scheduler_name)
         for name, asked in (("labels", self.labels), ("annotations", self._annotations())):
             has = metadata.get(name) or {}
             for key, value in asked.items():
                 if has.get(key, value) != value:
-                    self._contradicts(f"metadata.{name}[{key!r}]", has[key], value)
+                    self._contradicts(at(f"metadata.{name}[{key!r}]"), has[key], value)
         resources = spec["containers"][0].get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for key, quantity in self.resources.items():
-            where = f"spec.containers[0].resources.{{}}[{key!r}]"
+            where = at(f"spec.containers[0].resources.{{}}[{key!r}]")
             if key in requests and count(key, str(requests[key])) != count(key, quantity):
                 self._contradicts(where.format("requests"), requests[key], quantity)
             if key in limits and count(key, str(limits[key])) < count(key, quantity):

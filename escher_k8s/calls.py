@@ -1,16 +1,11 @@
-"""Calls: every call of the management API, written once.
-
-A call is a generator: it yields requests, is sent the answers' bodies, and returns what the caller gets. `Call` makes a
-method of it that blocks, or one to be awaited, as the client is one or the other; so the two cannot differ. Must not
-know how a request is sent.
-"""
+"""Calls: every call of the management API, written once (see `calling`). Must not know how a request is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,68 +26,18 @@ from escher_k8s.answers import (
 )
 from escher_k8s.asking import Asking
 from escher_k8s.asks import Ask, of_answer
+from escher_k8s.calling import Call, Request, Steps
 from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
+from escher_k8s.own_node import NAMESPACE_FILE, node_of, own_pod
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of the API. `path`: its parts below `/v1`, not quoted. None among params and headers is left out."""
-
-    method: str
-    path: Sequence[str]
-    params: Mapping[str, str | None] = field(default_factory=dict)
-    headers: Mapping[str, str | None] = field(default_factory=dict)
-    body: Mapping[str, Any] | None = None
-
-
-Steps = Generator[Request, bytes, T]
-
-
-class Blocking(Protocol):
-    """A client whose calls return when they are answered."""
-
-    def perform(self, steps: Steps[T]) -> T: ...
-
-
-class Awaited(Protocol):
-    """A client whose calls are awaited."""
-
-    async def perform(self, steps: Steps[T]) -> T: ...
-
-
-class Call(Generic[P, T]):
-    """A method of `Calls`, as the client performs it."""
-
-    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
-        self._steps = steps
-        update_wrapper(self, steps)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        if client is None:
-            return self
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.perform(self._steps(client, *args, **kwargs))
-
-        return update_wrapper(call, self._steps)
-
-    def __call__(self, client: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return client.perform(self._steps(client, *args, **kwargs))
-
-
 class Calls(Asking):
-    """The management API. `namespace` is that of every call which is not given another."""
+    """The management API. `namespace` is that of every call which is not given another; `node` the caller's own."""
 
     namespace: str
+    node: str | None
 
     # -- ephemeral resources
 
@@ -115,14 +60,15 @@ class Calls(Asking):
         """The nodes chosen have `capacity` units of the resource, each; a repeated call renews it and moves nothing.
 
         `capacity`: whole units, absolute; 0 removes it. `node_spec`: a node's name; resources, for the nodes that have
-        as much available (`{}`: all); `{"labels": {...}}`; None: the client's own `node`, or that of `owner`.
+        as much available (`{}`: all); `{"labels": {...}}`; None: that of `owner`, or the caller's own.
         `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
         `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
         `if_version`: only if it is at this version. `if_absent`: only if there is none of that name.
 
-        Raises Invalid; VersionConflict; BeingDeleted; Unavailable; Unreachable.
+        Raises Invalid; VersionConflict; BeingDeleted; OwnNodeUnknown; Unavailable; Unreachable.
         """
         wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared)
+        wanted = yield from self._placed(wanted)
         headers = {"If-Match": if_version, "If-None-Match": "*" if if_absent else None}
         request = Request("PUT", self._resource(name, namespace), _dry(dry_run), headers, wanted.body())
         return msgspec.json.decode((yield request), type=Resource)
@@ -189,8 +135,11 @@ class Calls(Asking):
         `read` has the `sequence` of each, from the cluster state. Raises Conflict where nothing was committed; Invalid,
         whose `field` is such as `operations[0].units`.
         """
+        placed: list[Operation] = []
+        for each in operations:
+            placed.append((yield from self._placed(each)) if isinstance(each, SetResource) else each)
         body = {
-            "operations": [each.spelt(self.namespace) for each in operations],
+            "operations": [each.spelt(self.namespace) for each in placed],
             "mode": mode,
             "detection": detection,
             "read": None if read is None else dict(read),
@@ -337,8 +286,7 @@ class Calls(Asking):
     @Call
     def explain_pod(self, name: str, *, namespace: str | None = None) -> Steps[Explanation]:
         """Why the pod waits, with numbers, and what would help. Raises NotFound."""
-        path = ("namespaces", namespace or self.namespace, "pods", name, "explain")
-        return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
+        return (yield from _explain_pod(namespace or self.namespace, name))
 
     @Call
     def what_if(
@@ -365,6 +313,23 @@ class Calls(Asking):
         """What the service may do to others now, everywhere and by namespace."""
         return msgspec.json.decode((yield Request("GET", ("brake",))), type=Brake)
 
+    # -- the caller's own node
+
+    def _own_node(self) -> Steps[str | None]:
+        """None: the caller runs in no pod. Raises OwnNodeUnknown."""
+        if self.node is not None or (pod := own_pod(os.environ, NAMESPACE_FILE)) is None:
+            return self.node
+        if isinstance(pod, str):
+            return pod
+        self.node = yield from node_of(pod, _explain_pod(pod.namespace, pod.name))
+        return self.node
+
+    def _placed(self, wanted: SetResource) -> Steps[SetResource]:
+        """With the caller's own node where that is meant."""
+        if wanted.node_spec is not None or wanted.owner is not None:
+            return wanted
+        return replace(wanted, node_spec=(yield from self._own_node()))
+
     # -- paths
 
     def _resource(self, name: str, namespace: str | None) -> tuple[str, ...]:
@@ -372,6 +337,11 @@ class Calls(Asking):
 
     def _policy(self, name: str, namespace: str | None) -> tuple[str, ...]:
         return ("namespaces", namespace or self.namespace, "policies", name)
+
+
+def _explain_pod(namespace: str, name: str) -> Steps[Explanation]:
+    path = ("namespaces", namespace, "pods", name, "explain")
+    return msgspec.json.decode((yield Request("GET", path)), type=Explanation)
 
 
 def _every(path: Sequence[str], page: type[Page[T]], params: Mapping[str, str | None] | None = None) -> Steps[list[T]]:

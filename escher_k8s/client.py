@@ -19,7 +19,8 @@ from urllib.parse import quote
 import msgspec
 
 from escher_k8s.answers import Decision, Missed, Resource
-from escher_k8s.calls import Calls, Request, Steps
+from escher_k8s.calling import Request, Steps
+from escher_k8s.calls import Calls
 from escher_k8s.errors import EscherError, Unreachable, Unreached, problem
 from escher_k8s.following import SILENCE, Reading
 from escher_k8s.holding import DEFAULT_TTL, held, held_awaited
@@ -107,7 +108,8 @@ class Escher(_Addressed):
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """`url`: of the service; else $ESCHER_URL, else http://127.0.0.1:8080. `namespace`: of calls that name none;
-        else $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE.
+        else $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE,
+        else, in a pod, it is found out.
         `timeout`: seconds for each answer. `verify`: for https: whom to trust, and which certificate to show.
         `retry_for`: seconds for which what may be repeated is sent again while the service is away, or cannot.
         """
@@ -135,7 +137,10 @@ class Escher(_Addressed):
                 try:
                     answer = self._send(request)
                 except EscherError as error:
-                    time.sleep(retrying.pause(request, error))
+                    if (pause := retrying.pause(request, error)) is None:
+                        request = steps.throw(error)
+                    else:
+                        time.sleep(pause)
                     continue
                 request = steps.send(answer)
         except StopIteration as ended:
@@ -245,7 +250,10 @@ class AsyncEscher(_Addressed):
                 try:
                     answer = await self._send(request)
                 except EscherError as error:
-                    await asyncio.sleep(retrying.pause(request, error))
+                    if (pause := retrying.pause(request, error)) is None:
+                        request = steps.throw(error)
+                    else:
+                        await asyncio.sleep(pause)
                     continue
                 request = steps.send(answer)
         except StopIteration as ended:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from escher_k8s.answers import Decision, Missed
-from escher_k8s.calls import Request
+from escher_k8s.calling import Request
 from extender.core.back_off import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0

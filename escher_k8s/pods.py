@@ -15,27 +15,10 @@ P = TypeVar("P")
 Manifest = dict[str, Any]
 
 
-def manifest(pod: object) -> Manifest:
-    """The pod, or pod template, as a dict in Kubernetes' spelling. Raises TypeError for anything else."""
-    if isinstance(pod, Mapping):
-        found = dict(pod)
-    elif _is_model(pod):
-        found = _spelt(pod)
-    else:
-        raise TypeError(
-            f"a {type(pod).__name__} is no pod; give a dict in Kubernetes' spelling, or a V1Pod or V1PodTemplateSpec"
-        )
-    spec = found.get("spec")
-    if not isinstance(spec, Mapping) or not spec.get("containers"):
-        kind = found.get("kind") or type(pod).__name__
-        raise TypeError(f"a {kind} without spec.containers is no pod; of a Job, give its spec.template")
-    return found
-
-
 def changed(pod: P, wanted: Manifest) -> P:
-    """A copy of `pod` with the labels, annotations, scheduler, gates and resources of the manifest `wanted`."""
+    """A copy of the pod, or template, with labels, annotations, scheduler, gates and resources as `wanted` has them."""
     if isinstance(pod, Mapping):
-        return wanted  # type: ignore[return-value]  # made from it by `manifest`
+        return wanted  # type: ignore[return-value]  # made from it
     model: Any = copy.deepcopy(pod)
     classes = sys.modules[type(model).__module__.rpartition(".")[0]]
     if model.metadata is None:
@@ -57,17 +40,17 @@ def changed(pod: P, wanted: Manifest) -> P:
     return model  # type: ignore[no-any-return]
 
 
-def _is_model(value: object) -> bool:
+def is_model(value: object) -> bool:
     return isinstance(getattr(value, "openapi_types", None), dict) and hasattr(value, "attribute_map")
 
 
-def _spelt(value: Any) -> Any:
-    """A model as Kubernetes spells it, without what is None; anything else as it is."""
-    if _is_model(value):
+def spelt(value: Any) -> Any:
+    """A model as Kubernetes spells it, without what is None; anything else as it is, in dicts and lists of its own."""
+    if is_model(value):
         named = ((key, getattr(value, attribute)) for attribute, key in value.attribute_map.items())
-        return {key: _spelt(each) for key, each in named if each is not None}
+        return {key: spelt(each) for key, each in named if each is not None}
     if isinstance(value, list | tuple):
-        return [_spelt(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _spelt(each) for key, each in value.items()}
+        return [spelt(each) for each in value]
+    if isinstance(value, Mapping):
+        return {key: spelt(each) for key, each in value.items()}
     return value

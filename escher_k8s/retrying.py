@@ -7,7 +7,7 @@ repetition would be refused.
 
 from __future__ import annotations
 
-from escher_k8s.calls import Request
+from escher_k8s.calling import Request
 from escher_k8s.errors import EscherError, Unavailable, Unreachable, Unreached
 from extender.core.back_off import BackOff
 
@@ -24,12 +24,12 @@ class Retrying:
         self._left = within
         self._back_off = BackOff(FIRST_PAUSE, LONGEST_PAUSE)
 
-    def pause(self, request: Request, error: EscherError) -> float:
-        """Seconds until the request is to be sent again. Raises the error where it is not."""
+    def pause(self, request: Request, error: EscherError) -> float | None:
+        """Seconds until the request is to be sent again; None: it is not."""
         asked = error.retry_after if isinstance(error, Unavailable) else None
         pause = self._back_off.failed(asked)
         if not _may_be_sent_again(request, error) or pause > self._left:
-            raise error
+            return None
         self._left -= pause
         return pause
 

@@ -74,8 +74,8 @@ def _waits(subject: str, summary: str, *remedies: str, groups: Sequence[_Group] 
     return Explanation(subject=subject, waits=True, summary=summary, groups=shown, remedies=list(remedies))
 
 
-def _rests(subject: str, summary: str) -> Explanation:
-    return Explanation(subject=subject, waits=False, summary=summary)
+def _rests(subject: str, summary: str, node: NodeName | None = None) -> Explanation:
+    return Explanation(subject=subject, waits=False, summary=summary, node=node)
 
 
 def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
@@ -114,7 +114,7 @@ class Explain:
         pod = self._find(namespace, name)
         subject = f"pod {pod}"
         if pod.node is not None:
-            return _rests(subject, f"is bound to {pod.node}")
+            return _rests(subject, f"is bound to {pod.node}", pod.node)
         if pod.deleting:
             return _rests(subject, "is being deleted")
         if not self._tables.ours(pod):
@@ -135,7 +135,11 @@ class Explain:
         if (held := self._tables.ledger.holding(pod.uid)) is not None:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
         groups, fitting = self._judge(pod)
-        return _waits(subject, self._summary(groups, fitting), *self._remedies(groups, fitting), groups=groups)
+        summary, remedies = self._summary(groups, fitting), self._remedies(groups, fitting)
+        if not fitting and (never := self._tables.policies.judging.why_never(pod)) is not None:
+            summary = f"{summary}; {never.explained or never.reason}"
+            remedies.insert(0, "change one of these policies, or add or label nodes")
+        return _waits(subject, summary, *remedies, groups=groups)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""

@@ -29,3 +29,5 @@ class Explanation:
     summary: str
     groups: Sequence[NodeGroup] = ()
     remedies: Sequence[str] = ()
+    node: NodeName | None = None
+    """Where the pod is bound."""

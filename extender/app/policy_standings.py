@@ -10,21 +10,25 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from extender.app.objects.in_force import InForce, Standings
 from extender.app.objects.kind import Declared, Identity, Standing, Status
 from extender.app.ports import Clock
 from extender.core.cluster import Pod
+from extender.core.feasible import cannot_meet
+from extender.core.governed import Governed
 from extender.core.governing import ANSWERED
 from extender.core.names import DOMAIN
-from extender.core.policy_types import FairShare, Hosted, PolicyInForce, PolicySpec, names_of
-from extender.kube.label_match import Selector, matches
+from extender.core.policy_types import AntiAffinity, CoLocation, FairShare, Hosted, PolicyInForce, PolicySpec, names_of
+from extender.kube.label_match import LabelRequirement, Selector, matches
 from extender.kube.names import PodUid
 
 NAMED = f"{DOMAIN}/policy"
 """The annotation by which a pod names policies of its namespace."""
 _AS_OLD = 0.05
 """Seconds for which pods, once sorted by namespace, are not sorted again: so long all policies are counted for."""
+_SHOWN = 3
 
 Object = Declared[PolicySpec]
 
@@ -104,6 +108,24 @@ def named(pod: Pod) -> Collection[str]:
     return [each.strip() for each in re.split(r"[,|]", said)] if said else ()
 
 
+class _Side(NamedTuple):
+    """Whom a policy selects, and whether it wants them together or apart."""
+
+    namespace: str
+    selector: frozenset[LabelRequirement]
+    together: bool
+
+    @property
+    def other(self) -> _Side:
+        return self._replace(together=not self.together)
+
+
+def _side(name: Identity, policy: PolicyInForce) -> _Side | None:
+    if policy.selector is None or not isinstance(policy.parameters, AntiAffinity | CoLocation):
+        return None
+    return _Side(name.namespace, frozenset(policy.selector), isinstance(policy.parameters, CoLocation))
+
+
 class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
     """What the status of each says: also which policies it names that are not there, and how many pods it governs, as
     counted when it came into force and in each full round since. Counting at each look would have a status written for
@@ -116,6 +138,7 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
         self._policies = in_force
         self._pods = pods
         self._counted: dict[Identity, tuple[PolicyInForce, int]] = {}
+        self._by_selector: dict[_Side, dict[str, PolicyInForce]] = {}
         in_force.followers.append(self._forget)
 
     def judge(self, item: Object) -> Standing[PolicySpec]:
@@ -131,13 +154,13 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
         if policy is None:
             return standing
         count = pods(item.name, policy)
-        message = _worded(standing.message, count, self._not_there(item.name, policy))
+        message = _worded(standing.message, count, self._doubts(item.name, policy))
         return replace(standing, message=message, counts={"pods": count})
 
     def of(self, name: Identity, policy: PolicyInForce) -> Standing[PolicySpec]:
         """How one that is not there would stand."""
         count = self._pods(name, policy)
-        message = _worded("what the spec says can be in force", count, self._not_there(name, policy))
+        message = _worded("what the spec says can be in force", count, self._doubts(name, policy))
         return Standing(True, "InForce", message, counts={"pods": count})
 
     def is_as_said(self, item: Object, status: Standing[PolicySpec]) -> bool:
@@ -148,14 +171,48 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
         return True
 
     def _forget(self, name: Identity, before: PolicyInForce | None, after: PolicyInForce | None) -> Iterable[Identity]:
-        if after != before:
-            self._counted.pop(name, None)
-        return ()
+        if after == before:
+            return ()
+        self._counted.pop(name, None)
+        for policy, holds in ((before, False), (after, True)):
+            if policy is not None and (side := _side(name, policy)) is not None:
+                there = self._by_selector.setdefault(side, {})
+                if holds:
+                    there[name.name] = policy
+                else:
+                    there.pop(name.name, None)
+                    if not there:
+                        del self._by_selector[side]
+        said = [*self._at_odds(name, before).values(), *self._at_odds(name, after).values()]
+        return [Identity(name.namespace, other) for others in said for other in others]
 
     def _count(self, name: Identity, policy: PolicyInForce) -> int:
         if name not in self._counted:
             self._counted[name] = policy, self._pods(name, policy)
         return self._counted[name][1]
+
+    def _doubts(self, name: Identity, policy: PolicyInForce) -> list[str]:
+        """What of it cannot be carried out, in words."""
+        missing = self._not_there(name, policy)
+        words = [f"it names {', and '.join(missing)}"] if missing else []
+        for key, others in self._at_odds(name, policy).items():
+            shown = [*others[:_SHOWN], *([f"{len(others) - _SHOWN} more"] if len(others) > _SHOWN else [])]
+            select = f"{', '.join(shown)} select{'s' if len(others) == 1 else ''} the same pods"
+            words.append(f"{select}, of which no two can ever be there: all in one {key}, and apart in it")
+        return words
+
+    def _at_odds(self, name: Identity, policy: PolicyInForce | None) -> Mapping[str, Sequence[str]]:
+        """Policies for the same pods, by both of which no two of these could be there whatever nodes there are; by the
+        label of the places."""
+        kind = None if policy is None else _side(name, policy)
+        if policy is None or kind is None:
+            return {}
+        found: dict[str, list[str]] = {}
+        mine = Governed(name.name, policy.parameters)
+        for other, there in sorted(self._by_selector.get(kind.other, {}).items()):
+            if other != name.name and (key := cannot_meet(mine, Governed(other, there.parameters))) is not None:
+                found.setdefault(key, []).append(other)
+        return found
 
     def _not_there(self, name: Identity, policy: PolicyInForce) -> list[str]:
         """What it names and cannot use now, in words."""
@@ -172,6 +229,5 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
         return words
 
 
-def _worded(message: str, count: int, not_there: Sequence[str]) -> str:
-    pods = f"{message}; it governs {count} pod{'' if count == 1 else 's'}"
-    return f"{pods}; it names {', and '.join(not_there)}" if not_there else pods
+def _worded(message: str, count: int, doubts: Sequence[str]) -> str:
+    return "; ".join([message, f"it governs {count} pod{'' if count == 1 else 's'}", *doubts])

@@ -82,6 +82,11 @@ class Settlement:
             self._effects += map(WakePod, woken)
         alone, self._governed_otherwise = self._governed_otherwise, {}
         self._effects += map(WakePod, self._turned_away.woken_of(alone, tables.nodes))
+        # Not that they could go anywhere: they were told for ever, and it is not.
+        for pod in tables.policies.judging.take_withdrawn():
+            if pod.uid in self._turned_away:
+                self._turned_away.drop(pod.uid)
+                self._effects.append(WakePod(pod))
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""

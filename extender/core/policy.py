@@ -5,7 +5,7 @@ protocol of its own, by the name that kube-scheduler's framework has for it. It 
 `extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
 
     facts come in            Observes: `observe`, `forget`. Outlives: `finished`, `deleted`
-    a pod is to be placed    Filters: `filter`. Scores: `score`. Reads: `malformed`
+    a pod is to be placed    Filters: `filter`. Scores: `score`. Reads: `malformed`. Foresees: `why_never`
     or by one policy alone   Places: `places`, `place`, `owns`, `sleeps`, `would_refuse`
     units are held           Reserves: `reserve`, `unreserve`. GivesWay: `gives_way`
     it is to be bound        PermitsBinds: `permit`
@@ -52,6 +52,8 @@ class Refuse:
     reason: str
     short: Short | None = None
     preemption_helps: bool = True
+    explained: str = ""
+    """The same in more words, for people; may have numbers that change. Empty: `reason` says it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,18 @@ class Filters(Protocol):
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         """How this policy judges nodes for the pod; None where it has no say, which must take one look-up to find
         out."""
+        ...
+
+
+@runtime_checkable
+class Foresees(Protocol):
+    def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
+        """Why with the nodes that there are the pod waits in vain, whoever leaves; asked only about who was let
+        nowhere, and told instead of what was in the way. None where that is not proven."""
+        ...
+
+    def take_withdrawn(self, facts: Facts) -> Collection[Pod]:
+        """Those of whom that was proven, and is no more; since this was asked last. They are told what is true now."""
         ...
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from extender.core.units import add
 from extender.esl.base import Effect, PodRequirement
@@ -128,6 +128,13 @@ class KnownGroup(_OnOneNode):
 
     def first(self, group: str) -> str | None:
         return None
+
+    def possible_nodes(self, task: Task) -> Collection[NodeName]:
+        """Those that have enough for all, whoever uses it; and where the group is, or was marked, by now."""
+        placed = self.placed()
+        there = {placed[each.name] for each in self.members(task.group) if each.name in placed}
+        marked = self.offers.exposing(self.mark(task.group)) & self.view.nodes.keys()
+        return {*self.view.eligible(self._needs, {}), *there, *marked}
 
     def room(self, node: NodeName, waiting: Sequence[Task]) -> int:
         return int(self.view.fits(node, self._needs) and all(self.suits(node, task) for task in waiting))

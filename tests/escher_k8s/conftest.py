@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -127,6 +128,15 @@ class Client:
 @pytest.fixture(params=[Escher, AsyncEscher])
 def client(request: pytest.FixtureRequest, stage: Stage) -> Client:
     return Client(stage, request.param)
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Those of no pod, wherever the tests run. The file that a service account has the namespace in."""
+    for variable in ("ESCHER_NODE", "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "HOSTNAME", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("escher_k8s.calls.NAMESPACE_FILE", tmp_path / "namespace")
+    return tmp_path / "namespace"
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kubernetes import client as kubernetes
 
 from escher_k8s import Ask, AsyncEscher, Contradiction, Escher
-from escher_k8s.pods import manifest
 
 ESCHER = Escher(namespace="team-a")
 
@@ -195,12 +194,6 @@ def test_what_cannot_be_asked_for_is_told_with_its_value(make: Callable[[], Ask]
         make()
 
 
-@pytest.mark.parametrize("thing", [3, {"kind": "Job", "spec": {"template": pod()}}, kubernetes.V1Job()])
-def test_what_is_no_pod_is_told(thing: Any) -> None:
-    with pytest.raises(TypeError, match="is no pod"):
-        ESCHER.gang("train", 8).attach(thing)
-
-
 @pytest.mark.parametrize("names", [(), ("No Name",)])
 def test_a_policy_has_a_name(names: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"names is empty|No Name"):
@@ -263,4 +256,3 @@ def test_a_pod_template_is_a_pod_too_and_may_be_bare() -> None:
 def test_a_models_contradictions_are_told_as_a_manifests() -> None:
     with pytest.raises(Contradiction, match=r"^spec\.schedulerName: the pod says 'mine' already"):
         FULL[0].attach(model(scheduler_name="mine"))
-    assert manifest(model())["metadata"] == {"name": "p", "labels": {"app": "a"}}

@@ -29,7 +29,8 @@ from escher_k8s import (
     Unreached,
     VersionConflict,
 )
-from escher_k8s.calls import Call, Calls
+from escher_k8s.calling import Call
+from escher_k8s.calls import Calls
 from escher_k8s.errors import BY_TYPE
 from extender.adapters.http.api import create_api
 from extender.adapters.http.problems import ProblemKind

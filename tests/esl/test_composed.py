@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import TimePassed
+from extender.esl.co_location import KnownGroup
 from extender.esl.composed import AllOf, AnyOf
 from extender.esl.data_locality import DataLocality
 from extender.esl.furnishing import Wanted
@@ -232,6 +233,37 @@ def test_of_alternatives_one_that_is_possible_is_enough() -> None:
     assert [notice.text for notice in world.notices] == [
         "no node can ever take task 't'. Of 1 nodes have cpu 1: 1; policy p or q: 0; none has all of it"
     ]
+
+
+def together_on(*where: str, needs: int = 4) -> AllOf:
+    return AllOf("both", KnownGroup("near", size=2, needs={CPU: needs * MILLI}), Pinned("p", *where))
+
+
+def test_a_known_group_for_all_of_which_no_node_is_large_enough_is_told_until_one_comes() -> None:
+    world = begun(together_on("n1", "n3"), {"n1": 3, "n2": 8})
+    world.launch("a", "g", cpu=2)
+    world.launch("b", "g", cpu=2)
+    why = "Of 2 nodes have cpu 2: 2; policy near: 1; policy p: 1; none has all of it"
+    assert [notice.text for notice in world.notices] == [f"no node can ever take task '{name}'. {why}" for name in "ab"]
+    world.add_node(nodes({"n3": 8})[0])
+    # Nobody comes to n2, which has room for all too: the other is tried after a while.
+    world.pass_time(2 * KnownGroup.patience)
+    assert world.where("a", "b") == ["n3", "n3"]
+    assert len(world.notices) == 2
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_known_group_that_has_a_node_is_not_told_however_full_or_small_that_becomes(seed: int) -> None:
+    both = together_on("n1")
+    world = PolicyWorld(both, nodes({"n1": 4, "n2": 8}), seed=seed)
+    world.restart(both)
+    world.launch("a", "g", cpu=2)
+    world.settle()
+    world.add_node(nodes({"n1": 3})[0])
+    world.launch("b", "g", cpu=1)
+    world.settle()
+    assert world.where("a", "b") == ["n1", "n1"]
+    assert world.notices == []
 
 
 @pytest.mark.parametrize(

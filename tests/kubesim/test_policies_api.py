@@ -489,3 +489,37 @@ async def test_a_service_in_a_cluster_without_the_kind_runs_and_has_it_once_it_i
     await asyncio.sleep(100)
     assert cluster.simulation.application.ready()
     assert (await cluster.ok("PUT", "/a", BALANCE))["ready"]
+
+
+# -- policies that cannot both be kept --------------------------------------------------------------------------------
+
+WEB = {"match_labels": {"app": "web"}}
+APART = {"type": "anti-affinity", "selector": WEB}
+NEAR = {"type": "co-location", "selector": WEB}
+NO_TWO = "selects the same pods, of which no two can ever be there: all in one kubernetes.io/hostname, and apart in it"
+
+
+async def test_what_two_policies_say_of_the_same_pods_and_can_never_be_is_told_by_both_while_it_is_so(
+    cluster: Cluster,
+) -> None:
+    told = await cluster.ok("PUT", "/apart", APART)
+    assert "no two" not in told["message"]
+    assert (await cluster.ok("POST", ":validate", NEAR))["message"].endswith(f"apart {NO_TWO}")
+    told = await cluster.ok("PUT", "/near", NEAR)
+    assert told["ready"]
+    assert told["message"].endswith(f"apart {NO_TWO}")
+    await asyncio.sleep(1)
+    assert (await cluster.ready("apart"))[2].endswith(f"near {NO_TWO}")
+    # Nobody has anything to look at any more.
+    await asyncio.sleep(10)
+    await cluster.ok("PUT", "/near", {**NEAR, "selector": {"match_labels": {"app": "db"}}})
+    await asyncio.sleep(1)
+    for name in ("apart", "near"):
+        assert "no two" not in (await cluster.ready(name))[2]
+    await cluster.ok("PUT", "/near", {**NEAR, "parameters": {"size": 1}})
+    await asyncio.sleep(1)
+    assert "no two" not in (await cluster.ready("apart"))[2]
+    for name in "bcde":
+        await cluster.ok("PUT", f"/{name}", NEAR)
+    await asyncio.sleep(1)
+    assert "b, c, d, 1 more select the same pods" in (await cluster.ready("apart"))[2]

@@ -160,6 +160,7 @@ class ExplanationView(Answer):
     summary: str
     groups: list[NodeGroupView]
     remedies: list[str]
+    node: Annotated[str | None, Field(description="Where the pod is bound; null for a gang, and for who waits")] = None
 
 
 class EventView(Answer):
@@ -309,6 +310,7 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
             for group in explanation.groups
         ],
         remedies=list(explanation.remedies),
+        node=explanation.node,
     )
 
 

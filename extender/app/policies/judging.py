@@ -11,14 +11,14 @@ Dispatch and nothing else. Must not know what any policy is for, nor who was tur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from extender.app.policies.containment import REFUSED, Containment, PolicyFailed, having
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.policy import Facts, Filters, Judge, Policy, Reads, Refuse, Scorer, Scores, Wakes
+from extender.core.policy import Facts, Filters, Foresees, Judge, Policy, Reads, Refuse, Scorer, Scores, Wakes
 from extender.core.units import Short
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
@@ -31,6 +31,7 @@ def _refuse_all(node: NodeName) -> Refuse | None:
     return REFUSED
 
 
+_NOBODY: Collection[Pod] = ()
 _REFUSING: Judge | None = _refuse_all
 
 
@@ -48,6 +49,7 @@ class Judging:
         self._scores = having(Scores, policies)
         self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
         self._reads = having(Reads, policies)
+        self._foresees = having(Foresees, policies)
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -75,18 +77,18 @@ class Judging:
 
     def verdict(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """What the policies say of the nodes that kube-scheduler sent."""
-        return self._verdict(self._judges(pod, self._filters), sent)
+        return self._verdict(pod, self._judges(pod, self._filters), sent)
 
     def verdict_beside_plans(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """As `verdict`, by those policies alone that a gang's plan does not keep to by itself."""
-        return self._verdict(self._judges(pod, self._beside_plans), sent)
+        return self._verdict(pod, self._judges(pod, self._beside_plans), sent)
 
     def beside_plans(self, pod: Pod) -> Callable[[NodeName], bool] | None:
         """Whether those policies let the pod be on a node; None: on any."""
         judges = self._judges(pod, self._beside_plans)
         return (lambda node: self._first_refusal(judges, node) is None) if judges else None
 
-    def _verdict(self, judges: Sequence[tuple[str, Judge]], sent: Sequence[NodeName]) -> Verdict:
+    def _verdict(self, pod: Pod, judges: Sequence[tuple[str, Judge]], sent: Sequence[NodeName]) -> Verdict:
         if not judges:
             return Verdict(sent)
         passed: list[NodeName] = []
@@ -98,7 +100,19 @@ class Judging:
                 passed.append(node)
             else:
                 (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+        if unresolvable and not passed and (never := self.why_never(pod)) is not None:
+            unresolvable = dict.fromkeys(unresolvable, never.reason)
         return Verdict(passed, rejected, unresolvable)
+
+    def why_never(self, pod: Pod) -> Refuse | None:
+        """Why the pod, which is let nowhere, waits in vain; None: that is not proven."""
+        asked = self._contained.ask_each(self._foresees, lambda policy: policy.why_never(pod, self._facts), None)
+        return next((refusal for refusal in asked if refusal is not None), None)
+
+    def take_withdrawn(self) -> list[Pod]:
+        """Those who were told so, and of whom it is true no more."""
+        asked = self._contained.ask_each(self._foresees, lambda policy: policy.take_withdrawn(self._facts), _NOBODY)
+        return [pod for pods in asked for pod in pods]
 
     def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
         """Why the policies do not let the pod be there."""

@@ -14,6 +14,7 @@ from extender.filters.governing.bin_packing import PolicyBinPacking
 from extender.filters.governing.co_location import PolicyCoLocation
 from extender.filters.governing.data_locality import PolicyDataLocality
 from extender.filters.governing.fair_share import PolicyFairShare
+from extender.filters.governing.feasible import PolicyFeasible
 from extender.filters.governing.named import PolicyNamed
 from extender.filters.governing.objective import PolicyObjective
 from extender.filters.governing.priority import PolicyPriority
@@ -33,6 +34,7 @@ def made() -> list[Policy]:
         PolicyAntiAffinity(standing),
         PolicyCoLocation(standing),
         PolicyBalance(standing),
+        PolicyFeasible(standing),
         PolicyBinPacking(standing),
         PolicyObjective(),
         PolicyPriority(),

@@ -5,7 +5,7 @@ Kept pod by pod, so that asking costs no walk over the cluster. Must not know wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from extender.core.cluster import Node, Pod
 from extender.core.governed import Governed
@@ -131,6 +131,12 @@ class Standing:
                 if other is not None and other.namespace == pod.namespace and other.node is None:
                     found[node] = found.get(node, 0) + any(each.name == name for each in other.governed)
         return {node: number for node, number in found.items() if number}
+
+    def governed_by(self, namespace: str, names: Collection[str]) -> Iterator[Pod]:
+        """The namespace's pods, pending and bound, that one of these governs."""
+        for pod in self._pods.values():
+            if pod.namespace == namespace and any(each.name in names for each in pod.governed):
+                yield pod
 
     def keeping_away(self, name: str, pod: Pod) -> Collection[Governed]:
         """What governs pods that keep away from those of that policy."""

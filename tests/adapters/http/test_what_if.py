@@ -105,6 +105,7 @@ async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: 
         "moved": [{"pod": "team-a/p", "node": "n2"}, {"pod": "team-a/q", "node": None}],
         "explanation": {
             "subject": "gang team-a/train", "waits": True, "summary": "waits", "groups": [], "remedies": ["more nodes"],
+            "node": None,
         },
     }  # fmt: skip
 

@@ -1,0 +1,135 @@
+"""Feasible: how many pods like one can be there at once, by what its policies say together, were all nodes empty.
+
+A bound from above: what is beyond it is impossible with the nodes that there are, and what is not may be so too. Who
+uses what, cordons and taints count for nothing, and neither do ephemeral resources, for all of that passes. Policies
+are kept one by one, each by itself as well as can be. Pure; must not know who is where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from extender.core.cluster import Node, Pod
+from extender.core.fit import NOTHING, asked_of, copies
+from extender.core.governed import Governed, of_type
+from extender.core.names import in_domain
+from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.kube.node_match import accepts
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """Of `pods` pods that the policies speak of, `most` can be there at once at most: in that place, by label, where
+    they are to be together. Of all nodes so many match the pod's selectors; are in a place, besides; are large enough,
+    besides."""
+
+    policies: tuple[str, ...]
+    pods: int
+    most: int
+    place: tuple[tuple[str, str], ...]
+    nodes: int
+    match: int
+    placed: int
+    large: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Cap:
+    """No place of that label has more of them. `needs_place`: a node without it has none, and else any number."""
+
+    key: str
+    most: int
+    needs_place: bool
+
+
+def pods_spoken_of(governed: Sequence[Governed]) -> int:
+    """How many pods there will be, as the policies say; 1 where none does."""
+    sizes = [near.size for _, near in of_type(governed, CoLocation)]
+    return max([1, *sizes, *(even.tasks for _, even in of_type(governed, Balance))])
+
+
+def keeps_apart(each: Governed, governed: Sequence[Governed]) -> str | None:
+    """The label of whose places none has two pods that these govern, as that one of them says; None: it does not."""
+    if not isinstance(each.parameters, AntiAffinity):
+        return None
+    named = each.parameters.away_from or (each.name,)
+    return each.parameters.topology_key if any(other.name in named for other in governed) else None
+
+
+def impossible(pod: Pod, nodes: Iterable[Node], domain: str) -> Impossible | None:
+    """Why so many pods like this as its policies speak of can never be there at once; None: they may."""
+    together = tuple(dict.fromkeys(near.topology_key for _, near in of_type(pod.governed, CoLocation)))
+    apart = [key for each in pod.governed if (key := keeps_apart(each, pod.governed)) is not None]
+    even = [each for _, each in of_type(pod.governed, Balance)]
+    if not together and not apart and not even:
+        return None
+    wanted = pods_spoken_of(pod.governed)
+    in_places = {*together, *(each.topology_key for each in even)}
+    need = [(key, units) for key, units in asked_of(pod.requests) if not in_domain(key, domain)]
+    alone = 1 if pod.constraints is not None and pod.constraints.host_ports else wanted
+    by_place: dict[tuple[str, ...], list[tuple[Node, int]]] = {}
+    there = list(nodes)
+    match = placed = large = 0
+    for node in there:
+        if not accepts(_unrepelling(node), pod):
+            continue
+        match += 1
+        if not in_places <= node.labels.keys():
+            continue
+        placed += 1
+        if (number := copies(node.allocatable, NOTHING, need, most=alone)) > 0:
+            large += 1
+            by_place.setdefault(tuple(node.labels[key] for key in together), []).append((node, number))
+    caps = [_Cap(key, 1, False) for key in apart]
+    for each in even:
+        if each.tasks:
+            caps.append(_Cap(each.topology_key, even_part(each, pod, there), True))
+    most, best = 0, tuple[str, ...]()
+    for place, found in by_place.items():
+        here = min([sum(number for _, number in found), *(_within(cap, found) for cap in caps)])
+        if here >= wanted:
+            return None
+        if here > most:
+            most, best = here, place
+    if most >= wanted:
+        return None
+    names = tuple(each.name for each in pod.governed if _has_a_say(each, pod.governed))
+    where = tuple(zip(together, best, strict=True)) if best else ()
+    return Impossible(names, wanted, most, where, len(there), match, placed, large)
+
+
+def _has_a_say(each: Governed, governed: Sequence[Governed]) -> bool:
+    return isinstance(each.parameters, CoLocation | Balance) or keeps_apart(each, governed) is not None
+
+
+def _unrepelling(node: Node) -> Node:
+    return replace(node, taints=(), unschedulable=False) if node.taints or node.unschedulable else node
+
+
+def even_part(even: Balance, pod: Pod, nodes: Iterable[Node]) -> int:
+    """How many of its pods a place may have, as places count now."""
+    key = even.topology_key
+    places = {node.labels[key] for node in nodes if key in node.labels and accepts(node, pod)}
+    return -(-even.tasks // max(1, len(places)))
+
+
+def _within(cap: _Cap, found: Sequence[tuple[Node, int]]) -> int:
+    """How many there can be on these nodes, where each has so many, as that one allows."""
+    places: dict[str, int] = {}
+    free = 0
+    for node, number in found:
+        if (value := node.labels.get(cap.key)) is not None:
+            places[value] = min(cap.most, places.get(value, 0) + number)
+        else:
+            free += number
+    return sum(places.values()) + (0 if cap.needs_place else free)
+
+
+def cannot_meet(one: Governed, other: Governed) -> str | None:
+    """The label in a place of which, as both say, no two pods are that both govern, and all have to be; None: no such
+    thing follows from what they say alone."""
+    both: Mapping[str, Governed] = {one.name: one, other.name: other}
+    near = {each.topology_key for _, each in of_type((one, other), CoLocation) if each.size != 1}
+    apart = {key for each in both.values() if (key := keeps_apart(each, (one, other))) is not None}
+    return min(near & apart, default=None)

@@ -1,0 +1,182 @@
+"""Feasible: who waits because its policies together ask for what the nodes that there are can never give is told so.
+
+It keeps nobody off any node: whoever is let nowhere hears this instead of what was in the way just now. Its pods are
+taken to be alike, as `size` and `tasks` speak of them; while one of them is known that is not, while pods stand
+where the policies would not have let them, and of who has alternatives, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from extender.core.cluster import Node, Pod
+from extender.core.equivalence import equivalence_of
+from extender.core.feasible import Impossible, even_part, impossible, keeps_apart, pods_spoken_of
+from extender.core.governed import Governed, of_type
+from extender.core.governing import POLICY
+from extender.core.names import in_domain
+from extender.core.policy import Facts, Refuse
+from extender.core.policy_types import MOST_TASKS, Balance, CoLocation, Soft
+from extender.filters.governing.standing import Standing, place_of, places
+from extender.kube.names import NodeName, PodUid
+from extender.kube.quantities import Vector
+
+_REMEMBERED = 1024
+
+
+class PolicyFeasible:
+    name = "policy-feasible"
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self._nodes: dict[NodeName, Node] = {}
+        self._told: dict[PodUid, Pod] = {}
+        self._in_doubt = False
+        """Whether something has changed by which it may be true no more."""
+        self._bounds: dict[Hashable, Impossible | None] = {}
+        """What follows from the nodes as they look now, by what it depends on: who waits is many that are alike."""
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def observe(self, fact: Pod | Node, now: float) -> None:
+        if isinstance(fact, Node):
+            before, self._nodes[fact.name] = self._nodes.get(fact.name), fact
+            if (self._told or self._bounds) and (before is None or not _looks_alike(before, fact)):
+                self._nodes_changed()
+        elif fact.uid in self._told:
+            self._in_doubt |= fact.node is not None or fact.governed != self._told[fact.uid].governed
+            self._told[fact.uid] = fact
+        elif self._told and fact.governed:
+            names = {each.name for each in fact.governed}
+            alike = (_is_like(fact, told) for told in self._told.values() if names & {g.name for g in told.governed})
+            self._in_doubt |= not all(alike)
+
+    def forget(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Node):
+            self._nodes.pop(fact.name, None)
+            self._nodes_changed()
+        else:
+            self._told.pop(fact.uid, None)
+
+    def _nodes_changed(self) -> None:
+        self._bounds.clear()
+        self._in_doubt |= bool(self._told)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
+        if not pod.governed:
+            return None
+        never = None if _has_alternatives(pod) else self._never(pod, facts)
+        if never is None:
+            self._told.pop(pod.uid, None)
+        else:
+            self._told[pod.uid] = pod
+        return never
+
+    def take_withdrawn(self, facts: Facts) -> Collection[Pod]:
+        if not self._in_doubt:
+            return ()
+        self._in_doubt = False
+        holds: dict[Hashable, bool] = {}
+        withdrawn: list[Pod] = []
+        for pod in self._told.values():
+            kind = (pod.namespace, pod.governed, equivalence_of(pod))
+            if kind not in holds:
+                holds[kind] = pod.node is None and self._never(pod, facts) is not None
+            if not holds[kind]:
+                withdrawn.append(pod)
+        for pod in withdrawn:
+            del self._told[pod.uid]
+        return withdrawn
+
+    def _never(self, pod: Pod, facts: Facts) -> Refuse | None:
+        found = self._bound(pod, facts)
+        if found is None or (found.pods > 1 and not self._as_said(pod, facts)):
+            return None
+        return Refuse(_reason(found), preemption_helps=False, explained=_explained(found))
+
+    def _bound(self, pod: Pod, facts: Facts) -> Impossible | None:
+        ports = pod.constraints is not None and bool(pod.constraints.host_ports)
+        kind = (equivalence_of(pod), pod.governed, ports)
+        if kind not in self._bounds:
+            if len(self._bounds) >= _REMEMBERED:
+                self._bounds.clear()
+            self._bounds[kind] = impossible(pod, facts.nodes.values(), facts.ledger.capacity.domain)
+        return self._bounds[kind]
+
+    def _as_said(self, pod: Pod, facts: Facts) -> bool:
+        """Whether the pods of which it is said how many there will be are like it, as far as they are known; and those
+        of its policies stand as these let them."""
+        spoken_of = {each.name for each in pod.governed if pods_spoken_of((each,)) > 1}
+        if not all(_is_like(other, pod) for other in self._standing.governed_by(pod.namespace, spoken_of)):
+            return False
+        for each in pod.governed:
+            if (key := keeps_apart(each, pod.governed)) is not None and self._most(each, key, pod, facts) > 1:
+                return False
+        for each, near in of_type(pod.governed, CoLocation):
+            if len(places(self._standing.of(each.name, pod, facts), near.topology_key, facts)) > 1:
+                return False
+        for each, even in of_type(pod.governed, Balance):
+            most = even_part(even, pod, facts.nodes.values()) if even.tasks else MOST_TASKS
+            if self._most(each, even.topology_key, pod, facts) > most:
+                return False
+        return True
+
+    def _most(self, policy: Governed, key: str, pod: Pod, facts: Facts) -> int:
+        """How many of the policy's pods the place with most of them has."""
+        found: dict[str | None, int] = {}
+        for node, number in self._standing.of(policy.name, pod, facts).items():
+            place = place_of(node, key, facts)
+            found[place] = found.get(place, 0) + number
+        return max((number for place, number in found.items() if place is not None), default=0)
+
+
+def _looks_alike(one: Node, other: Node) -> bool:
+    looks = (one.labels, one.taints, one.unschedulable) == (other.labels, other.taints, other.unschedulable)
+    return looks and (one.allocatable == other.allocatable or _lasting(one) == _lasting(other))
+
+
+def _lasting(node: Node) -> Vector:
+    """What the node has, but for what is ephemeral."""
+    return {key: units for key, units in node.allocatable.items() if not in_domain(key)}
+
+
+def _is_like(other: Pod, pod: Pod) -> bool:
+    return other.uid == pod.uid or (
+        other.governed == pod.governed
+        and other.requests == pod.requests
+        and other.node_selector == pod.node_selector
+        and other.affinity == pod.affinity
+        and other.tolerations == pod.tolerations
+    )
+
+
+def _has_alternatives(pod: Pod) -> bool:
+    """Whether other policies than these may govern it in a while."""
+    return "|" in pod.annotations.get(POLICY, "") or any(of_type(pod.governed, Soft))
+
+
+def _reason(found: Impossible) -> str:
+    why = "so many pods cannot be there at once" if found.most else "none of them could have the pod"
+    return f"{_named(found)} cannot be met with the nodes that there are, empty or not: {why}"
+
+
+def _explained(found: Impossible) -> str:
+    if not found.most:
+        counts = f"of {found.nodes} nodes {found.match} match its selectors, {found.placed} of these are in places of "
+        return (
+            f"by {_named(found)} no node that there is could have it, were it empty: {counts}the policies' labels, and "
+            f"{found.large} of these are large enough"
+        )
+    where = ", ".join(f"{key}={value}" for key, value in found.place)
+    together = f", in {where}" if where else ""
+    return (
+        f"{_named(found)} speak{'s' if len(found.policies) == 1 else ''} of {found.pods} pods, and of such as this the "
+        f"nodes that there are can have {found.most} at once, were they empty{together}"
+    )
+
+
+def _named(found: Impossible) -> str:
+    names = ", ".join(found.policies)
+    return f"policy {names}" if len(found.policies) == 1 else f"policies {names}"
