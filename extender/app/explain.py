@@ -18,8 +18,9 @@ from extender.app.wording import amount, left_in_part, number, what_runs, why_ga
 from extender.core.brake import Act
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import HOPELESS, NOT_BROUGHT, QUARANTINE, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.gang import GIVES_WAY, HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
+from extender.core.isolation import Over
 from extender.core.ledger import Holding
 from extender.core.names import GangKey, in_domain
 from extender.core.policy import Judge
@@ -84,8 +85,11 @@ def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
 
 
 class Explain:
-    def __init__(self, tables: Tables) -> None:
+    """`why_withheld`: why there is less of an ephemeral resource than is asked for; empty where there is not."""
+
+    def __init__(self, tables: Tables, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
         self._tables = tables
+        self._why_withheld = why_withheld
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -203,10 +207,15 @@ class Explain:
         remedies = self._remedies(groups, [])
         if template.governed:
             reason = f"{reason}; policies that govern it: {', '.join(each.name for each in template.governed)}"
+        over = self._tables.gangs.waiting.quota.over(gang)
+        if over is not None:
+            return self._over_quota(subject, over)
         why_not = self._tables.gangs.planning.why_not(gang, self._tables.clock.steady())
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
+        elif why_not == GIVES_WAY:
+            reason = f"{reason}; {why_not}"
         elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):
             reason = f"{reason}; {why_not}, and it is planned again after a pause"
             remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")
@@ -235,6 +244,14 @@ class Explain:
         if held := self._held_back(gang):
             reason = f"{reason}; {' and '.join(held)} (the brake: GET /v1/brake)"
         return _waits(subject, f"waits: {reason}", *remedies, groups=groups)
+
+    def _over_quota(self, subject: str, over: Over) -> Explanation:
+        remedy = (
+            f"wait until others of namespace {over.namespace} are gone, or raise isolation's {over.of.value} for it"
+        )
+        if over.asked > over.limit:
+            remedy = f"lower the quorum to {over.limit}, or raise isolation's {over.of.value} for {over.namespace}"
+        return _waits(subject, f"waits: {OVER_QUOTA}; {over}", f"{remedy}; `escher quota` shows it")
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -296,7 +313,10 @@ class Explain:
             ]
         missing, others = list[str](), list[str]()
         for group in groups:
-            if group.best is not None and group.rule == _ABSENT:
+            withheld = "" if group.best is None else self._why_withheld(group.best.resource)
+            if group.best is not None and withheld:
+                missing.append(f"{group.best.resource} is not wholly in force: {withheld}; see `escher quota`")
+            elif group.best is not None and group.rule == _ABSENT:
                 missing.append(self._create(group.best))
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))

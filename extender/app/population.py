@@ -17,7 +17,7 @@ from extender.app.turned_away import TurnedAway
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
-from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroups
 from extender.core.governed import is_placed_by
@@ -121,7 +121,8 @@ class Population:
             self._effects.append(AskRefused(pod, pod.gang))
         tables.keep(pod)
         if pod.node is not None:
-            tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
+            owner = pod.gang.key if isinstance(pod.gang, GangAsk) else None
+            tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=owner)
             self._turned_away.drop(pod.uid)
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._turned_away:

@@ -123,6 +123,7 @@ class Members:
         anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
         if anew and gang.phase is Phase.PLANNED:
             # What was planned was for what it required then.
+            self._planning.plans.in_vain(gang, now)
             self._planning.give_up(gang, now, GOVERNED_ANEW)
         if pod.at_our_gate and not pod.gated and (known is None or known.gated):
             # As if filter had turned it away: it waits to be woken.
@@ -186,9 +187,11 @@ class Members:
             # Others may have waited for the one that has left.
             self._barrier.open_if_complete(gang)
         else:
-            self._end(gang)
+            self._end(gang, now)
 
-    def _end(self, gang: Gang) -> None:
+    def _end(self, gang: Gang, now: float) -> None:
+        if gang.phase is Phase.PLANNED:
+            self._planning.plans.in_vain(gang, now)
         self._places.release(gang)
         self._table.turn_back(gang, list(gang.barrier.arrived), "the gang has no members any more")
         self._quarantine.forget(gang)

@@ -18,6 +18,7 @@ from extender.core.fit import NOTHING, lacking
 from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall, Slot, plan
+from extender.core.gangs.quota import PlaceQuota
 from extender.core.gangs.room import Room
 from extender.core.gangs.slots import Offers, Slots, in_order, size_of, slot_name
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
@@ -29,12 +30,13 @@ from extender.kube.quantities import Vector
 
 @dataclass(eq=False)
 class Places:
-    """`offers`: what kube-scheduler has offered members."""
+    """`offers`: what kube-scheduler has offered members. `quota`: how many places a namespace may have."""
 
     _ledger: Ledger
     _slots: Slots
     _constrained: Constrained
     _offers: Offers
+    _quota: PlaceQuota
 
     def unbound(self, gang: Gang) -> list[Holding]:
         """The gang's reservations and assumptions."""
@@ -201,7 +203,7 @@ class Places:
         for slot in sorted(vacant, key=lambda held: held.node not in sent):
             if (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
-        node = self._with_room(gang, pod, sent)
+        node = self._with_room(gang, pod, sent) if self._quota.over_by_one(gang) is None else None
         if node is not None:
             commit(self._ledger, [self._assumption(gang, pod, node, until)])
             return node
