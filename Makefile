@@ -1,8 +1,8 @@
 # Escher for Kubernetes: everything there is to run. `make` alone lists it.
 #
-# Needs Python 3.11 or newer, make and a package index; `e2e`, `chaos`, `faults`, `recovery`, `bench` and `loadtest` need Go as
-# well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache). So does
-# `demo` with DEMO_ARGS=--real.
+# Needs Python 3.11 or newer, make and a package index; `e2e`, `chaos`, `faults`, `policies`, `recovery`, `bench` and
+# `loadtest` need Go as well, for they build a Kubernetes control plane from source (minutes the first time, kept in the
+# user's cache). So does `demo` with DEMO_ARGS=--real.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -38,6 +38,7 @@ MUTANTS_ARGS ?=
 LIFE_ARGS ?= --seeds 1000 --weeks 2
 CLIENT_ARGS ?= --minutes 10
 MONTH_ARGS ?= --seeds 1 --days 30
+POLICIES_ARGS ?= --changes 1000 --real
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 
@@ -92,6 +93,10 @@ chaos: cluster ## Kill service, scheduler and API server 100 times each, pause e
 .PHONY: faults
 faults: cluster ## Delay, lose, repeat and cut what passes between service and API server, 1000 times; look for losses (an hour)
 	$(BIN)/python -m loadtests.faults $(FAULTS_ARGS)
+
+.PHONY: policies
+policies: cluster ## Change policies 1000 times under load, and look for wrong decisions and missed wakes (three minutes)
+	$(BIN)/python -m loadtests.policy_changes $(POLICIES_ARGS)
 
 .PHONY: recovery
 recovery: cluster ## Kill the service at 5000 nodes and measure how soon it is of use again (ten minutes)

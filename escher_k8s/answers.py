@@ -258,6 +258,36 @@ class Brake(msgspec.Struct, frozen=True):
     labels_are_read: bool
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """How much there is of one thing, and may be."""
+
+    used: int
+    limit: int | None
+    """None: there is none."""
+    waiting: int
+    """How many wait for room: objects that are not wholly in force, or gangs."""
+
+
+class Domain(msgspec.Struct, frozen=True):
+    """The nodes and names that may be touched; None where all may."""
+
+    nodes: dict[str, list[str]] | None
+    names: list[str] | None
+    node_count: int
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """What a namespace has, may have and may touch."""
+
+    namespace: str
+    resources: Counted
+    units: Counted
+    policies: Counted
+    gang_places: Counted
+    claims: Counted
+    domain: Domain
+
+
 class Decision(msgspec.Struct, frozen=True):
     """One decision of the service, as it happened. What it is not about is empty."""
 

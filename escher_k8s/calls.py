@@ -19,6 +19,7 @@ from escher_k8s.answers import (
     Policy,
     PolicyAnswer,
     PolicyType,
+    Quota,
     Resource,
     Supposition,
     Transaction,
@@ -300,6 +301,12 @@ class Calls(Asking):
         """
         body: dict[str, Any] = {"changes": list(changes), "question": question}
         return msgspec.json.decode((yield Request("POST", ("what-if",), body=body)), type=Supposition)
+
+    @Call
+    def get_quota(self, *, namespace: str | None = None) -> Steps[Quota]:
+        """What the namespace has, may have and may touch."""
+        path = ("namespaces", namespace or self.namespace, "quota")
+        return msgspec.json.decode((yield Request("GET", path)), type=Quota)
 
     @Call
     def get_brake(self) -> Steps[Brake]:

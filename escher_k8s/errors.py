@@ -77,6 +77,14 @@ class VersionConflict(Problem):
     """It is not at the version that was named. Read it anew, and decide again."""
 
 
+class QuotaExceeded(Problem):
+    """The namespace would have more than its quota; `details["quota"]` has the numbers."""
+
+
+class OutsideDomain(Problem):
+    """The namespace may not touch that node, or that name."""
+
+
 class Conflict(Problem):
     """Nothing of a transaction was committed; `conflicts` says what stood against it."""
 
@@ -93,6 +101,8 @@ BY_TYPE: Mapping[str, type[Problem]] = {
     "not-http": Invalid,
     "not-json": Invalid,
     "wrong-shape": Invalid,
+    "outside-domain": OutsideDomain,
+    "quota-exceeded": QuotaExceeded,
     "not-found": NotFound,
     "wrong-method": Problem,
     "too-slow": Unavailable,

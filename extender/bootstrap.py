@@ -50,6 +50,7 @@ from extender.app.governing import GovernedByKeeper
 from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
+from extender.app.isolating import Isolating
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.knowledge import Knowledge
@@ -118,6 +119,7 @@ class Application:
             thrift=Thrift(settings.saved_share, settings.saved_seconds),
             long_running_seconds=settings.long_running_seconds,
             gather_limit=settings.gather_limit,
+            allowances=settings.isolation.allowances(),
             preemption=Bounds(
                 settings.preemptions_per_gang_and_hour,
                 settings.preempted_pods_per_gang_and_hour,
@@ -198,6 +200,7 @@ class Application:
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.asked,
             GovernedPods(self.keeper.tables.pods, clock),
+            isolation=self.keeper.tables.isolation,
             installed=lambda: self._policies.there,
             attempt=tried,
             trouble=self.asked.trouble,
@@ -206,6 +209,7 @@ class Application:
         )
         self._stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
         self.braking = Braking(self.keeper, self.effects)
+        self.isolating = Isolating(self.keeper, self.effects, self.resources.capacities, self.policies)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
         what_if = WhatIf(self.keeper, Forked(at_once=world.at_once))
         self.management = Management(
@@ -213,8 +217,13 @@ class Application:
             transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
             state=inquiries,
             gangs=inquiries,
-            explain=Helping(self.keeper.tables, Explain(self.keeper.tables), what_if),
+            explain=Helping(
+                self.keeper.tables,
+                Explain(self.keeper.tables, self.resources.capacities.why_withheld),
+                what_if,
+            ),
             brake=self.braking,
+            quota=self.isolating,
             policies=self.policies,
             asks=self.asked,
             events=self.announcements,
@@ -224,7 +233,9 @@ class Application:
         elapsed = asyncio.get_running_loop().time
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
-        self._nodes = follow(kinds.nodes(), self.hosting.nodes(facts(Node)), on_rewind=self.write_back.rewind)
+        self._nodes = follow(
+            kinds.nodes(), self.isolating.nodes(self.hosting.nodes(facts(Node))), on_rewind=self.write_back.rewind
+        )
         self._pods = follow(
             kinds.pods(settings.scheduler_http_timeout_seconds),
             self.hosting.pods(facts(Pod)),
@@ -316,12 +327,17 @@ class Application:
         _log.info("ready", nodes=len(self.keeper.tables.nodes), pods=len(self.keeper.tables.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:
-        """What follows the file for the brake's sake."""
+        """What follows the file, for what can be changed."""
+
+        def changed(now: Settings) -> None:
+            self.braking.set_everywhere(switches_in(now))
+            self.isolating.set(*now.isolation.allowances())
+
         return SettingsFile(
             path,
             load,
             settings,
-            changed=lambda now: self.braking.set_everywhere(switches_in(now)),
+            changed=changed,
             broken=self.metrics.settings_broken,
         )
 

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from extender.core.brake import Switches
+from extender.settings_isolation import IsolationSettings
 
 
 class BadSettings(ValueError):
@@ -105,6 +106,10 @@ class Settings(BaseModel):
         le=86_400.0,
         description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
     )
+    isolation: IsolationSettings = Field(
+        IsolationSettings(),
+        description="by namespace: how much it may have at once, and which nodes and names it may touch (changeable)",
+    )
     policies: tuple[str, ...] = Field(
         (),
         description="further policies, asked after those that come with Escher: module:Class, or the name of an entry "
@@ -126,13 +131,14 @@ class Settings(BaseModel):
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
 
 
-CHANGEABLE = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")
+SWITCHES = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")
+CHANGEABLE = (*SWITCHES, "isolation")
 """Settings of which a change in the file takes effect while the service runs; the others need a restart."""
 
 
 def switches_in(settings: Settings) -> Switches:
     """The brake's, as the settings have them."""
-    return Switches(**{name: getattr(settings, name) for name in CHANGEABLE})
+    return Switches(**{name: getattr(settings, name) for name in SWITCHES})
 
 
 def load_settings(file: Path | None, **given: Any) -> Settings:

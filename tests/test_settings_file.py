@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.core.brake import Switches
-from extender.settings import CHANGEABLE, BadSettings, Settings, load_settings, switches_in
+from extender.settings import SWITCHES, BadSettings, Settings, load_settings, switches_in
 from extender.settings_file import SettingsFile
 
 
@@ -120,7 +120,7 @@ def test_what_was_given_on_the_command_line_still_overrides_the_file(path: Path)
 
 def test_every_switch_of_the_brake_is_changeable_and_described() -> None:
     assert switches_in(Settings.model_validate({})) == Switches()
-    assert set(CHANGEABLE) == set(Switches.__dataclass_fields__)
+    assert set(SWITCHES) == set(Switches.__dataclass_fields__)
     assert all(field.description for name, field in Settings.model_fields.items() if name != "log_level")
 
 

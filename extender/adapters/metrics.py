@@ -137,6 +137,9 @@ class Metrics(Collector):
         doubt = GaugeMetricFamily("escher_gangs_in_doubt", "Gangs bound in part that may have run: left alone")
         doubt.add_metric([], len(self._tables.gangs.quorums.in_doubt))
         yield doubt
+        aside = GaugeMetricFamily("escher_gangs_over_quota", "Gangs that wait for gang places of their namespace")
+        aside.add_metric([], len(self._tables.gangs.waiting.quota.aside))
+        yield aside
         unfinished = GaugeMetricFamily(
             "escher_preemptions_unfinished",
             "Gangs of which only some members could be evicted for others, and that lack members of their quorum since",

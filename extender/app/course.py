@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from extender.app.intents import Announced
 from extender.app.management import ManagementError, Outcome, Refusal, SetResource
 from extender.app.objects.kind import Identity, identity
+from extender.app.resource_quota import Underway
 from extender.app.resources import Resources
 from extender.app.steps import Done, Step
 from extender.core.back_off import BackOff
@@ -41,6 +42,8 @@ class Course:
     claims: Mapping[int, Holding]
     releases: Mapping[int, Holder]
     refused: dict[int, Refusal] = field(default_factory=dict)
+    underway: Underway = field(default_factory=Underway)
+    """What it is about to set, which has its room in the quota until it is over."""
     steps: dict[int, Step] = field(default_factory=dict)
     """What each would be, if it were the only one."""
     announced: Announced | None = None

@@ -2,8 +2,9 @@
 
 What is in force of each is told to whoever heeds it (`Governing`), as soon as it is known, and its status says whether
 it is, for how many pods, and which policies it names that are not there: these may come later. One that would be led
-back to itself, by parents or by preferences, is refused; whoever closes the circle is. Where that opens again, it comes
-into force. Must not know how a policy is carried out, nor how its parameters are spelt.
+back to itself, by parents or by preferences, is refused; whoever closes the circle is. So is one more than the
+namespace's quota; those that are in force stay so. Where the circle opens again, or another is gone, it comes into
+force. Must not know how a policy is carried out, nor how its parameters are spelt.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from extender.app.objects.kind import (
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.marks import Marks
 from extender.app.objects.tending import Tending
+from extender.app.policy_quota import QUOTA_EXCEEDED, PolicyQuota
 from extender.app.policy_standings import Object, PolicyStandings
 from extender.app.policy_state import PolicyState
 from extender.app.ports import Clock
+from extender.core.isolation import Isolation
 from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, Soft, names_of
 
 KIND = "EscherPolicy"
@@ -71,6 +74,7 @@ class EscherPolicies:
         governing: Governing,
         pods: Callable[[Identity, PolicyInForce], int],
         *,
+        isolation: Isolation | None = None,
         installed: Callable[[], bool] = lambda: True,
         attempt: Try = lambda name, policy: None,
         trouble: Callable[[Identity], Sequence[str]] = lambda name: (),
@@ -83,7 +87,9 @@ class EscherPolicies:
         self._attempt = attempt
         self._trouble = trouble
         self._named_by: dict[Identity, dict[Identity, None]] = {}
-        self._in_circle: dict[Identity, None] = {}
+        self.quota = PolicyQuota(isolation or Isolation())
+        self._refused: dict[Identity, str] = {}
+        """Those that may come into force though they do not change, and why they are not, in one word."""
         self._standings: PolicyStandings | None = None
 
         def reports(in_force: InForce[Object, PolicyInForce]) -> PolicyStandings:
@@ -115,7 +121,9 @@ class EscherPolicies:
             field = f"parameters.{parameter}"
             way = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "...", *circle[-2:]]
             return NotInForce(CIRCLE, f"{field}: {' -> '.join(way)} leads back; name another", field=field)
-        return policy
+        # What was in force before a restart says so.
+        over = self.quota.over(item.name) if former is None and item.in_force is None else None
+        return policy if over is None else NotInForce(QUOTA_EXCEEDED, str(over), field="name")
 
     def _circle(self, name: Identity, policy: PolicyInForce) -> list[str]:
         """The way by which a policy that is this one would be led back to itself; empty if it is not."""
@@ -144,19 +152,36 @@ class EscherPolicies:
         elif after is not None and after != before:
             self.governing.put(name, after)
         why_not = self.tending.in_force.why_not(name)
-        if why_not is not None and why_not.reason == CIRCLE:
-            self._in_circle[name] = None
+        self.quota.count(name, in_force=after is not None)
+        if why_not is not None and why_not.reason in (CIRCLE, QUOTA_EXCEEDED):
+            self._refused[name] = why_not.reason
         else:
-            self._in_circle.pop(name, None)
+            self._refused.pop(name, None)
         # Of those who name it something else may be true now, and those whom it refused may come into force.
         return [*self._named_by.get(name, ()), *self._opened(name)]
 
     def _opened(self, changed: Identity) -> Iterator[Identity]:
-        for name in [each for each in self._in_circle if each != changed and each.namespace == changed.namespace]:
+        return self._let_in([each for each in self._refused if each != changed and each.namespace == changed.namespace])
+
+    def _let_in(self, names: Iterable[Identity]) -> Iterator[Identity]:
+        """Those of them that may be in force now are; of these, and others, something else is true for that."""
+        for name in names:
+            if self._refused.get(name) == QUOTA_EXCEEDED and self.quota.over(name) is not None:
+                continue
             entry = self.tending.known.get(name)
-            if entry is not None and self.tending.in_force.refusal(entry.item) is None:
+            if name in self._refused and entry is not None and self.tending.in_force.refusal(entry.item) is None:
                 yield name
                 yield from self.tending.in_force.take(name, entry.item)
+
+    def heed_quota(self, namespace: str | None = None) -> None:
+        """There may be room for more in the namespace; None: in any."""
+        waiting = [each for each in self._refused if namespace is None or each.namespace == namespace]
+        for name in list(self._let_in(waiting)):
+            self.tending.known.tell(name)
+
+    def waiting_for_quota(self, namespace: str) -> int:
+        """How many of the namespace are not in force for its quota."""
+        return sum(why == QUOTA_EXCEEDED and name.namespace == namespace for name, why in self._refused.items())
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -188,7 +213,14 @@ class EscherPolicies:
         dry_run: bool = False,
     ) -> PolicyState:
         self._must_be_installed()
-        written = await self.tending.change(name, becomes, if_version=if_version, dry_run=dry_run)
+
+        def becoming(before: PolicySpec | None) -> PolicySpec:
+            spec = becomes(before)
+            self.quota.let_through(name)
+            return spec
+
+        with self.quota.until_written(name):
+            written = await self.tending.change(name, becoming, if_version=if_version, dry_run=dry_run)
         entry = self.tending.known.get(name)
         if not dry_run and entry is not None:
             return self._state(entry)
@@ -206,7 +238,9 @@ class EscherPolicies:
         return None if left is None else self._state(Entry(left, 0.0, left.resource_version))
 
     def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
-        decided = self._reconcile(Declared(name, spec), None)
+        decided = self._reconcile(Declared(name, spec), self.tending.in_force.get(name))
+        if isinstance(decided, NotInForce) and decided.reason == QUOTA_EXCEEDED:
+            self.quota.let_through(name)
         if isinstance(decided, NotInForce):
             raise Invalid(decided.field, spec, decided.message)
         standing = self._judging().of(name, decided)
@@ -237,13 +271,13 @@ class EscherPolicies:
 
 class _WellFirst:
     """`ports.Sink`: of a list those that were in force come first. Of a circle that was refused before a restart the
-    same one is then refused again."""
+    same one is then refused again, and a quota is used by the same."""
 
     def __init__(self, known: Known[Object]) -> None:
         self.upsert, self.remove, self._known = known.upsert, known.remove, known
 
     def replace(self, objects: Iterable[Object]) -> None:
-        self._known.replace(sorted(objects, key=lambda item: item.said_unready))
+        self._known.replace(sorted(objects, key=lambda item: (item.said_unready, item.in_force is None)))
 
 
 def _stands(

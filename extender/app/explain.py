@@ -6,7 +6,7 @@ what they come to (`policy_numbers`). What is told here as a remedy is what rule
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from extender.app.claims import is_claim
@@ -20,8 +20,9 @@ from extender.app.wording import amount, left_in_part, what_runs, why_gang_waits
 from extender.core.brake import Act
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import HOPELESS, NOT_BROUGHT, QUARANTINE, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.gang import GIVES_WAY, HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
+from extender.core.isolation import Over
 from extender.core.ledger import Holding
 from extender.core.names import GangKey, in_domain
 from extender.core.units import Short
@@ -46,10 +47,13 @@ def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
 
 
 class Explain:
-    def __init__(self, tables: Tables) -> None:
+    """`why_withheld`: why there is less of an ephemeral resource than is asked for; empty where there is not."""
+
+    def __init__(self, tables: Tables, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
         self._tables = tables
         self._nodes = NodeGroups(tables)
         self._numbers = PolicyNumbers(tables)
+        self._why_withheld = why_withheld
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -187,10 +191,15 @@ class Explain:
             reason = f"none of {len(self._tables.nodes)} nodes can have one of its {gang.needed} members"
         if template.governed:
             reason = f"{reason}; policies that govern it: {self._numbers.summed_up(template)}"
+        over = self._tables.gangs.waiting.quota.over(gang)
+        if over is not None:
+            return self._over_quota(subject, over)
         why_not = self._tables.gangs.planning.why_not(gang, self._tables.clock.steady())
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
+        elif why_not == GIVES_WAY:
+            reason = f"{reason}; {why_not}"
         elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):
             reason = f"{reason}; {why_not}, and it is planned again after a pause"
             remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")
@@ -221,6 +230,14 @@ class Explain:
         found = _waits(subject, f"waits: {reason}", *remedies)
         return replace(found, groups=list(self._nodes.shown(template, judged.groups)), for_a_place=True)
 
+    def _over_quota(self, subject: str, over: Over) -> Explanation:
+        remedy = (
+            f"wait until others of namespace {over.namespace} are gone, or raise isolation's {over.of.value} for it"
+        )
+        if over.asked > over.limit:
+            remedy = f"lower the quorum to {over.limit}, or raise isolation's {over.of.value} for {over.namespace}"
+        return _waits(subject, f"waits: {OVER_QUOTA}; {over}", f"{remedy}; `escher quota` shows it")
+
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _summary(self, groups: Sequence[Group], fitting: Sequence[NodeName]) -> str:
@@ -242,7 +259,10 @@ class Explain:
             ]
         missing, others = list[str](), list[str]()
         for group in judged.groups:
-            if group.best is not None and group.rule == ABSENT:
+            withheld = "" if group.best is None else self._why_withheld(group.best.resource)
+            if group.best is not None and withheld:
+                missing.append(f"{group.best.resource} is not wholly in force: {withheld}; see `escher quota`")
+            elif group.best is not None and group.rule == ABSENT:
                 missing.append(self._create(group.best))
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))

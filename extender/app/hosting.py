@@ -9,9 +9,10 @@ status, and a kubelet that forgets is no concern of a policy's. Such a policy is
 pods of a scheduler that asks the service. The service makes and deletes no pods for applications: a policy that
 launches its tasks by itself is refused that here.
 
-A policy is told of the pods of its own namespace, and of all nodes. Knows no policy. Those of people's EscherPolicies
-(`mark`) outlive the process: what they set says whose it is, and what somebody else has set in such a name is left
-alone. What is refused to them is tried again for as long as they are at work.
+A policy is told of the pods of its own namespace, and of the nodes of its scheduling domain: one that leaves that later
+it goes on to know, for what it has there stays. Knows no policy. Those of people's EscherPolicies (`mark`) outlive the
+process: what they set says whose it is, and what somebody else has set in such a name is left alone. What is refused to
+them is tried again for as long as they are at work.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Self
 
 import structlog
 
-from extender.app.ephemeral_resources import Capacities
+from extender.app.capacities import Capacities
+from extender.app.hosted_nodes import NodesTold
 from extender.app.insisting import insist
 from extender.app.management import BeingDeleted, ManagementError, NotYet
 from extender.app.objects.kind import Identity
@@ -100,7 +102,7 @@ class Hosting:
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:
         """What tells these policies of nodes, after `first`."""
-        return _NodesTold(first, self)
+        return NodesTold(first, self.told)
 
     def pods(self, first: Sink[Pod]) -> Sink[Pod]:
         """What tells these policies of pods, after `first`."""
@@ -118,24 +120,6 @@ class Hosting:
         for space in self.spaces:
             if space.namespace == name.namespace:
                 space.look_at(name)
-
-
-class _NodesTold:
-    def __init__(self, first: Sink[Node], hosting: Hosting) -> None:
-        self._first, self._hosting = first, hosting
-
-    def replace(self, objects: Iterable[Node]) -> None:
-        present = list(objects)
-        self._first.replace(present)
-        self._hosting.told.replace(present)
-
-    def upsert(self, item: Node) -> None:
-        self._first.upsert(item)
-        self._hosting.told.upsert(item)
-
-    def remove(self, item: Node) -> None:
-        self._first.remove(item)
-        self._hosting.told.remove(item.name)
 
 
 class _PodsTold:
@@ -203,6 +187,8 @@ class HostedPolicies(PolicyAsks):
         self._work = AtWork(policies, self._heed, self._failed)
         self._first: list[Event] | None = []
         """What was there at first, until all of it is told."""
+        self._seen: set[NodeName] = set()
+        """Nodes that the policies know."""
         self._told: dict[ResourceKey, dict[NodeName, int]] = {}
         """What is in force of the policies' keys, as it was last told."""
         self._waiting: dict[ResourceKey, dict[NodeName, int]] = {}
@@ -307,12 +293,23 @@ class HostedPolicies(PolicyAsks):
         else:
             self._work.tell(event)
 
+    def _sees(self, node: Node) -> bool:
+        """Whether the policies are told of the node."""
+        inside = self._hosting.tables.isolation.of(self.namespace).has_node(node.labels)
+        return inside or node.name in self._seen
+
     def node_seen(self, node: Node) -> None:
+        if not self._sees(node):
+            return
+        self._seen.add(node.name)
         self._tell(NodeSeen(node))
         for key, units in self._keys_of(node.name):
             self._tell(CapacitySeen(node.name, key, units))
 
     def node_gone(self, name: NodeName) -> None:
+        if name not in self._seen:
+            return
+        self._seen.discard(name)
         self._tell(NodeGone(name))
         for key, _ in self._keys_of(name):
             # Should there be a node of that name again, it begins with nothing.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from extender.app.claims import is_claim
-from extender.app.ephemeral_resources import Capacities
+from extender.app.capacities import Capacities
+from extender.app.claims import is_claim, namespace_of
 from extender.app.management import GangState, HolderState, MemberPhase, MemberState, NodeState, NotFound
 from extender.app.ports import PodRef
 from extender.app.tables import Tables
@@ -144,4 +144,4 @@ def gang_of(tables: Tables, key: GangKey) -> Gang:
 def _namespace_of(holding: Holding, state: HolderState) -> str | None:
     if state.pod is not None:
         return state.pod.namespace
-    return None if holding.owner is None else holding.owner.namespace
+    return namespace_of(holding)

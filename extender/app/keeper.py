@@ -50,6 +50,7 @@ class Keeper:
         self._in_flight = InFlight(tables.ledger)
         following = tables.policies.following
         self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes, following.order)
+        tables.gangs.planning.plans.others_wait = self._others_wait
         self._binds = Binds(tables, self._in_flight, self._effects)
         self._population = Population(tables, self._binds, self._turned_away, self._effects)
         self._settlement = Settlement(tables, self._binds, self._turned_away, self._effects)
@@ -62,6 +63,11 @@ class Keeper:
             self._settlement,
             self._effects,
         )
+
+    def _others_wait(self, namespace: str) -> bool:
+        """Whether somebody of another namespace waits for room."""
+        gangs = self.tables.gangs.waiting.queue
+        return self._turned_away.of_others(namespace) or any(key.namespace != namespace for key in gangs)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

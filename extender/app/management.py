@@ -18,6 +18,7 @@ from extender.app.objects.kind import Identity
 from extender.app.policy_answers import AskCalls
 from extender.app.policy_state import PolicyState
 from extender.app.ports import NodeChoice, PodOwner, PodRef
+from extender.app.quota_state import QuotaCalls
 from extender.app.supposition import Supposition, Wondered
 from extender.core.brake import Switches
 from extender.core.gangs.machine import Phase
@@ -240,7 +241,7 @@ class ResourceCalls(Protocol):
     async def set_resource(self, request: SetResource) -> ResourceState:
         """Durable, in the ledger, on its way to the nodes.
 
-        Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded, NotFound, Unavailable.
         """
         ...
 
@@ -329,7 +330,8 @@ class PolicyCalls(Protocol):
     ) -> PolicyState:
         """It says what `becomes` makes of what it says (None: it is not there, or not understood), and is in force.
 
-        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, QuotaExceeded, NotFound,
+        Unavailable.
         """
         ...
 
@@ -343,7 +345,7 @@ class PolicyCalls(Protocol):
         ...
 
     def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
-        """How it would stand if it said this; nothing is changed. Raises Invalid."""
+        """How it would stand if it said this; nothing is changed. Raises Invalid, QuotaExceeded."""
         ...
 
 
@@ -381,6 +383,7 @@ class Management:
     gangs: GangCalls
     explain: ExplainCalls
     brake: BrakeCalls
+    quota: QuotaCalls
     policies: PolicyCalls
     asks: AskCalls
     events: EventCalls

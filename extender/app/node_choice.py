@@ -20,6 +20,13 @@ from extender.kube.names import CPU, NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 Nodes = Mapping[NodeName, Node]
+Domain = Callable[[Mapping[str, str]], bool]
+"""Whether a node with these labels is in the scheduling domain: no other is chosen."""
+
+
+def everywhere(labels: Mapping[str, str]) -> bool:
+    """The domain that has every node."""
+    return True
 
 
 def choose(
@@ -30,6 +37,7 @@ def choose(
     *,
     first: Collection[NodeName] = (),
     away: Sequence[NodeName] = (),
+    domain: Domain = everywhere,
 ) -> list[NodeName]:
     """The nodes to have the resource: all that match, or the best `limit` of them.
 
@@ -37,7 +45,8 @@ def choose(
     for most often (where nothing was asked: with most CPU available); then by name. `away`: nodes that count as
     matching, though they cannot be looked at.
     """
-    found = [name for name in _named(choice, nodes) if _matches(choice, nodes[name], ledger, name in having)]
+    inside = (name for name in _named(choice, nodes) if domain(nodes[name].labels))
+    found = [name for name in inside if _matches(choice, nodes[name], ledger, name in having)]
     return _best(choice, [*found, *away], ledger, having, first)
 
 
@@ -48,11 +57,13 @@ def choose_again(
     nodes: Nodes,
     ledger: Ledger,
     has_left: Callable[[NodeName], bool],
+    domain: Domain = everywhere,
 ) -> tuple[list[NodeName], list[NodeName]]:
     """The nodes for a choice by rule, and those that lose the resource; both empty if no node matches.
 
     `before`: the choice that was made last, None if that is not known. If the same is asked, the nodes are the same,
-    but for those that have left for good. With a limit, these stay for as long as nobody can take their place.
+    but for those that have left for good, though they may have left the domain. With a limit, these stay for as long
+    as nobody can take their place.
     """
     mine = [name for name in before.nodes if name in having] if before is not None else list(having)
     left = [name for name in mine if has_left(name)]
@@ -62,7 +73,7 @@ def choose_again(
     is_known = before is not None and _rule(before.choice) == _rule(wanted.choice)
     can_be_away = is_known or _rule(wanted.choice) == (None, None)
     away = [name for name in mine if name not in nodes and name not in left and can_be_away]
-    found = choose(wanted.choice, nodes, ledger, having, first=set(mine), away=away)
+    found = choose(wanted.choice, nodes, ledger, having, first=set(mine), away=away, domain=domain)
     if not found:
         return [], []
     if is_same and wanted.choice.limit is not None:
@@ -98,12 +109,17 @@ def choose_to_remove(
     return _best(choice, found, ledger, (), ())
 
 
-def why_none(choice: NodeChoice, nodes: Nodes, ledger: Ledger) -> str:
+def why_none(choice: NodeChoice, nodes: Nodes, ledger: Ledger, domain: Domain = everywhere) -> str:
     """Why `choose` found no node, with the numbers that come closest."""
     if choice.node is not None:
         return f"there is no node {choice.node}"
     if not nodes:
         return "the cluster has no nodes"
+    inside = {name: node for name, node in nodes.items() if domain(node.labels)}
+    if len(inside) < len(nodes):
+        if not inside:
+            return f"none of the {len(nodes)} nodes is in the namespace's scheduling domain"
+        return f"{why_none(choice, inside, ledger)}, among the {len(inside)} nodes of the namespace's scheduling domain"
     if choice.labels:
         wanted = ", ".join(f"{key}={value}" for key, value in sorted(choice.labels.items()))
         return f"none of the {len(nodes)} nodes has the labels {wanted}"

@@ -17,7 +17,7 @@ from extender.app.turned_away import TurnedAway
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
-from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroups
 from extender.core.governed import is_placed_by
@@ -110,7 +110,7 @@ class Population:
                 self._effects.append(WakePod(pod))
         known = tables.pods.get(pod.uid)
         if known is not None:
-            if known.requests == pod.requests:
+            if known.requests is not pod.requests and known.requests == pod.requests:
                 # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
                 pod = replace(pod, requests=known.requests)
             if pod.node is None and known.node is not None:
@@ -121,7 +121,8 @@ class Population:
             self._effects.append(AskRefused(pod, pod.gang))
         tables.keep(pod)
         if pod.node is not None:
-            tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests)
+            owner = pod.gang.key if isinstance(pod.gang, GangAsk) else None
+            tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=owner)
             self._turned_away.drop(pod.uid)
             tables.waits.forget(pod.uid)
             self._binds.is_bound(pod.uid)
@@ -143,8 +144,12 @@ class Population:
         tables.strangers.remember(pod)
         if not pod.finished:
             tables.governing.remember(pod)
-        pod = tables.governing.resolved(pod)
-        return replace(pod, gang=None) if tables.strangers.asks(pod) else self.groups.resolved(pod)
+        return self._resolved(pod)
+
+    def _resolved(self, pod: Pod) -> Pod:
+        """The pod with its ask, as others' news have it."""
+        pod = self._tables.governing.resolved(pod)
+        return replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
 
     def as_asked(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
@@ -237,8 +242,23 @@ class Population:
         if known is not None:
             if known.uid in self._not_asked_about:
                 self._turned_away.add(known)
-            # Nobody has told of it again: one that no watch knows is believed for no longer than before.
-            self._take(replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting))
+            if told.node != known.node or told.attempt != known.attempt or told.deleting != known.deleting:
+                told = replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting)
+            if known.node is not None:
+                self._stands_anew(told)
+            else:
+                # Nobody has told of it again: one that no watch knows is believed for no longer than before.
+                self._take(told)
+
+    def _stands_anew(self, told: Pod) -> None:
+        """As `_take`, of a pod that is known to be bound, and of which nothing has changed but what governs it: a
+        policy may govern many thousands."""
+        tables = self._tables
+        pod = self._resolved(told)
+        if (known := tables.pods[pod.uid]).requests is not pod.requests:
+            pod = replace(pod, requests=known.requests)
+        tables.keep(pod)
+        tables.policies.following.observe(pod, tables.clock.steady())
 
     def next_alternative(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
+from extender.app.capacities import Capacities
 from extender.app.decisions import Performer
-from extender.app.ephemeral_resources import KIND, Capacities, Placements, digest, is_same_state
+from extender.app.ephemeral_resources import KIND, Placements, digest, is_same_state
 from extender.app.intents import Announced, Intents
 from extender.app.keeper import Keeper
 from extender.app.management import NotFound, ResourceState, SetResource
@@ -26,6 +27,7 @@ from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Change, Delete, Written
 from extender.app.objects.writing import Writing
 from extender.app.ports import EphemeralResource, ResourceChange, ResourceStore
+from extender.app.resource_quota import Underway, amount_of
 from extender.app.steps import Done, Step, departed, for_good, held, nodes_of, outcome, plan, spread
 from extender.app.undoing import Undoing
 from extender.app.write_back import WriteBack
@@ -70,6 +72,7 @@ class Resources:
         self._write_back = write_back
 
     def _settle(self) -> None:
+        self.capacities.admit()
         self._performer.do(self._keeper.settle())
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -94,17 +97,28 @@ class Resources:
         problem = held(resource) if resource.deleting else resource.problem
         if not problem and (rival := self.capacities.rival_of(resource.name)):
             problem = f"{key} belongs to namespace {rival.namespace}, which had it first"
-        if not problem:
-            problem = self.capacities.crowded_out(resource.name)
+        if not problem and (withheld := self.capacities.withheld(resource.name)) is not None:
+            problem = withheld.said
         return ResourceState(
             name=resource.name,
             key=key,
-            nodes={} if problem else resource.desired(),
+            nodes=self._nodes_of(resource, problem),
             version=version,
             owner=resource.owner,
             expires_at=resource.expires_at,
             problem=problem,
             finalizers=resource.finalizers if resource.deleting else (),
+        )
+
+    def _nodes_of(self, resource: EphemeralResource, problem: str) -> Mapping[NodeName, int]:
+        """What there is of it, where it has a problem; else all that is desired."""
+        withheld = problem and self.capacities.withheld(resource.name)
+        return (
+            self.capacities.in_force(resource.name)
+            if withheld and not resource.deleting
+            else {}
+            if problem
+            else resource.desired()
         )
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -117,7 +131,8 @@ class Resources:
         """
         async with self.writing.locks.hold([identity(request.name)]):
             await self.look_before(request)
-            written = await self.write(request)
+            with self.capacities.underway() as underway:
+                written = await self.write(request, underway)
             answer = self.outcome(request.name, written)
         if not request.dry_run:
             await self.advertised(nodes_of(written.step))
@@ -137,8 +152,9 @@ class Resources:
         if self._write_back is not None:
             await self._write_back.settled(nodes, _ADVERTISE_WITHIN)
 
-    async def write(self, request: SetResource, announced: Announced | None = None) -> Done:
+    async def write(self, request: SetResource, underway: Underway, announced: Announced | None = None) -> Done:
         """The object says what the request asks for. The caller holds the name's lock, and has had a `look_before`.
+        Its room in the quota is noted in `underway`.
 
         Raises as `set_resource`; Unsure where the object may say so all the same, Broken where that is hidden by a
         defect. As part of what is `announced` also Overtaken.
@@ -149,6 +165,7 @@ class Resources:
             if announced is not None and not self._is_as_announced(request.name, announced):
                 raise Overtaken(request.name)
             step = plan(request, entry, self.capacities, self._keeper.tables)
+            self.may_have(underway, request.name, step, entry)
             if announced is not None and isinstance(step, Delete) and step.item.finalizers:
                 # Of several operations of one name none need be a deletion when it is looked at alone.
                 raise for_good(step.item)
@@ -161,6 +178,14 @@ class Resources:
         if not dry:
             self.writing.settled(request.name)
         return written
+
+    def may_have(
+        self, underway: Underway, name: EphemeralName, step: Step, entry: Entry[EphemeralResource] | None
+    ) -> None:
+        """What is there now, and what the step leaves, have their room: it may be taken back."""
+        after = outcome(step, None if entry is None else entry.item)
+        underway.may_have(name, amount_of(self.capacities.in_force(name)))
+        underway.may_have(name, amount_of({} if after is None else after.desired()))
 
     def _is_as_announced(self, name: EphemeralName, announced: Announced) -> bool:
         entry = self.known.get(name)
@@ -208,6 +233,7 @@ class Resources:
         def decide(entry: Entry[EphemeralResource] | None) -> tuple[Step, str]:
             nonlocal why
             step, why = spread(name, units, entry, self.capacities, policy)
+            self.may_have(underway, name, step, entry)
             return step, mark
 
         mark = self._marks.new()
@@ -215,11 +241,13 @@ class Resources:
             entry = self.known.get(name)
             if entry.item.deleting if entry is not None else not any(units.values()):
                 await self.writing.refresh(name)
-            written = await self.writing.write(name, decide)
+            with self.capacities.underway() as underway:
+                written = await self.writing.write(name, decide)
             self.writing.settled(name)
             # Others may have had the last room on a node since it was decided.
-            there, crowded = self.capacities.in_force(name), self.capacities.crowded_out(name)
-            why = {**{node: crowded for node, n in units.items() if crowded and n and node not in there}, **why}
+            there, withheld = self.capacities.in_force(name), self.capacities.withheld(name)
+            if withheld is not None:
+                why = {**{node: withheld.said for node, n in units.items() if there.get(node, 0) < n}, **why}
         await self.advertised(nodes_of(written.step))
         return why
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from extender.app.ephemeral_resources import Capacities
-from extender.app.management import BeingDeleted, Invalid, SetResource, VersionConflict
+from extender.app.capacities import Capacities
+from extender.app.limits import OutsideDomain, QuotaExceeded
+from extender.app.management import (
+    BeingDeleted,
+    Invalid,
+    SetResource,
+    VersionConflict,
+)
 from extender.app.node_choice import choose_again, choose_to_remove, why_none
 from extender.app.objects.known import Entry
 from extender.app.objects.steps import Change, Create, Delete, Nothing, Written
 from extender.app.objects.writing import version_conflict
 from extender.app.ports import LAST_MOMENT, NO_CHOICE, EphemeralResource, MadeChoice, NodeChoice, ResourceChange
 from extender.app.tables import Tables
+from extender.core.isolation import Counted
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName
 
@@ -55,7 +62,7 @@ def restoring(now: EphemeralResource, was: EphemeralResource, nodes: Iterable[No
 
 
 def plan(request: SetResource, entry: Known | None, capacities: Capacities, tables: Tables) -> Step:
-    """What is to be written. Raises Invalid, BeingDeleted, VersionConflict."""
+    """What is to be written. Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded."""
     if entry is not None:
         _require_same_kind(request.name, entry)
         if request.if_absent:
@@ -68,17 +75,39 @@ def plan(request: SetResource, entry: Known | None, capacities: Capacities, tabl
     _require_key(request.name, capacities)
     nodes, losing, made = _chosen(request, entry, choice, tables)
     if not nodes:
-        raise Invalid("node_spec", choice.node, why_none(choice, tables.nodes, tables.ledger))
+        domain = tables.isolation.of(request.name.namespace).has_node
+        raise Invalid("node_spec", choice.node, why_none(choice, tables.nodes, tables.ledger, domain))
+    there = dict.fromkeys(nodes, request.capacity)
+    require_domain(request.name, there, capacities)
     full = capacities.first_full(capacities.key_of(request.name), nodes)
     if full is not None:
         raise Invalid("node_spec", full, capacities.too_many(full))
     expires_at = _expiry(request, tables)
-    there = dict.fromkeys(nodes, request.capacity)
     if entry is None and version is None:
+        require_quota(request.name, there, capacities)
         resource = EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
         return Create(resource)
     units: dict[NodeName, int | None] = {**there, **({} if entry is None else without(losing, entry.item))}
-    return Change(ResourceChange(units, request.owner, expires_at, made), version)
+    step = Change(ResourceChange(units, request.owner, expires_at, made), version)
+    after = None if entry is None else outcome(step, entry.item)
+    require_quota(request.name, there if after is None else after.desired(), capacities)
+    return step
+
+
+def require_domain(name: EphemeralName, units: Mapping[NodeName, int], capacities: Capacities) -> None:
+    """Nodes that would have more than now are in the namespace's domain, as is the name. Raises OutsideDomain."""
+    now = capacities.in_force(name)
+    outside = capacities.outside(name, [node for node, number in units.items() if number > now.get(node, 0)])
+    if outside and any(number > now.get(node, 0) for node, number in units.items()):
+        field = "node_spec" if capacities.tables.isolation.of(name.namespace).has_name(name.name) else "name"
+        raise OutsideDomain(field, str(name), outside)
+
+
+def require_quota(name: EphemeralName, units: Mapping[NodeName, int], capacities: Capacities) -> None:
+    """The object may have this. Raises QuotaExceeded."""
+    over = capacities.over(name, units)
+    if over is not None:
+        raise QuotaExceeded("capacity" if over.of is Counted.UNITS else "name", over)
 
 
 def _chosen(
@@ -92,7 +121,8 @@ def _chosen(
         return ([choice.node] if is_known else []), (), None
     wanted = MadeChoice(request.capacity, choice)
     before = None if entry is None else entry.item.made
-    nodes, losing = choose_again(wanted, before, present, tables.nodes, tables.ledger, tables.has_left)
+    domain = tables.isolation.of(request.name.namespace).has_node
+    nodes, losing = choose_again(wanted, before, present, tables.nodes, tables.ledger, tables.has_left, domain)
     return nodes, losing, replace(wanted, nodes=tuple(nodes))
 
 
@@ -103,7 +133,8 @@ def departed(entry: Known, tables: Tables) -> Step:
     if made is None or resource.deleting or tables.nodes.keys() >= set(made.nodes):
         return Nothing(resource)
     present = resource.desired()
-    nodes, losing = choose_again(made, made, present, tables.nodes, tables.ledger, tables.has_left)
+    domain = tables.isolation.of(resource.name.namespace).has_node
+    nodes, losing = choose_again(made, made, present, tables.nodes, tables.ledger, tables.has_left, domain)
     if not losing:
         return Nothing(resource)
     units: dict[NodeName, int | None] = {node: made.capacity for node in nodes if node not in made.nodes}
@@ -202,6 +233,7 @@ def spread(
 ) -> tuple[Step, Mapping[NodeName, str]]:
     """What gives each of these nodes so many units, 0 removing them, and leaves the others as they are; and which of
     the nodes cannot have them, and why. `policy`: whose it has to be, if anybody's. Raises Invalid, BeingDeleted."""
+    units, why_not = _allowed(name, units, {} if entry is None else entry.item.desired(), capacities)
     present: Mapping[NodeName, int] = {}
     if entry is not None:
         if policy and entry.item.policy != policy:
@@ -212,7 +244,7 @@ def spread(
     key = capacities.key_of(name)
     full = {node for node, n in units.items() if n and node not in present and capacities.first_full(key, [node])}
     differ = {node: n for node, n in units.items() if node not in full and n != present.get(node, 0)}
-    why = {node: capacities.too_many(node) for node in full}
+    why = {**why_not, **{node: capacities.too_many(node) for node in full}}
     after = {node: n for node, n in {**present, **differ}.items() if n}
     if entry is None:
         return (Create(EphemeralResource(name, after, policy=policy)) if after else Nothing(None)), why
@@ -224,3 +256,24 @@ def spread(
     change: dict[NodeName, int | None] = {**{node: n for node, n in differ.items() if n}}
     change |= without([node for node, n in differ.items() if not n], resource)
     return Change(ResourceChange(change, resource.owner, resource.expires_at), version), why
+
+
+def _allowed(
+    name: EphemeralName, units: Mapping[NodeName, int], present: Mapping[NodeName, int], capacities: Capacities
+) -> tuple[dict[NodeName, int], dict[NodeName, str]]:
+    """What of this the namespace's domain and quota allow, node by node in this order; and why not the rest."""
+    allowed: dict[NodeName, int] = {}
+    why: dict[NodeName, str] = {}
+    now = capacities.in_force(name)
+    # What gives units back makes room for others.
+    for node, number in sorted(units.items(), key=lambda each: each[1] > now.get(each[0], 0)):
+        if number > now.get(node, 0):
+            if said := capacities.outside(name, [node]):
+                why[node] = said
+                continue
+            over = capacities.over(name, {**present, **allowed, node: number})
+            if over is not None:
+                why[node] = str(over)
+                continue
+        allowed[node] = number
+    return allowed, why

@@ -30,6 +30,7 @@ from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
 from extender.core.gangs.surroundings import Surroundings
 from extender.core.governing import Governing
+from extender.core.isolation import UNLIMITED, Allowance, Isolation
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
 from extender.core.policy import Facts, GivingWay, Policy
@@ -68,6 +69,8 @@ class Rules:
     most_together: int | None = None
     keys_per_node: int = KEYS_PER_NODE
     preemption: Bounds = DEFAULT_BOUNDS
+    allowances: tuple[Allowance, Mapping[str, Allowance]] = (UNLIMITED, {})
+    """What namespaces may have and touch at first; see `core.isolation`."""
 
 
 DEFAULT_RULES = Rules()
@@ -91,8 +94,9 @@ class Tables:
         self.strangers = Strangers(rules.schedulers)
         self.governing = Governing()
         self.brake = Brake(rules.switches)
+        self.isolation = Isolation(*rules.allowances)
         staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
-        self.around = Surroundings(staying, Promises(rules.gather_limit))
+        self.around = Surroundings(staying, Promises(rules.gather_limit), isolation=self.isolation)
         self.gangs = Gangs(
             self.ledger,
             self.nodes,

@@ -21,6 +21,7 @@ from math import inf
 
 import structlog
 
+from extender.app.claim_limits import outside_of, too_many
 from extender.app.claims import holder_of, to_holding
 from extender.app.course import Course, Owed, Undecided
 from extender.app.decisions import Performer
@@ -74,15 +75,17 @@ class Transactions:
             {i: to_holding(each, now) for i, each in numbered if isinstance(each, Claim)},
             {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
         )
+        held = (identity(each.name) for each in course.sets.values())
         try:
-            async with self._resources.writing.locks.hold(identity(each.name) for each in course.sets.values()):
-                try:
-                    outcome = await self._transact(request, course)
-                except Undecided:
-                    raise
-                except Exception:
-                    await self._take_back(request, course)
-                    raise
+            async with self._resources.writing.locks.hold(held):
+                with self._resources.capacities.underway() as course.underway:
+                    try:
+                        outcome = await self._transact(request, course)
+                    except Undecided:
+                        raise
+                    except Exception:
+                        await self._take_back(request, course)
+                        raise
         except Exception:
             await self._take_back_the_rest(course)
             raise
@@ -138,6 +141,7 @@ class Transactions:
                 course.refuse(index, for_good(step.item))
                 continue
             course.steps[index] = step
+            self._resources.may_have(course.underway, wish.name, step, self._resources.known.get(wish.name))
             key, nodes = capacities.key_of(wish.name), nodes_of(step)
             full = capacities.first_full(key, nodes if wish.capacity else (), coming)
             if full is not None:
@@ -156,8 +160,11 @@ class Transactions:
             elif claim.holder in seen:
                 detail = f"operation {seen[claim.holder]} has a claim of the same holder; merge the two"
                 course.refused[index] = Refusal(index=index, field="holder", detail=detail)
+            elif outside := outside_of(claim, self._keeper.tables):
+                course.refused[index] = Refusal(index=index, field=outside[0], detail=outside[1])
             else:
                 seen[claim.holder] = index
+        self._refuse_too_many_claims(course)
         if request.mode is Mode.ALL_OR_NOTHING or request.dry_run:
             self._note(course, self._decide(request, course, ChainMap(changed, rows)))
 
@@ -211,7 +218,9 @@ class Transactions:
             if course.defect is not None or (all_or_nothing and (course.refused or course.unavailable)):
                 return
             try:
-                course.written[index] = await self._resources.write(course.sets[index], course.announced)
+                course.written[index] = await self._resources.write(
+                    course.sets[index], course.underway, course.announced
+                )
             except ManagementError as error:
                 course.refuse(index, error)
             except Unavailable as error:
@@ -229,6 +238,9 @@ class Transactions:
         if request.dry_run:
             return
         ledger = self._keeper.tables.ledger
+        self._refuse_too_many_claims(course)
+        if course.refused and request.mode is Mode.ALL_OR_NOTHING:
+            return
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
         releasing = list(course.releases.values())
         concerned = dict.fromkeys([*(claim.holder for claim in claims), *releasing])
@@ -238,6 +250,12 @@ class Transactions:
         self._note(course, self._performer.do(decided))
         if claims:
             self._nudge()
+
+    def _refuse_too_many_claims(self, course: Course) -> None:
+        """Claims that are more than their namespace's quota are refused: those that come last."""
+        claims = {index: claim for index, claim in course.claims.items() if index not in course.refused}
+        for index, over in too_many(claims, list(course.releases.values()), self._keeper.tables):
+            course.refused[index] = Refusal(index=index, field="holder", detail=str(over))
 
     def _unclaim(self, course: Course) -> None:
         """Nothing is held for this transaction; what was held before it is again, as far as there is room for it."""

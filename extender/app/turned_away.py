@@ -52,6 +52,10 @@ class TurnedAway:
         kind = (pod.namespace, gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()))
         return (*kind, pod.governed, alone)
 
+    def of_others(self, namespace: str) -> bool:
+        """Whether one of another namespace sleeps. O(kinds)."""
+        return any(next(iter(alike.values())).namespace != namespace for alike in self._kinds.values())
+
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""
         self._sampled.pop(uid, None)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from extender import __version__
-from extender.cli import cluster, demo, explain, gang, policy, resource, serve, state, what_if
+from extender.cli import cluster, demo, explain, gang, policy, quota, resource, serve, state, what_if
 
 app = typer.Typer(
     name="escher",
@@ -39,6 +39,7 @@ def escher(
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("serve", help=serve.HELP)(serve.serve)
 app.command("state", help=state.HELP)(state.state)
+app.command("quota", help=quota.HELP)(quota.quota)
 app.add_typer(resource.app, name="resource")
 app.add_typer(policy.app, name="policy")
 app.add_typer(gang.app, name="gang")

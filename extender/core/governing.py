@@ -18,7 +18,7 @@ of its labels, however many they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -51,6 +51,8 @@ _SOFTLY = Soft(())
 """As soft as who names alternatives and says no more."""
 _DEEPEST = 16
 """So many shares may be in each other."""
+_KINDS = 1024
+"""So many kinds of pods of a namespace are remembered at most."""
 _Bucket = tuple[str, str | None]
 """A label and its value, None for any: whom a selector matches has it."""
 
@@ -81,10 +83,33 @@ class _Policies:
         self._by_label: dict[_Bucket, dict[str, None]] = {}
         self._by_none: dict[str, None] = {}
         """Those whose selector requires no label."""
+        self._looked_at: tuple[str, ...] = ()
+        """The labels that decide which of these policies govern a pod."""
+        self._known: dict[tuple[object, ...], tuple[Governed, ...]] = {}
+        """What governs pods that are alike to all of these policies."""
+
+    def governing(self, pod: Pod, find: Callable[[Pod], tuple[Governed, ...]]) -> tuple[Governed, ...]:
+        """What `find` answers for the pod, once for all that are alike: who names the same, and has the same labels, of
+        those that are looked at."""
+        labels = pod.labels
+        kind = (pod.annotations.get(POLICY), *map(labels.get, self._looked_at))
+        found = self._known.get(kind)
+        if found is None:
+            if len(self._known) >= _KINDS:
+                self._known.clear()
+            found = self._known[kind] = find(pod)
+        return found
+
+    def _changed(self) -> None:
+        self._known.clear()
+        labels = {each.key for policy in self.by_name.values() for each in policy.selector or ()}
+        labels |= {ANSWERED + name for name, policy in self.by_name.items() if isinstance(policy.parameters, Hosted)}
+        self._looked_at = tuple(sorted(labels))
 
     def put(self, name: str, policy: PolicyInForce) -> None:
         self.drop(name)
         self.by_name[name] = policy
+        self._changed()
         if policy.selector is not None:
             for bucket in _buckets(policy) or (None,):
                 (self._by_none if bucket is None else self._by_label.setdefault(bucket, {}))[name] = None
@@ -92,6 +117,7 @@ class _Policies:
     def drop(self, name: str) -> PolicyInForce | None:
         if (policy := self.by_name.pop(name, None)) is None:
             return None
+        self._changed()
         self._by_none.pop(name, None)
         for bucket in _buckets(policy):
             if (names := self._by_label.get(bucket)) is not None:
@@ -189,9 +215,14 @@ class Governing:
     def governing(self, pod: Pod) -> tuple[Governed, ...]:
         """What governs the pod, by name."""
         policies = self._policies.get(pod.namespace)
+        if policies is None:
+            return self._found(pod) if pod.annotations and POLICY in pod.annotations else ()
+        # Whoever has had a turn is like nobody.
+        return self._found(pod) if pod.uid in self._turns else policies.governing(pod, self._found)
+
+    def _found(self, pod: Pod) -> tuple[Governed, ...]:
+        policies = self._policies.get(pod.namespace)
         named = pod.annotations.get(POLICY) if pod.annotations else None
-        if policies is None and named is None:
-            return ()
         names: set[str] = set()
         if named is not None and (alternatives := names_in(named)):
             names.update(alternatives[self._turn(pod.uid, POLICY) % len(alternatives)])

@@ -104,10 +104,14 @@ class Ledger:
         """The pod's units are held on the node, in place of what it held before. Raises Conflict."""
         self._commit_one(Holding(Holder(uid), on, units, HoldingKind.ASSUMPTION, owner, until))
 
-    def confirm(self, uid: PodUid, *, on: NodeName, units: Vector) -> None:
-        """The pod is seen bound: a fact, counted whether or not it fits. Repeating it changes nothing."""
+    def confirm(self, uid: PodUid, *, on: NodeName, units: Vector, owner: GangKey | None = None) -> None:
+        """The pod is seen bound: a fact, counted whether or not it fits. Repeating it changes nothing.
+
+        `owner`: whose place that is; None: whosever it was before.
+        """
         before = self.holding(uid)
-        fact = Holding(Holder(uid), on, units, HoldingKind.BOUND, None if before is None else before.owner)
+        owner = before.owner if owner is None and before is not None else owner
+        fact = Holding(Holder(uid), on, units, HoldingKind.BOUND, owner)
         if before == fact:
             return
         require_units(fact)
@@ -219,6 +223,7 @@ class Ledger:
             row.sequence = self.rows.next_sequence()
         if holding.owner is not None:
             self._owned.setdefault(holding.owner, {})[holding.holder] = None
+            self._count_place(holding, +1)
         if holding.kind is not HoldingKind.BOUND:
             self._count_unbound(holding, row, +1)
             self._expiry.set(holding.holder, holding.until)
@@ -241,8 +246,13 @@ class Ledger:
             del holders[holding.holder]
             if not holders:
                 del self._owned[holding.owner]
+            self._count_place(holding, -1)
         if holding.kind is not HoldingKind.BOUND:
             self._count_unbound(holding, row, -1)
+
+    def _count_place(self, holding: Holding, change: int) -> None:
+        if holding.owner is not None and holding.kind is not HoldingKind.SAVING:
+            self.totals.count_place(holding.owner.namespace, change)
 
     def _count_unbound(self, holding: Holding, row: Row, change: int) -> None:
         row.unbound += change

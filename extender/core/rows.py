@@ -115,6 +115,8 @@ class Totals:
     """What the nodes that are present can hold together, by resource."""
     saved: dict[ResourceKey, int] = field(default_factory=dict)
     """What all savings hold together, by resource."""
+    places: dict[str, int] = field(default_factory=dict)
+    """How many holdings there are for owners of a namespace, savings apart."""
 
     def provides(self, node: NodeName, resource: ResourceKey) -> None:
         """The node is present and has capacity of it."""
@@ -138,6 +140,10 @@ class Totals:
         """A node can hold so much, and no more what it could before."""
         for resource in {**before, **after}:
             count_in(self.capacity, resource, after.get(resource, 0) - before.get(resource, 0))
+
+    def count_place(self, namespace: str, by: int) -> None:
+        """So many more are there for owners of the namespace."""
+        count_in(self.places, namespace, by)
 
     def count_saved(self, units: Vector, sign: int) -> None:
         """So much more is saved; less, where the sign is negative."""

@@ -164,9 +164,7 @@ class GangFollowing:
             case BrakeChanged():
                 gangs.deadlines.heed_brake(now)
             case PoliciesChanged(namespace):
-                for each in gangs.by_key.values():
-                    if each.key.namespace == namespace:
-                        gangs.waiting.changed(each)
+                gangs.members.heed_policies(namespace, now)
             case Expired(holding) if holding.owner is not None:
                 gangs.deadlines.expire(holding.owner, now)
             case TurnedAwayBefore(pod) if isinstance(pod.gang, GangAsk):

@@ -187,7 +187,7 @@ def test_in_no_order_of_objects_has_a_node_too_many_and_who_fits_does_not_wait(c
             assert len(row.ephemeral) <= 2
         for each in KEYS:
             entry = known.get(each)
-            waits = entry is not None and bool(capacities.crowded_out(each))
+            waits = entry is not None and capacities.withheld(each) is not None
             if waits and entry is not None:
                 assert capacities.first_full(each.key(), entry.item.desired()) is not None, f"{each} waits and fits"
     assert capacities.repair() == 0

@@ -19,6 +19,7 @@ from extender.app.governing import GovernedByKeeper
 from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
+from extender.app.isolating import Isolating
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.management import Management, ResourceState, SetResource
@@ -90,11 +91,13 @@ class World(Performing):
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.asked,
             GovernedPods(self.keeper.tables.pods, self.clock),
+            isolation=self.keeper.tables.isolation,
             chance=lambda: chance,
         )
         self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
-        self.explain = Explain(self.keeper.tables)
-        self.api.nodes_watch.sink = Facts(Node, self.keeper, self, Journal(self.clock))
+        self.explain = Explain(self.keeper.tables, self.resources.capacities.why_withheld)
+        self.isolating = Isolating(self.keeper, self, self.resources.capacities, self.policies)
+        self.api.nodes_watch.sink = self.isolating.nodes(Facts(Node, self.keeper, self, Journal(self.clock)))
         self.api.resources_watch.sink = self.resources.known
         self.woken: list[str] = []
         self.effects: list[Effect] = []
@@ -120,6 +123,7 @@ class World(Performing):
             gangs=self.inquiries,
             explain=Helping(self.keeper.tables, self.explain, what_if),
             brake=Braking(self.keeper, self),
+            quota=self.isolating,
             policies=self.policies,
             asks=self.asked,
             events=Announcements(self.clock),
@@ -208,7 +212,9 @@ class World(Performing):
     def audit(self) -> None:
         """The invariants hold; what is known of objects is what the ledger has."""
         assert audit.violations(self.keeper.tables.ledger) == []
-        assert self.resources.capacities.repair() == 0
+        capacities = self.resources.capacities
+        assert list(capacities.quota.violations(capacities.recount())) == []
+        assert capacities.repair() == 0
         assert len(self.resources.writing.locks) == 0
 
     def agree(self) -> None:

@@ -20,9 +20,11 @@ from extender.adapters.http.listening import http_server
 from extender.app.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
+from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
 from extender.core.policy_types import DataLocality, PolicyInForce
 from extender.kube.errors import Unavailable
+from extender.kube.names import NodeName
 from extender.settings import Settings
 from tests.adapters.http.fakes import listening, service
 from tests.app.fakes import Fault
@@ -406,3 +408,21 @@ def test_every_help_has_an_example(command: list[str]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0
     assert f"Example: escher {' '.join(command)}" in " ".join(result.stdout.split())
+
+
+async def test_a_quota_is_shown_with_what_waits_and_the_domain(escher: Escher, world: World) -> None:
+    shown = (await escher("quota", "--namespace", "team")).stdout.splitlines()
+    assert shown[1].split() == ["resources", "0", "-", "0"]
+    domain = Allowance({Counted.RESOURCES: 1, Counted.UNITS: 9}, {"zone": ("a", "b")}, ("r*",))
+    world.isolating.set(UNLIMITED, {"team": domain})
+    await world.set("r", 2, "n1")
+    world.api.put(EphemeralResource(EphemeralName("team", "r2"), {NodeName("n1"): 1}))
+    await world.quiet(0.1)
+    shown = (await escher("quota", "--namespace", "team")).stdout.splitlines()
+    assert [line.split() for line in shown[1:3]] == [["resources", "1", "1", "1"], ["units", "2", "9", "0"]]
+    assert shown[-2:] == ["it may touch 3 nodes, those with zone=a|b", "names of its resources match r*"]
+    as_json = json.loads((await escher("quota", "--namespace", "team", "--json")).stdout)
+    assert as_json["domain"] == {"nodes": {"zone": ["a", "b"]}, "names": ["r*"], "node_count": 3}
+    world.start_pod("p", {"escher.dev/team.r2": 1})
+    told = " ".join((await escher("explain", "pod", "p", "--namespace", "team")).stdout.split())
+    assert "escher.dev/team.r2 is not wholly in force: exceeded quota of namespace team" in told

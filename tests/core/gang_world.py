@@ -8,7 +8,7 @@ when it is woken, and one at our gate not before that is open.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preemp
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
+from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.policy import Allow, Refuse, Wait
 from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -72,6 +73,7 @@ class GangWorld(Performing):
     jobs: int = 0
     """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
     switches: Switches = FREE
+    allowances: tuple[Allowance, Mapping[str, Allowance]] = (UNLIMITED, {})
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     events: deque[Pod | PodUid] = field(default_factory=deque)
@@ -120,7 +122,13 @@ class GangWorld(Performing):
         self._begin()
 
     def _begin(self) -> None:
-        rules = Rules(self.reserve_at_filter, patience=self.patience, thrift=self.thrift, switches=self.switches)
+        rules = Rules(
+            self.reserve_at_filter,
+            patience=self.patience,
+            thrift=self.thrift,
+            switches=self.switches,
+            allowances=self.allowances,
+        )
         self.keeper = Keeper(self.clock, rules, life=str(self.lives))
 
     @property
@@ -214,6 +222,15 @@ class GangWorld(Performing):
         """The namespace's labels say so from now on."""
         self.keeper.tables.brake.set_labelled(namespace, Switches(**switches))
         self.do(self.keeper.heed(BrakeChanged()))
+
+    # -- isolation -----------------------------------------------------------------------------------------------
+
+    def allow(self, **gang_places: int) -> None:
+        """So many gang places each of these namespaces may hold from now on; others any number."""
+        limited = {name: Allowance({Counted.GANG_PLACES: number}) for name, number in gang_places.items()}
+        self.allowances = (UNLIMITED, limited)
+        self.keeper.tables.isolation.set(*self.allowances)
+        self.do(self.keeper.settle())
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Policies for applications on a cluster without the service: scenarios 8 and 15, each in every space over the API
+"""Policies for applications on a cluster without the service: scenarios 6, 8 and 15, each in every space over the API
 server. The same in virtual time, and on a port of the application's own: tests/esl/test_policy_spaces.py."""
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tests.e2e.without_service import as_service_account, until
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.anyio]
 
 APART = "app.escher.dev/default.apart--web"
+COUNT = "app.escher.dev/default.counting--n"
 DATA = "app.escher.dev/default.near--data-1"
 PLAIN = "default-scheduler"
 
@@ -51,6 +52,19 @@ class Near(PolicyEsl):
     def capacities(self, now: float) -> Wanted:
         there = [NodeName(node) for node in self.holders if node in self.view.nodes]
         return {node: {self.key("data-1"): 100} for node in there[:1]}
+
+
+class Counting(PolicyEsl):
+    """Whoever is asked for adds one unit to what a node has, and takes one."""
+
+    def __init__(self) -> None:
+        super().__init__("counting", scheduler=PLAIN)
+
+    def requires(self, task: Task) -> Vector:
+        return {self.key("n"): 1}
+
+    def capacities(self, now: float) -> Wanted:
+        return {NodeName("node-0"): {self.key("n"): len(self.tasks)}} if self.tasks else {}
 
 
 class Told(AntiAffinity):
@@ -77,7 +91,7 @@ def _clean(cluster: LocalCluster) -> Iterator[None]:
     for pod in cluster.admin.list_all(PODS):
         cluster.admin.delete(f"{PODS}/{pod['metadata']['name']}", gracePeriodSeconds=0)
     eventually(lambda: not cluster.admin.list_all(PODS), what="an empty cluster")
-    assert all(units(cluster, key) == {} for key in (APART, DATA))
+    assert all(units(cluster, key) == {} for key in (APART, COUNT, DATA))
 
 
 class Stage:
@@ -139,6 +153,18 @@ async def test_of_four_on_three_nodes_three_run_apart_one_waits_and_another_grou
         waits = next(name for name in names if places(cluster, name) == [None])
         cluster.admin.delete(f"{PODS}/{gone}", gracePeriodSeconds=0)
         await until(lambda: places(cluster, waits) == ["node-1"], what="the fourth, when one has gone")
+
+
+@every_space
+async def test_50_concurrent_plus_one_add_exactly_50(cluster: LocalCluster, space: str) -> None:
+    """Scenario 6."""
+    counting = Counting()
+    names = [f"plus-{number}" for number in range(50)]
+    async with staged(cluster.kubeconfig, [counting], space) as stage:
+        asking = (stage.launch(stage.one if n % 2 else stage.other, counting, name) for n, name in enumerate(names))
+        await asyncio.gather(*asking)
+        await until(lambda: places(cluster, *names) == ["node-0"] * 50, what="50 pods with a unit each")
+        assert units(cluster, COUNT) == {"node-0": "50"}
 
 
 @every_space

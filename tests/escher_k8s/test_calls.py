@@ -289,6 +289,12 @@ def test_the_brake_is_read(client: Client) -> None:
     assert not brake.everywhere.observe_only
 
 
+def test_the_quota_is_read(client: Client) -> None:
+    quota = client.ask(lambda escher: escher.get_quota())
+    assert (quota.namespace, quota.resources.limit, quota.domain.nodes) == ("team-a", None, None)
+    assert quota.units.used >= quota.resources.used
+
+
 def test_pods_with_an_ask_are_placed_as_asked(client: Client, stage: Stage) -> None:
     """Three members of seven CPUs, each with one of the places for data: all run."""
     name = f"train-{client._kind.__name__.lower()}"

@@ -41,11 +41,13 @@ from extender.adapters.http.routes import (
     explain,
     gangs,
     policies,
+    quota,
     resources,
     transactions,
     what_if,
 )
 from extender.adapters.http.strict_json import Unreadable
+from extender.app.limits import OutsideDomain, QuotaExceeded
 from extender.app.management import (
     BeingDeleted,
     Invalid,
@@ -67,6 +69,8 @@ _KINDS = {
     BeingDeleted: ProblemKind.BEING_DELETED,
     NotInForce: ProblemKind.NOT_IN_FORCE,
     VersionConflict: ProblemKind.VERSION_CONFLICT,
+    OutsideDomain: ProblemKind.OUTSIDE_DOMAIN,
+    QuotaExceeded: ProblemKind.QUOTA_EXCEEDED,
 }
 _OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
 _DESCRIPTION = """\
@@ -118,9 +122,15 @@ def _v1() -> APIRouter:
 
     Endpoints are `async def` only: a `def` endpoint runs in a thread, beside the ledger's only owner.
     """
-    errors = documented({404: "What is asked for is not there", 422: "A value cannot be accepted; `field` names it"})
+    errors = documented(
+        {
+            403: "Beyond the namespace's quota, with the numbers in `quota`; or outside of its scheduling domain",
+            404: "What is asked for is not there",
+            422: "A value cannot be accepted; `field` names it",
+        }
+    )
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, asks, cluster_state, transactions, gangs, explain, brake, events, what_if):
+    for noun in (resources, policies, asks, cluster_state, transactions, gangs, explain, brake, quota, events, what_if):
         v1.include_router(noun.router)
     return v1
 
@@ -135,7 +145,15 @@ async def _problem(_: Request, error: Any) -> Response:
 
 async def _refused(_: Request, error: Any) -> Response:
     refused: ManagementError = error
-    return _answer(Problem(_KINDS.get(type(refused), ProblemKind.INVALID), refused.detail, field=refused.field))
+    kind = _KINDS.get(type(refused), ProblemKind.INVALID)
+    return _answer(Problem(kind, refused.detail, field=refused.field, extra=_numbers(refused)))
+
+
+def _numbers(refused: ManagementError) -> Mapping[str, Any]:
+    if not isinstance(refused, QuotaExceeded):
+        return {}
+    over = refused.over
+    return {"quota": {"of": over.of.value, "requested": over.asked, "used": over.used, "limit": over.limit}}
 
 
 async def _not_yet(_: Request, error: Any) -> Response:

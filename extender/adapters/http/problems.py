@@ -21,6 +21,8 @@ class ProblemKind(Enum):
     NOT_HTTP = ("not-http", 400, "The request is not HTTP")
     NOT_JSON = ("not-json", 400, "The body is not JSON")
     WRONG_SHAPE = ("wrong-shape", 400, "The body is not what this call takes")
+    OUTSIDE_DOMAIN = ("outside-domain", 403, "Outside of the namespace's scheduling domain")
+    QUOTA_EXCEEDED = ("quota-exceeded", 403, "The namespace's quota is exceeded")
     NOT_FOUND = ("not-found", 404, "Not there")
     WRONG_METHOD = ("wrong-method", 405, "Wrong method")
     TOO_SLOW = ("too-slow", 408, "The request did not arrive in time")

@@ -14,6 +14,7 @@ from extender.core.gangs.gang import (
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
     NOT_ITS_NODE,
+    OVER_QUOTA,
     QUARANTINE,
     Gang,
     GangTurnedAway,
@@ -61,6 +62,8 @@ class Admission:
             return ""
         if gang.missing:
             return INCOMPLETE
+        if self._waiting.quota.over(gang) is not None:
+            return OVER_QUOTA
         return "" if self._places.has_room(gang, pod, sent, ()) else NO_ROOM
 
     def _admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | Refuse:
@@ -117,6 +120,9 @@ class Admission:
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.wait.rejected.add(pod.uid)
             self._waiting.surplus.has(gang)
+            if self._waiting.quota.over_by_one(gang) is not None:
+                self._waiting.quota.watch(gang)
+                return _refuse(OVER_QUOTA)
             if not self._slots.is_sample(sent):
                 self._waiting.surplus.found_no_place(gang, pod)
             return _refuse(NO_ROOM_FOR_MEMBER)

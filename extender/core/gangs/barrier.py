@@ -64,7 +64,8 @@ class Barrier:
         if held is None or held.owner != gang.key:
             return "the gang's reservation has ended: the pod is tried again"
         units = gang.roster.members[uid].requests
-        if self._ledger.rows.short(node, units, (uid,)) is not None:
+        has_room = self._ledger.rows.short(node, units, (uid,)) is None
+        if not has_room or not self._places.may_settle_on(gang, held, node):
             refusal = NOT_ITS_NODE if held.node != node else ROOM_TAKEN
             self._table.turn_back(gang, [uid] if uid in gang.barrier.arrived else [], refusal)
             return refusal

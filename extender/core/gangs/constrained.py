@@ -21,9 +21,9 @@ from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.room import Room, Slot
 from extender.core.gangs.staying import Staying
 from extender.core.gangs.together import Seat, plan
-from extender.core.ledger import Holder, HoldingKind, Ledger
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import SPREAD, allows
+from extender.core.neighbours import SPREAD, Rules, allows
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
@@ -87,6 +87,22 @@ class Constrained:
         """Those of the nodes where the pod is allowed beside everybody who stands or is planned there."""
         around = Around(self._bystanders, self._besides(gang, {Holder(pod.uid), *giving_up}))
         return allows(pod, names, self._nodes, around)
+
+    def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
+        """Whether each of the gang's places, bound ones aside, is allowed beside everybody else, and all the others."""
+        members, like = gang.roster.members, _template(gang)
+        seated = [(members.get(PodUid(each.holder), like), each.node) for each in held if each.node in self._nodes]
+        around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}))
+        rules = Rules([pod for pod, _ in seated], self._nodes, around)
+        placed = [(rules.class_of(pod), self._nodes[node]) for pod, node in seated]
+        for kind, node in placed:
+            rules.place(kind, node)
+        for kind, node in placed:
+            rules.place(kind, node, -1)
+            if rules.refusal(kind, node) is not None:
+                return False
+            rules.place(kind, node)
+        return True
 
     def _seats(self, gang: Gang, slots: Sequence[Slot]) -> list[Seat]:
         members, like = gang.roster.members, _template(gang)

@@ -77,6 +77,7 @@ class Deadlines:
             told = GangTimedOut(gang.key, len(waiting) + gang.roster.placed, gang.terms.quorum, waiting)
             self._table.effects.append(told)
         self._waiting.preempting.ran_out(gang, now)
+        self._planning.plans.in_vain(gang, now)
         if not gang.missing:
             self._planning.plans.ran_out(gang, now)
         self._planning.give_up(gang, now, TOO_LATE)

@@ -270,7 +270,7 @@ class Fits:
         self._places = places
         self._prospects = prospects
         self._slots = slots
-        self._plans = plans
+        self.plans = plans
 
     def _count_free(self, node: NodeName, kind: EquivalenceClass) -> int:
         row = self._ledger.rows.get(node)
@@ -321,7 +321,7 @@ class Fits:
         most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
         if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
             return True
-        others = [held for gang in self._plans.outranked_by(last.terms.claims) for held in self._places.unbound(gang)]
+        others = [held for gang in self.plans.outranked_by(last.terms.claims) for held in self._places.unbound(gang)]
         if not others:
             return False
         for kind in most:

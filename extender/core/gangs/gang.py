@@ -36,6 +36,8 @@ NO_ROOM_FOR_MEMBER = "no room for another member of this gang"
 NOT_BROUGHT = "kube-scheduler has not brought the gang's quorum to its places in time, several times in a row"
 ROOM_TAKEN = "the room planned on this node was taken by others: the pod is tried again"
 OUTRANKED = "a gang of higher priority has the room that was planned for this one: the pod is tried again"
+GIVES_WAY = "plans of its namespace were not carried out, and others wait: it is planned when these have had their turn"
+OVER_QUOTA = "the gang places that its namespace may hold are in use: it waits until some are free"
 QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
 GOVERNED_ANEW = "policies that govern the gang have changed: it is planned anew"
 TOO_LATE = "the gang's quorum was not there before its deadline"
@@ -96,7 +98,9 @@ class Gang:
     @property
     def turn(self) -> Turn:
         terms, wait = self.terms, self.wait
-        order, age = max(wait.order, wait.behind_order), max(terms.created, wait.behind)
+        # An empty order comes before all that policies can say.
+        order = () if wait.by_age else max(wait.order, wait.behind_order)
+        age = max(terms.created, wait.behind)
         return (-terms.claims, order, age, wait.rounds_lost, self.roster.first_seen, self.key)
 
 

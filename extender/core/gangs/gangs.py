@@ -38,6 +38,7 @@ from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.quarantine import Quarantine
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience, Queue
 from extender.core.gangs.quorums import Quorums
+from extender.core.gangs.quota import PlaceQuota
 from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.settling import Settling
 from extender.core.gangs.slots import Offers, Slots
@@ -82,16 +83,17 @@ class Gangs:
         self.slots = slots = Slots(ledger, nodes, staying)
         offers = Offers()
         constrained = Constrained(ledger, nodes, bystanders, staying)
-        places = Places(ledger, slots, constrained, offers)
+        quota = PlaceQuota(ledger, around.isolation)
+        places = Places(ledger, slots, constrained, offers, quota)
         prospects = Prospects(ledger, places, slots, constrained)
         plans = Plans(table, nodes)
         fits = Fits(ledger, places, prospects, slots, plans, staying)
         queue = Queue(fits, SavedRoom(ledger, places, prospects, thrift), patience, brake)
-        surplus = Surplus(ledger, table, fits.copies, slots.would_have)
+        surplus = Surplus(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
         victims = Victims(table, brake, around.budgets, bounds, ours)
         preempting = Preempting(ledger, prospects, table, brake, victims)
         self.evictions = Evictions(table, victims, staying.pods, brake)
-        self.waiting = waiting = Waiting(table, queue, surplus, preempting, staying, patience, brake)
+        self.waiting = waiting = Waiting(table, queue, quota, surplus, preempting, staying, patience, brake)
         self.planning = planning = Planning(
             ledger,
             table,

@@ -123,6 +123,7 @@ class Members:
         anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
         if anew and gang.phase is Phase.PLANNED:
             # What was planned was for what it required then.
+            self._planning.plans.in_vain(gang, now)
             self._planning.give_up(gang, now, GOVERNED_ANEW)
         if pod.at_our_gate and not pod.gated and (known is None or known.gated):
             # As if filter had turned it away: it waits to be woken.
@@ -132,6 +133,15 @@ class Members:
         if known is None or known.gang != ask:
             _heed_terms(gang)
         self._waiting.members_changed(gang)
+
+    def heed_policies(self, namespace: str, now: float) -> None:
+        """Policies of the namespace have changed: a plan of gangs there that they do not allow any more is given up.
+        They may govern others alone, who keep away from these."""
+        for gang in [each for key, each in self._table.by_key.items() if key.namespace == namespace]:
+            with self._quarantine.containing(gang.key):
+                if gang.phase is Phase.PLANNED and not self._places.are_allowed(gang):
+                    self._planning.give_up(gang, now, GOVERNED_ANEW)
+                self._waiting.changed(gang)
 
     def take_for_asleep(self, uid: PodUid) -> None:
         """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""
@@ -177,9 +187,11 @@ class Members:
             # Others may have waited for the one that has left.
             self._barrier.open_if_complete(gang)
         else:
-            self._end(gang)
+            self._end(gang, now)
 
-    def _end(self, gang: Gang) -> None:
+    def _end(self, gang: Gang, now: float) -> None:
+        if gang.phase is Phase.PLANNED:
+            self._planning.plans.in_vain(gang, now)
         self._places.release(gang)
         self._table.turn_back(gang, list(gang.barrier.arrived), "the gang has no members any more")
         self._quarantine.forget(gang)

@@ -18,6 +18,7 @@ from extender.core.fit import NOTHING, lacking
 from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall, Slot, plan
+from extender.core.gangs.quota import PlaceQuota
 from extender.core.gangs.room import Room
 from extender.core.gangs.slots import Offers, Slots, in_order, size_of, slot_name
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
@@ -29,16 +30,22 @@ from extender.kube.quantities import Vector
 
 @dataclass(eq=False)
 class Places:
-    """`offers`: what kube-scheduler has offered members."""
+    """`offers`: what kube-scheduler has offered members. `quota`: how many places a namespace may have."""
 
     _ledger: Ledger
     _slots: Slots
     _constrained: Constrained
     _offers: Offers
+    _quota: PlaceQuota
 
     def unbound(self, gang: Gang) -> list[Holding]:
         """The gang's reservations and assumptions."""
         return [held for held in self._ledger.held_for(gang.key) if held.kind is not HoldingKind.BOUND]
+
+    def are_allowed(self, gang: Gang) -> bool:
+        """Whether the gang's reservations and assumptions, of one with a plan, are where its members may be as things
+        are now, room aside."""
+        return not self.is_constrained(gang) or self._constrained.is_allowed(gang, self.unbound(gang))
 
     # -- a quorum ------------------------------------------------------------------------------------------------
 
@@ -160,6 +167,16 @@ class Places:
         node = self._slots.nodes.get(held.node)
         return fits and node is not None and accepts(node, pod)
 
+    def may_settle_on(self, gang: Gang, held: Holding, node: NodeName) -> bool:
+        """Whether the member that has come for its place may be on that node instead, where the plan has another for
+        it; room aside. Who else is planned where, and what policies say, may have changed since it was offered."""
+        pod = gang.roster.members[PodUid(held.holder)]
+        if node == held.node:
+            return True
+        if (judged := self._slots.judged(pod)) is not None and not judged(node):
+            return False
+        return not self._is_constrained(gang, pod) or any(self._constrained.allowed(gang, pod, [node], (held.holder,)))
+
     def settle_on(self, held: Holding, node: NodeName, units: Vector) -> None:
         """The member has come for its place, which is that node, and has room: all that it asks for is held there."""
         claim = replace(held, node=node, units=units, kind=HoldingKind.ASSUMPTION)
@@ -186,7 +203,7 @@ class Places:
         for slot in sorted(vacant, key=lambda held: held.node not in sent):
             if (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
-        node = self._with_room(gang, pod, sent)
+        node = self._with_room(gang, pod, sent) if self._quota.over_by_one(gang) is None else None
         if node is not None:
             commit(self._ledger, [self._assumption(gang, pod, node, until)])
             return node

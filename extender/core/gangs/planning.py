@@ -14,7 +14,7 @@ from extender.core.bystanders import Bystanders
 from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS
 from extender.core.gang_ask import DEFAULT_TIMEOUT
-from extender.core.gangs.gang import HOPELESS, NO_ROOM, OUTRANKED, Gang, GangPlanned
+from extender.core.gangs.gang import HOPELESS, NO_ROOM, OUTRANKED, OVER_QUOTA, Gang, GangPlanned
 from extender.core.gangs.machine import Step
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.placing import Places
@@ -60,7 +60,7 @@ class Planning:
             gang.wait.shortfall = None
             return False
         unheld = ahead is Ahead.UNHELD
-        if self.plans.why_none(gang, now):
+        if self.plans.gives_way(gang) or self.plans.why_none(gang, now) or self._waiting.quota.over(gang) is not None:
             return False
         if gang.wait.tried_at == self._state_of(gang) and not (first is not None and _offers_more(gang, sent)):
             return False
@@ -211,6 +211,8 @@ class Planning:
 
     def why_not(self, gang: Gang, now: float) -> str:
         """The constant reason for which a gang without a plan, whose members exist, is turned away."""
+        if self._waiting.quota.over(gang) is not None:
+            return OVER_QUOTA
         if self._prospects.hopeless(gang) is not None:
             return HOPELESS
         return self.plans.why_none(gang, now) or NO_ROOM

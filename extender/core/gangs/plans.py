@@ -12,11 +12,11 @@ Knows times and counts. Must not know where a plan has its places, nor how one i
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
 from extender.core.back_off import doubled
-from extender.core.gangs.gang import NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.gang import GIVES_WAY, NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.table import Table
 from extender.core.names import GangKey
@@ -26,6 +26,8 @@ FREE = 3
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 LONGEST_UNASKED = 3600.0
 """Where kube-scheduler has not asked about every member: should it do so, that ends the pause."""
+GIVES_WAY_SECONDS = 15.0
+"""So long the room is others' that a namespace's plans have kept idle: kube-scheduler's back-off is ten at most."""
 UNDISTURBED_SECONDS = 1.0
 """For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
 turned back at the barrier wait for one to two seconds, and its room would stand idle."""
@@ -74,7 +76,7 @@ class Replans:
 
 
 class Plans:
-    """`nodes`: all there are."""
+    """`nodes`: all there are. `others_wait`: whether pods or gangs of other namespaces than this one wait for room."""
 
     def __init__(self, table: Table, nodes: Sized) -> None:
         self._table = table
@@ -85,6 +87,11 @@ class Plans:
         """Of plans of which kube-scheduler would have no node for a member."""
         self._overdue = Replans()
         """Of plans that ran out though all members existed."""
+        self.others_wait: Callable[[str], bool] = lambda namespace: False
+        self.giving_way: dict[str, float] = {}
+        """Namespaces for whose gangs nothing is planned until then, nor saved: plans of theirs were not carried out."""
+        self.version = 0
+        """Another whenever these are others."""
         self._until: dict[GangKey, float] = {}
         """When each that is left without a plan is to be tried again, at least."""
 
@@ -114,9 +121,30 @@ class Plans:
 
     def why_none(self, gang: Gang, now: float) -> str:
         """The constant reason for which the gang is left alone; empty if it is not."""
+        if gang.key.namespace in self.giving_way:
+            return GIVES_WAY
         if self._refused.pauses(gang, len(self._nodes), now):
             return REFUSED_ELSEWHERE
         return NOT_BROUGHT if self._overdue.pauses(gang, len(self._nodes), now) else ""
+
+    def in_vain(self, gang: Gang, now: float) -> None:
+        """Its plan ended, and none of it was carried out; or what was saved for it led to nothing. While others wait,
+        its namespace has no new ones until those that it has have ended too, and for a time after that: else its gangs
+        could take turns in keeping room idle."""
+        namespace = gang.key.namespace
+        if not self.others_wait(namespace):
+            return
+        mine = (other for key in self._left_alone if (other := self._table.by_key.get(key)) is not None)
+        ends = [other.plan.deadline or now for other in mine if other is not gang and other.key.namespace == namespace]
+        self.giving_way[namespace] = max([now, *ends]) + GIVES_WAY_SECONDS
+        self.version += 1
+
+    def gives_way(self, gang: Gang) -> bool:
+        """Whether nothing is planned for it now for that; it is tried again when that has ended."""
+        until = self.giving_way.get(gang.key.namespace)
+        if until is not None:
+            self._until[gang.key] = max(until, self._until.get(gang.key, until))
+        return until is not None
 
     def refused(self, gang: Gang, now: float) -> None:
         """kube-scheduler would have none of the plan's nodes for a member."""
@@ -142,10 +170,13 @@ class Plans:
         self._until[gang.key] = until
 
     def next_deadline(self) -> float | None:
-        return min(self._until.values(), default=None)
+        return min((*self._until.values(), *self.giving_way.values()), default=None)
 
     def end_pauses(self, now: float) -> list[GangKey]:
         """Those whose pause has ended by now; each is told once."""
+        for namespace in [namespace for namespace, until in self.giving_way.items() if until <= now]:
+            del self.giving_way[namespace]
+            self.version += 1
         ended = [key for key, until in self._until.items() if until <= now]
         for key in ended:
             del self._until[key]

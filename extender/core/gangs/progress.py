@@ -143,6 +143,10 @@ class Wait:
     """How often, since it had a plan last, what was saved for it was given back, for that led to nothing."""
     behind: float = 0.0
     """The age of the youngest that waited when that happened last, as `created`."""
+    overtaken: int = 0
+    """How often, since it had a plan or its turn last, policies had a younger gang of another namespace go first."""
+    by_age: bool = False
+    """Whether it was overtaken often enough: no policy has another before it now."""
     order: tuple[float, ...] = ()
     """Where it stands among those of its priority, as the policies had it last."""
     behind_order: tuple[float, ...] = ()

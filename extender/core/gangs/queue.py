@@ -7,12 +7,15 @@ at a time, so that no two hold a part each. Where that must end (`backfill`), th
 all of its priority that wait now, and no room is saved for it for a time, twice as long each time. It is tried as
 before whenever room comes free.
 
+Policies of one namespace do not have gangs of another wait for ever: one that as many younger gangs of others were put
+before has its turn by age.
+
 Knows who waits and what for; must not know phases, barriers, nor how a gang is planned: see `gangs`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -79,8 +82,10 @@ class Queue:
         self._paused: dict[GangKey, float] = {}
         """Gangs that wait and that no room is saved for, until then at least."""
         self._version = 0
-        self._first: tuple[tuple[int, int, int, int], Gang | None] = ((-1, -1, -1, -1), None)
+        self._first: tuple[tuple[int, ...], Gang | None] = ((), None)
         self._ordered_by = 0
+        self.left_alone: GangKey | None = None
+        """The gang that came last, if nothing is to be planned for it now, whatever room there is."""
         self._held_back: dict[GangKey, None] = {}
         """Gangs of which it was told that the brake keeps room from being saved for them."""
 
@@ -146,8 +151,8 @@ class Queue:
     def candidates(self, gains: Collection[NodeName], stirred: Collection[GangKey]) -> Iterator[Gang]:
         """Gangs that may fit now, in turn, given nodes that gained room and gangs whose members changed.
 
-        One of each shape at a time: only if it was placed (it has left by the next step) the next of its shape comes.
-        O(shapes), and not O(gangs), where nothing fits.
+        One of each shape at a time: only if it was placed (it has left by the next step), or is `left_alone`, the next
+        of its shape comes. O(shapes), and not O(gangs), where nothing fits.
         """
         self.fits.refresh()
         heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
@@ -156,6 +161,7 @@ class Queue:
             single.add(self.saved.gang.turn)
         heap += single
         heapify(heap)
+        passed: dict[Shape, Turn] = {}
         while heap:
             turn = heappop(heap)
             key = turn[-1]
@@ -168,10 +174,15 @@ class Queue:
                 if not self._may_gain(entry.shape, gains):
                     continue
             yield entry.gang
-            if turn in single or key in self._entries:
+            if turn in single or (key in self._entries and key != self.left_alone):
                 continue
-            if queue := self._queues.get(entry.shape):
-                heappush(heap, queue[0])
+            if key in self._entries:
+                # Why nothing is planned for it is its own trouble: nobody waits behind it.
+                passed[entry.shape] = turn
+            queue = self._queues.get(entry.shape, ())
+            after = bisect_right(queue, passed[entry.shape]) if entry.shape in passed else 0
+            if after < len(queue):
+                heappush(heap, queue[after])
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
@@ -193,15 +204,34 @@ class Queue:
     def passed_by(self, gang: Gang) -> None:
         """The gang has its plan. Whoever is first in turn, and waits on, has been passed if that was another."""
         gang.wait.rounds_lost, gang.wait.behind, gang.wait.behind_order, gang.wait.saves_after = 0, 0.0, (), 0.0
+        gang.wait.overtaken, gang.wait.by_age = 0, False
         self.order.place(gang)
         first = self.first()
         if first is not None and first.turn < gang.turn:
             first.wait.bypasses += 1
+        if self.order.version():
+            self._heed_overtaking(gang)
+
+    def _heed_overtaking(self, gang: Gang) -> None:
+        """Policies had it go before older ones of other namespaces, for which the same priority speaks. O(those that
+        wait)."""
+        turn, older = gang.turn, list[Gang]()
+        for key, entry in self._entries.items():
+            is_older = entry.turn[0] == turn[0] and entry.turn[2] < turn[2]
+            if is_older and key.namespace != gang.key.namespace and entry.turn[1] > turn[1]:
+                older.append(entry.gang)
+        for each in older:
+            each.wait.overtaken += 1
+            if each.wait.overtaken >= self._patience.bypasses:
+                each.wait.by_age = True
+                self._take_out(each.key)
+                self.enter(each)
 
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that would have room beside what stays, and that room may be
         saved for."""
-        now = (self._version, self._brake.version, *self.fits.ever_changed(alone=self._alone > 0))
+        versions = self._version, self._brake.version, self.fits.plans.version
+        now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
@@ -215,7 +245,9 @@ class Queue:
         return None
 
     def _may_save(self, turn: Turn) -> bool:
-        return turn[-1] not in self._paused and self._brake.allows(Act.SAVE_ROOM, turn[-1].namespace)
+        namespace = turn[-1].namespace
+        held_back = turn[-1] in self._paused or namespace in self.fits.plans.giving_way
+        return not held_back and self._brake.allows(Act.SAVE_ROOM, namespace)
 
     def held_back(self, now: float) -> list[Gang]:
         """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
@@ -269,6 +301,8 @@ class Queue:
     def _lose_turn(self, gang: Gang, now: float) -> None:
         self.saved.give_back()
         gang.wait.rounds_lost += 1
+        gang.wait.overtaken, gang.wait.by_age = 0, False
+        self.fits.plans.in_vain(gang, now)
         rivals = [entry.turn for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
         gang.wait.behind = max(turn[2] for turn in rivals)
         gang.wait.behind_order = max(turn[1] for turn in rivals)

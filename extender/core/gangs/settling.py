@@ -48,7 +48,8 @@ class Settling:
     @property
     def has_work(self) -> bool:
         """Whether there is something to settle, though no node may have gained room."""
-        return bool(self._waiting.stirred or self._left or self._news_for_surplus) or self._surplus.has_news
+        news = self._surplus.has_news or self._waiting.quota.has_news
+        return news or bool(self._waiting.stirred or self._left or self._news_for_surplus)
 
     def begin_slice(self) -> None:
         """As much work as one slice holds may be done from now on."""
@@ -72,6 +73,7 @@ class Settling:
     def _settle(self, gains: Collection[NodeName], now: float) -> None:
         news, gains = gains, {**self._left, **dict.fromkeys(gains)}
         self._left, self._next_turn = {}, None
+        self._waiting.heed_quota()
         stirred, self._waiting.stirred = self._waiting.stirred, {}
         for gang in self._handled(stirred):
             self._line_up(gang, now)
@@ -83,6 +85,7 @@ class Settling:
                 self._leave_rest(gang, gains, stirred)
                 break
             self._table.handled = gang.key
+            self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
             self._try(gang, gains, stirred, now)
         self._news_for_surplus |= dict.fromkeys(news)
         if not (self._left or self._ledger.changes.has_gains):
@@ -102,7 +105,8 @@ class Settling:
     def _line_up(self, gang: Gang, now: float) -> None:
         """It waits for room, or it does not, after something about it has changed."""
         observed = self._brake.observes(gang.key.namespace)
-        if (gang.wait.rejected or gang in self._queue) and not (gang.holds_a_plan or gang.missing or observed):
+        waits = gang.wait.rejected or gang in self._queue or gang.key in self._waiting.quota.aside
+        if waits and not (gang.holds_a_plan or gang.missing or observed):
             self._waiting.enter(gang, now)
             return
         for uid in list(gang.wait.rejected) if observed else ():
@@ -113,6 +117,8 @@ class Settling:
         if gang is self._queue.saved.gang:
             self._places.release(gang)
         self._queue.leave(gang)
+        if not gang.holds_a_plan:
+            self._waiting.quota.leave(gang)
 
     def _try(self, gang: Gang, gains: Collection[NodeName], stirred: Collection[GangKey], now: float) -> None:
         is_saved_for = gang is self._queue.saved.gang

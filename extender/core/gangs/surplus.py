@@ -53,12 +53,14 @@ class _Asleep:
 
 @dataclass(eq=False)
 class Surplus:
-    """`copies`: how often pods of a kind fit into what is free; `accepts`: whether the node would have them."""
+    """`copies`: how often pods of a kind fit into what is free; `accepts`: whether the node would have them.
+    `may_add`: whether the gang may have one place more."""
 
     _ledger: Ledger
     _table: Table
     _copies: Copies[EquivalenceClass]
     _accepts: Callable[[NodeName, EquivalenceClass], bool]
+    _may_add: Callable[[Gang], bool] = lambda gang: True
     has_news: bool = field(default=False, init=False)
     """Whether somebody was turned away since `to_wake` was asked last."""
     _asleep: dict[GangKey, _Asleep] = field(default_factory=dict, init=False)
@@ -150,6 +152,8 @@ class Surplus:
         fresh = self._look_at(gang, asleep)
         vacant = self._vacant(gang) if again or gang.plan.slots_made != asleep.slots_seen else {}
         asleep.slots_seen = gang.plan.slots_made
+        if not (vacant or self._may_add(gang)):
+            return
         news = dict.fromkeys((*vacant.values(), *gains, *again))
         suited = {kind: self._suited(kind, news, vacant, again, gains) for kind in asleep.followed}
         if not any(suited.values()) and not any(self._copies.total(asleep.kinds[uid]) for uid in fresh):

@@ -15,6 +15,7 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.machine import Phase, Step
 from extender.core.gangs.preempting import Preempting
 from extender.core.gangs.queue import Patience, Queue
+from extender.core.gangs.quota import PlaceQuota
 from extender.core.gangs.staying import Staying
 from extender.core.gangs.surplus import Surplus
 from extender.core.gangs.table import Table
@@ -25,6 +26,7 @@ from extender.core.names import GangKey
 class Waiting:
     _table: Table
     queue: Queue
+    quota: PlaceQuota
     surplus: Surplus
     preempting: Preempting
     _staying: Staying
@@ -38,8 +40,11 @@ class Waiting:
 
     def changed(self, gang: Gang) -> None:
         """Something about it has changed: if it waits, it is to be settled."""
-        if gang.wait.rejected or gang in self.queue:
+        if gang.wait.rejected or self._is_watched(gang):
             self.stirred[gang.key] = None
+
+    def _is_watched(self, gang: Gang) -> bool:
+        return gang in self.queue or gang.key in self.quota.aside
 
     def members_changed(self, gang: Gang) -> None:
         """Its members, or who of them counts, have changed."""
@@ -53,17 +58,39 @@ class Waiting:
         """It holds nothing: for room, or for its members to exist."""
         gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
         # kube-scheduler may never ask about it.
-        if gang.missing or gang.wait.rejected or gang in self.queue:
+        if gang.missing or gang.wait.rejected or self._is_watched(gang):
             self._unasked.pop(gang.key, None)
         else:
             self._unasked.setdefault(gang.key, now)
 
     def enter(self, gang: Gang, now: float) -> None:
-        """It waits for room, and was turned away."""
+        """It waits for room, and was turned away; or for gang places of its namespace."""
+        since = self._unasked.pop(gang.key, now)
+        if self.quota.sets_aside(gang):
+            # For room it waits from when it may have some.
+            gang.wait.since = None
+            self.leave(gang)
+            return
         if gang.wait.since is None:
-            gang.wait.since = self._unasked.get(gang.key, now)
-        self._unasked.pop(gang.key, None)
+            gang.wait.since = since
         self.queue.enter(gang)
+
+    def leave(self, gang: Gang) -> None:
+        """It is not in the queue, and no room is saved for it."""
+        if self.queue.saved.gang is gang:
+            self.queue.saved.give_back()
+        self.queue.leave(gang)
+
+    def heed_quota(self) -> None:
+        """Whoever waits for gang places of its namespace, or for room, waits for what it lacks now."""
+        for gang in self.quota.take_news(self._table.by_key.get):
+            if gang.holds_a_plan:
+                self.quota.leave(gang)
+                if gang.wait.rejected:
+                    self.surplus.planned_anew(gang)
+                    self.surplus.has(gang)
+            else:
+                self.stirred[gang.key] = None
 
     # -- it has one, or is no more -------------------------------------------------------------------------------
 
@@ -78,11 +105,13 @@ class Waiting:
     def ended(self, gang: Gang) -> None:
         """It does not wait."""
         self._unasked.pop(gang.key, None)
+        self.quota.aside.pop(gang.key, None)
         self.queue.leave(gang)
 
     def forget(self, gang: Gang) -> None:
         """It is no more."""
         self.ended(gang)
+        self.quota.leave(gang)
         self.preempting.ended(gang)
         self.stirred.pop(gang.key, None)
 
@@ -120,7 +149,7 @@ class Waiting:
         for gang in self._table.by_key.values():
             watched = (
                 self._brake.observes(gang.key.namespace)
-                or gang in self.queue
+                or self._is_watched(gang)
                 or gang.key in self._unasked
                 or gang.key in self.stirred
             )

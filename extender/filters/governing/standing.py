@@ -71,7 +71,7 @@ class Standing:
     def _count(self, pod: Pod, by: int) -> None:
         count_in(self._namespaces, pod.namespace, by)
         for each in pod.governed:
-            if pod.node is not None:
+            if pod.node is not None and each.parameters is not None:
                 of_policy = self._bound.setdefault(((pod.namespace, each.name), pod.deleting), {})
                 if not of_policy and isinstance(each.parameters, CoLocation):
                     # Where a gang held places before, that may have been elsewhere.
@@ -116,8 +116,8 @@ class Standing:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def of(self, name: str, pod: Pod, facts: Facts, *, living: bool = False) -> Mapping[NodeName, int]:
-        """How many pods of that policy, of the pod's namespace, each node has, but for the pod itself. `living`: those
-        that are being deleted do not count."""
+        """How many pods of that policy, of the pod's namespace, each node has, but for the pod itself; of one that is
+        not there none has any. `living`: those that are being deleted do not count."""
         policy = (pod.namespace, name)
         found = dict(self._bound.get((policy, False), {}))
         if not living:
@@ -129,7 +129,7 @@ class Standing:
                     continue
                 other = self._pods.get(PodUid(held.holder))
                 if other is not None and other.namespace == pod.namespace and other.node is None:
-                    found[node] = found.get(node, 0) + any(each.name == name for each in other.governed)
+                    found[node] = found.get(node, 0) + any(_is_of(each, name) for each in other.governed)
         return {node: number for node, number in found.items() if number}
 
     def governed_by(self, namespace: str, names: Collection[str]) -> Iterator[Pod]:
@@ -151,6 +151,10 @@ def places(on_nodes: Collection[NodeName], key: str, facts: Facts) -> set[str]:
 
 def place_of(node: NodeName, key: str, facts: Facts) -> str | None:
     return facts.nodes[node].labels.get(key) if node in facts.nodes else None
+
+
+def _is_of(governed: Governed, policy: str) -> bool:
+    return governed.name == policy and governed.parameters is not None
 
 
 def _keeps_from_places(governed: Governed) -> bool:

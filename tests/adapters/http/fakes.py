@@ -33,10 +33,12 @@ from extender.app.objects.kind import Identity
 from extender.app.policy_answers import Answer
 from extender.app.policy_state import PolicyState
 from extender.app.ports import PodRef
+from extender.app.quota_state import QuotaState
 from extender.app.supposition import Supposition, Wondered
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
 from extender.core.cluster import Pod
+from extender.core.isolation import Counted
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicySpec
 from extender.esl.base import PodRequirement
@@ -106,6 +108,8 @@ class NotedManagement:
         self.explanation: Explanation | None = None
         self.supposition = Supposition(fits=True)
         self.announcements = Announcements(_AtTheEpoch())
+        nothing: dict[Counted, tuple[int, int | None]] = dict.fromkeys(Counted, (0, None))
+        self.quota_state = QuotaState(namespace="", counted=nothing, waiting={})
         self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
@@ -197,6 +201,10 @@ class NotedManagement:
         self._note("brake")
         return self.held
 
+    def quota(self, namespace: str) -> QuotaState:
+        self._note(namespace)
+        return replace(self.quota_state, namespace=namespace)
+
     async def wonder(self, wondered: Wondered) -> Supposition:
         self._note(wondered)
         return self.supposition
@@ -209,6 +217,7 @@ class NotedManagement:
             gangs=self,
             explain=NotedExplain(self),
             brake=self,
+            quota=self,
             policies=self,
             asks=self,
             events=self.announcements,

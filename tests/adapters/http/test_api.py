@@ -95,6 +95,7 @@ async def test_the_documentation_shows_every_call_and_the_words_of_its_fields(cl
         "/v1/policy-types",
         "/v1/namespaces/{ns}/policies",
         "/v1/namespaces/{ns}/policies:validate",
+        "/v1/namespaces/{ns}/quota",
         "/v1/namespaces/{ns}/policies/{name}",
         "/v1/namespaces/{ns}/policies/{name}:ask",
         "/v1/events",

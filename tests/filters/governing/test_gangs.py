@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import HOPELESS
+from extender.core.gangs.gang import HOPELESS, NOT_ITS_NODE
 from extender.core.gangs.machine import Phase
 from extender.core.policy_types import (
     AntiAffinity,
@@ -216,6 +216,21 @@ class TestWaiting:
         assert nodes_of(world, other) == ["n1", "n1"]
 
 
+def test_of_a_policy_that_is_not_there_there_are_no_pods_for_gangs_as_for_single_pods() -> None:
+    world = PolicyWorld(zones="a")
+    world.govern("loud", BinPacking())
+    world.govern("calm", AntiAffinity(away_from=("loud",)))
+    world.place("loud-0", annotations=naming("loud"))
+    gang = members("train", 1, "calm")
+    assert run(world, gang) == {}
+    assert world.place("alone", annotations=naming("calm")) is None
+    world.lift("loud")
+    world.schedule()
+    world.check()
+    assert nodes_of(world, gang) == ["n0"]
+    assert world.node_of("alone") == "n0"
+
+
 def test_members_under_different_policies_each_keep_to_their_own() -> None:
     world = PolicyWorld(zones="abc")
     gang = gang_pods("train", 3)
@@ -312,6 +327,57 @@ class TestChanges:
         assert len(nodes_of(world, gang)) == 2
         assert held.holding(gang[0].uid) is not None
         world.check()
+
+    @pytest.mark.parametrize("reserving", [True, False])
+    def test_a_member_that_comes_to_be_bound_where_an_earlier_plan_had_it_is_tried_again(self, reserving: bool) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000, reserve_at_filter=reserving)
+        world.govern("it", AntiAffinity())
+        early, late = gang = members("train", 2, "it")
+        world.create(*gang)
+        [first] = world.filter(early).passed
+        world.govern("it", CoLocation())
+        [other] = world.nodes.keys() - {first}
+        assert world.filter(late, [other]).passed == [other]
+        assert world.bind(early.uid) == NOT_ITS_NODE
+        world.schedule()
+        world.check()
+        assert len(nodes_of(world, gang)) == 2
+        assert len(set(nodes_of(world, gang))) == 1
+
+    def test_or_where_the_data_was_that_a_policy_asked_for_then(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        world.govern("it", AntiAffinity())
+        early, late = gang = members("train", 2, "it")
+        world.create(*gang)
+        [first] = world.filter(early).passed
+        [other] = world.nodes.keys() - {first}
+        world.do(world.keeper.set_capacity(other, DATA, 1))
+        world.govern("it", DataLocality(("data1",)))
+        assert world.filter(late, [other]).passed == [other]
+        assert world.bind(early.uid) == NOT_ITS_NODE
+        world.schedule()
+        assert nodes_of(world, gang) == [other, other]
+
+    def test_a_plan_is_given_up_for_a_policy_that_governs_others_alone_and_keeps_them_away_from_it(self) -> None:
+        world = PolicyWorld(zones="ab", cpu=2000)
+        world.govern("loud", BinPacking())
+        world.govern("calm", BinPacking())
+        there = world.place("loud-0", annotations=naming("loud"))
+        gang = members("train", 3, "calm")
+        world.create(*gang)
+        world.filter(gang[0])
+        world.bind(gang[0].uid)
+        assert world.gangs == {"train": Phase.PLANNED}
+        world.govern("loud", AntiAffinity(away_from=("other",)))
+        assert world.gangs == {"train": Phase.PLANNED}, "it is nothing to this gang"
+        world.govern("loud", AntiAffinity(away_from=("calm",)))
+        world.schedule()
+        assert nodes_of(world, gang) == []
+        world.check()
+        world.govern("loud", BinPacking())
+        world.schedule()
+        assert there in nodes_of(world, gang)
+        assert len(nodes_of(world, gang)) == 3
 
     def test_a_new_life_plans_as_the_one_before_whatever_it_hears_of_first(self) -> None:
         for policies_first in (True, False):

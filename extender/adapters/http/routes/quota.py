@@ -1,0 +1,26 @@
+"""Quota: what a namespace has and may have, and which nodes and names it may touch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from extender.adapters.http.quota_view import QuotaView, quota_view
+from extender.adapters.http.routes.parameters import Namespace, management, noun
+from extender.app.quota_state import QuotaCalls
+
+router = noun("quota")
+
+
+async def _calls(request: Request) -> QuotaCalls:
+    return (await management(request)).quota
+
+
+Calls = Annotated[QuotaCalls, Depends(_calls)]
+
+
+@router.get("/namespaces/{ns}/quota")
+async def get_quota(calls: Calls, namespace: Namespace) -> QuotaView:
+    """What a namespace uses of its quota, and its scheduling domain; set in the settings file, under `isolation`."""
+    return quota_view(calls.quota(namespace))

@@ -1,0 +1,313 @@
+"""A yard: a namespace with four nodes of its own, where policies change while pods and gangs come and go.
+
+`work` does so without a pause. Then nothing happens any more, and whoever could be bound must be, within `patience`
+seconds (`unsettled`). After that `probe` changes one policy, so that somebody who was turned away could be bound, and
+nothing else: it must be, within the same time, and everybody else with it. What is possible is reckoned by `rules`.
+
+Acts for itself alone: another yard's pods are on other nodes. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from extender.controlplane import nodes as node_objects
+from extender.controlplane.api import Api, ApiError
+from loadtests.ledger import Service
+from loadtests.policy_changes import drawing
+from loadtests.policy_changes.drawing import Change, Refused
+from loadtests.policy_changes.history import History, Reduced, reduced
+from loadtests.policy_changes.rules import HOSTNAME, ZONE, Ground, Json, PodSeen, Policy, where
+
+NODES = 4
+MOST_UNITS = 12
+"""So many pods and gangs are there at a time."""
+_LEAST_ASLEEP = 2
+_LOOK_EVERY = 0.02
+_PAUSE = 0.04
+"""Seconds between two acts under load, on the average."""
+_TRIES = 12
+
+clock = time.monotonic
+
+
+class Missed(Exception):
+    """Something that must happen in time did not; `str()` says what."""
+
+
+@dataclass
+class Done:
+    """What was done, and seen of it."""
+
+    changes: int = 0
+    refused: int = 0
+    pods: int = 0
+    gangs: int = 0
+    deleted: int = 0
+    probes: int = 0
+    woken: int = 0
+    """Pods that a probe made placeable, and that were bound for it."""
+    by_others: int = 0
+    """Of those: how many the service had not woken itself when they were bound."""
+    wakes: list[float] = field(default_factory=list)
+    """Seconds from a probe's answer until the first that it helps was seen bound."""
+    waited: list[float] = field(default_factory=list)
+    """Seconds from a probe's answer until all that it helps were."""
+    calls: list[float] = field(default_factory=list)
+    """Seconds that a change took to be answered."""
+    missed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class Yard:
+    def __init__(
+        self, name: str, api: Api, service: Service, rng: random.Random, *, patience: float, latest: float
+    ) -> None:
+        self.name = name
+        self.done = Done()
+        self._api, self._service, self._rng, self._patience = api, service, rng, patience
+        self._made = 0
+        self._units: list[list[str]] = []
+        """The pods that were created, and are not deleted: alone, or a gang."""
+        nodes = [f"{name}-n{number}" for number in range(NODES)]
+        labels = {
+            node: {HOSTNAME: node, ZONE: f"{name}-{'ab'[number // 2]}", "example.com/rank": str(number)}
+            for number, node in enumerate(nodes)
+        }
+        data = {"d0": frozenset(nodes[:2]), "d1": frozenset(nodes[2:3])}
+        self.history = History(Ground(labels, data), latest)
+
+    # -- before and after --------------------------------------------------------------------------------------------
+
+    def node_objects(self) -> list[Json]:
+        offered = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+        return [
+            node_objects.node(name, offered, labels={**labels, drawing.OF_YARD: self.name})
+            for name, labels in self.history.ground.nodes.items()
+        ]
+
+    def begin(self) -> None:
+        """The namespace is there, with data and some policies."""
+        self._api.post("/api/v1/namespaces", {"metadata": {"name": self.name}})
+        for data, nodes in self.history.ground.data.items():
+            for node in nodes:
+                body = {"capacity": 1, "node_spec": node}
+                self._service.call("PUT", f"/v1/namespaces/{self.name}/resources/{data}", body)
+        for name in drawing.NAMES[1:]:
+            self._change(drawing.put(name, self._rng.choice(drawing.policies_for(name))))
+
+    def in_force(self) -> list[str]:
+        """Where what the service says is in force is not what was changed last."""
+        wrong = []
+        told = self._service.call("GET", f"/v1/namespaces/{self.name}/policies?limit=1000")["items"]
+        found = {each["name"]: each for each in told}
+        policies = self.history.policies
+        if found.keys() != policies.keys():
+            wrong.append(f"{self.name}: there are {sorted(found)}, and should be {sorted(policies)}")
+        for name in found.keys() & policies.keys():
+            said, policy = found[name]["in_force"], policies[name]
+            if said is None or not _says(said, policy):
+                wrong.append(
+                    f"{self.name}: in force of {name} is {said}, and should be {policy.type} {policy.parameters}"
+                )
+        return wrong
+
+    # -- under load --------------------------------------------------------------------------------------------------
+
+    def work(self, changes: int) -> None:
+        """So many changes are made, and pods created and deleted between them."""
+        goal = self.done.changes + changes
+        while self.done.changes < goal:
+            draw = self._rng.random()
+            if draw < 0.5:
+                self._change(drawing.change(self._rng, self.history.policies))
+            elif draw < 0.57:
+                self._be_refused(drawing.bad(self._rng, self.history.policies))
+            elif draw < 0.82:
+                self._create()
+            else:
+                self._delete()
+            time.sleep(self._rng.uniform(0.0, 2 * _PAUSE))
+
+    def _change(self, change: Change) -> float:
+        """It is made; when it was answered."""
+        began = clock()
+        version = self.history.begin_change(change.name, change.becomes, began)
+        answer = self._service.raw(change.method, self._path(change.name), change.body)
+        now = clock()
+        if answer.status_code not in (200, 204):
+            raise Missed(f"{change.method} {change.name} {change.body}: {answer.status_code} {answer.text}")
+        self.history.end_change(version, now)
+        self.done.changes += 1
+        self.done.calls.append(now - began)
+        return now
+
+    def _be_refused(self, bad: Refused) -> None:
+        headers = {"if_match": bad.if_match} if bad.if_match else {}
+        answer = self._service.raw(bad.method, self._path(bad.name), bad.body, **headers)
+        self.done.refused += 1
+        if answer.status_code != bad.status:
+            self.done.failed.append(f"{bad} was answered {answer.status_code}: {answer.text}")
+        self.done.failed += self.in_force()
+
+    def _path(self, policy: str) -> str:
+        return f"/v1/namespaces/{self.name}/policies/{policy}"
+
+    def _create(self) -> None:
+        if len(self._units) >= MOST_UNITS:
+            self._delete()
+        self._made += 1
+        self._post(drawing.unit(self._rng, self.name, self._made))
+
+    def _post(self, unit: Sequence[Json]) -> None:
+        self._units.append([each["metadata"]["name"] for each in unit])
+        for each in unit:
+            self._api.post(f"/api/v1/namespaces/{self.name}/pods", each)
+        self.done.pods += len(unit)
+        self.done.gangs += len(unit) > 1
+
+    def _delete(self) -> None:
+        """A pod or a gang is gone, that is there now."""
+        if self._units:
+            for name in self._units.pop(self._rng.randrange(len(self._units))):
+                self._delete_pod(name)
+
+    def _delete_pod(self, name: str) -> None:
+        try:
+            self._api.delete(f"/api/v1/namespaces/{self.name}/pods/{name}", gracePeriodSeconds=0)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        else:
+            self.done.deleted += 1
+
+    # -- at rest -----------------------------------------------------------------------------------------------------
+
+    def could_be_bound(self) -> list[list[Reduced]]:
+        """Units that wait and need not."""
+        history = self.history
+        with history.lock:
+            standing, policies = history.standing(), history.policies
+            return [
+                unit
+                for unit in history.waiting()
+                if where([each.pod for each in unit], standing, policies, history.ground) is not None
+            ]
+
+    def settle(self) -> None:
+        """Nobody waits who need not; who did for too long is noted as missed."""
+        while True:
+            with self.history.lock:
+                units, part = self.could_be_bound(), self.history.in_part()
+                if not units and not part:
+                    return
+                if clock() - self.history.changed_at > self._patience:
+                    self._miss("under load", units, part)
+                    return
+                self.history.lock.wait(_LOOK_EVERY * 5)
+
+    def _miss(self, when: str, units: Sequence[Sequence[Reduced]], part: Sequence[str]) -> None:
+        """They are noted, and deleted, so that they hide no others."""
+        policies = {name: (each.type, each.parameters) for name, each in self.history.policies.items()}
+        standing = [(pod.name, pod.named, dict(pod.labels), node) for pod, node in self.history.standing()]
+        for unit in units:
+            pods = [each.pod for each in unit]
+            nodes = where(pods, self.history.standing(), self.history.policies, self.history.ground)
+            who = f"{self.name}/{pods[0].name} ({pods[0].named}, {dict(pods[0].labels)})"
+            said = f"policies {policies}; there are {standing}"
+            self.done.missed.append(f"{when}, {who} could be on {nodes} and waits; {said}")
+        self.done.missed += [f"{when}, {self.name}/{gang}: some are bound and some are not" for gang in part]
+        for unit in units:
+            names = {each.pod.name for each in unit}
+            self._units = [each for each in self._units if names.isdisjoint(each)]
+            for name in names:
+                self._delete_pod(name)
+
+    def lay_bait(self) -> None:
+        """Some wait, were turned away, and cannot be bound as policies are now."""
+        history = self.history
+        for _ in range(_TRIES):
+            with history.lock:
+                waiting = history.waiting()
+            if len(waiting) >= _LEAST_ASLEEP:
+                break
+            self._made += 1
+            unit = drawing.unit(self._rng, self.name, self._made)
+            with history.lock:
+                policies, standing = history.policies, history.standing()
+            seen = [
+                reduced({**each, "metadata": {**each["metadata"], "uid": "", "namespace": ""}}).pod for each in unit
+            ]
+            if where(seen, standing, policies, history.ground) is None:
+                self._post(unit)
+                self._until_turned_away({each.name for each in seen})
+        self._until_turned_away({each.pod.name for unit in waiting for each in unit})
+
+    def _until_turned_away(self, names: set[str]) -> None:
+        deadline = clock() + self._patience
+        with self.history.lock:
+            while True:
+                there = {each.pod.name: each for each in self.history.pods.values() if each.pod.name in names}
+                if there.keys() == names and all(each.turned_away or each.node for each in there.values()):
+                    return
+                if clock() > deadline:
+                    late = sorted(name for name in names if name not in there or not there[name].turned_away)
+                    self.done.failed.append(f"{self.name}: {late} were never turned away")
+                    return
+                self.history.lock.wait(_LOOK_EVERY)
+
+    def probe(self) -> None:
+        """One change that helps somebody who waits, and nothing else: whom it helps is bound in time."""
+        change, helped = self._helping_change()
+        if change is None:
+            return
+        with self.history.lock:
+            woken = {each.uid: each.woken for each in self.history.pods.values()}
+        answered = self._change(change)
+        self.done.probes += 1
+        before = len(self.done.missed)
+        self.settle()
+        if len(self.done.missed) > before:
+            self.done.missed[before:] = [f"after {change}: {each}" for each in self.done.missed[before:]]
+            return
+        with self.history.lock:
+            bound = [each for each in self.history.pods.values() if each.uid in helped and each.node]
+            if bound:
+                times = [self.history.bound_at[each.pod.name] - answered for each in bound]
+                self.done.wakes.append(min(times))
+                self.done.waited.append(max(times))
+            self.done.woken += len(bound)
+            self.done.by_others += sum(each.woken == woken[each.uid] for each in bound)
+
+    def _helping_change(self) -> tuple[Change | None, set[str]]:
+        """A change by which somebody could be bound who cannot now, and the uids of whom it helps."""
+        history = self.history
+        with history.lock:
+            now, standing, waiting = history.policies, history.standing(), history.waiting()
+        found = drawing.all_changes(now)
+        self._rng.shuffle(found)
+        for change in found:
+            policies: dict[str, Policy] = {name: each for name, each in now.items() if name != change.name}
+            if change.becomes is not None:
+                policies[change.name] = change.becomes
+            helped = {
+                each.uid
+                for unit in waiting
+                if where(_pods(unit), standing, policies, history.ground) is not None
+                for each in unit
+            }
+            if helped:
+                return change, helped
+        return None, set()
+
+
+def _pods(unit: Sequence[Reduced]) -> list[PodSeen]:
+    return [each.pod for each in unit]
+
+
+def _says(said: Json, policy: Policy) -> bool:
+    """Whether what is in force is this, with whatever its author left out."""
+    return said["type"] == policy.type and policy.parameters.items() <= said["parameters"].items()

@@ -1,0 +1,95 @@
+"""Which policies govern a pod: what is remembered of those that are alike says the same as asking anew."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from extender.core.cluster import Pod
+from extender.core.governing import ANSWERED, POLICY, Governing
+from extender.core.policy_types import (
+    AntiAffinity,
+    Balance,
+    BinPacking,
+    FairShare,
+    Parameters,
+    PolicyInForce,
+    Queue,
+    Soft,
+)
+from extender.kube.label_match import LabelRequirement, Selector
+from tests.builders import pod
+
+NAMES = ("a", "b", "c", "d")
+_PARAMETERS: tuple[Parameters, ...] = (
+    AntiAffinity(),
+    Balance(),
+    BinPacking(),
+    FairShare(weight=2),
+    FairShare(parent="a"),
+    Soft(("a", "b")),
+    Soft(("c",), required=False),
+    Queue(),
+)
+_SELECTORS: tuple[Selector, ...] = (
+    None,
+    (),
+    (LabelRequirement("tier", "In", ("web",)),),
+    (LabelRequirement("tier", "NotIn", ("web", "db")),),
+    (LabelRequirement("app", "Exists"),),
+    (LabelRequirement("app", "DoesNotExist"),),
+)
+
+
+def drawn_pod(rng: random.Random, name: str) -> Pod:
+    labels = {key: rng.choice(("web", "db")) for key in ("tier", "app", "other") if rng.random() < 0.5}
+    labels |= {ANSWERED + each: "" for each in NAMES if rng.random() < 0.2}
+    named = rng.choice(("", "a", "a,b", "c|d", "a|b|c"))
+    return pod(name, namespace=rng.choice("xy"), labels=labels, annotations={POLICY: named} if named else {})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_same_for_one_who_was_never_asked_before(seed: int) -> None:
+    rng = random.Random(seed)
+    governing, policies, turns = Governing(), dict[tuple[str, str], PolicyInForce](), list[tuple[Pod, str]]()
+    pods = [drawn_pod(rng, f"p{number}") for number in range(30)]
+    for each in pods:
+        governing.remember(each)
+    for _ in range(60):
+        before = {each.uid: governing.governing(each) for each in pods}
+        name = (rng.choice("xy"), rng.choice(NAMES))
+        draw = rng.random()
+        if draw < 0.2:
+            policies.pop(name, None)
+            changed = governing.drop(*name)
+        elif draw < 0.4:
+            turned = rng.choice(pods)
+            turns.append((turned, rng.choice((POLICY, *NAMES))))
+            governing.take_turn(turned.uid, turns[-1][1])
+            changed = [turned]
+        else:
+            policies[name] = PolicyInForce(rng.choice(_PARAMETERS), rng.choice(_SELECTORS))
+            changed = governing.put(*name, policies[name])
+        anew = Governing()
+        for each in pods:
+            anew.remember(each)
+        for (namespace, which), policy in policies.items():
+            anew.put(namespace, which, policy)
+        for turned, which in turns:
+            anew.take_turn(turned.uid, which)
+        after = {each.uid: governing.governing(each) for each in pods}
+        assert after == {each.uid: anew.governing(each) for each in pods}
+        assert {each.uid for each in pods if after[each.uid] != before[each.uid]} <= {each.uid for each in changed}
+        for each in pods:
+            assert governing.resolved(each) == anew.resolved(each)
+
+
+def test_labels_that_no_selector_asks_about_are_kept() -> None:
+    governing = Governing()
+    governing.put("default", "it", PolicyInForce(AntiAffinity(), (LabelRequirement("tier", "Exists"),)))
+    one, other = (pod(name, labels={"tier": "web", "name": name}) for name in ("one", "other"))
+    assert governing.resolved(one).labels["name"] == "one"
+    assert governing.resolved(other).labels["name"] == "other"
+    assert governing.governing(one) == governing.governing(replace(other, labels={"tier": "db"}))
