@@ -53,7 +53,7 @@ class Explain:
         self._tables = tables
         self._nodes = NodeGroups(tables)
         self._numbers = PolicyNumbers(tables)
-        self._why_withheld = why_withheld
+        self.why_withheld = why_withheld
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class Explain:
             ]
         missing, others = list[str](), list[str]()
         for group in judged.groups:
-            withheld = "" if group.best is None else self._why_withheld(group.best.resource)
+            withheld = "" if group.best is None else self.why_withheld(group.best.resource)
             if group.best is not None and withheld:
                 missing.append(f"{group.best.resource} is not wholly in force: {withheld}; see `escher quota`")
             elif group.best is not None and group.rule == ABSENT:

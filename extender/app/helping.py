@@ -33,7 +33,7 @@ class Helping:
     def __init__(self, tables: Tables, explain: Explain, what_if: WhatIfCalls) -> None:
         self._tables = tables
         self._explain = explain
-        self._remedies = Remedies(tables)
+        self._remedies = Remedies(tables, explain.why_withheld)
         self._what_if = what_if
 
     async def pod(self, namespace: str, name: str) -> Explanation:

@@ -53,8 +53,11 @@ def _one(said: str, *supposed: Supposed) -> Ladder:
 
 
 class Remedies:
-    def __init__(self, tables: Tables) -> None:
+    """`why_withheld`: why more of an ephemeral resource would not come into force; empty where it would."""
+
+    def __init__(self, tables: Tables, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
         self._tables = tables
+        self._why_withheld = why_withheld
         self._nodes = NodeGroups(tables)
         self._numbers = PolicyNumbers(tables)
 
@@ -145,6 +148,8 @@ class Remedies:
     def _offered(self, pod: Pod, judged: Judged, count: int) -> Iterator[Ladder]:
         """More of an ephemeral resource on the nodes where least of anything else is missing."""
         for group, resource in self._ephemeral(judged):
+            if self._why_withheld(resource):
+                continue
             name = self._name_of(resource, pod.namespace)
             for node in self._by_room(pod, group.nodes)[:_FEW]:
                 row = self._tables.ledger.rows[node]
@@ -155,6 +160,10 @@ class Remedies:
         """Nodes have the data that a policy wants near."""
         required = [(each, near) for each, near in of_type(pod.governed, DataLocality) if near.required]
         lacking = [node for group in judged.groups if self._wants_data(pod, group) for node in group.nodes]
+        domain = self._tables.ledger.capacity.domain
+        keys = [EphemeralName(pod.namespace, data).key(domain) for _, near in required for data in near.data]
+        if any(map(self._why_withheld, keys)):
+            return
         nodes = self._by_room(pod, lacking)[: max(_FEW, min(count, _MOST_ENDING))]
         missing = {
             node: [data for _, near in required for data in near.data if not self._has(pod.namespace, data, node)]
