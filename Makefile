@@ -45,7 +45,7 @@ BENCH_ARGS ?= --nodes 100 5000 --sizes 8 64 --rounds 11
 ##@ Start here
 
 .PHONY: demo
-demo: setup ## Watch the main job on the embedded cluster, in half a minute; DEMO_ARGS=--real: on a real control plane (Go)
+demo: setup ## Watch the main job on the embedded cluster, in under a minute; DEMO_ARGS=--real: on a real control plane (Go)
 	@$(BIN)/escher demo $(DEMO_ARGS)
 
 .PHONY: test

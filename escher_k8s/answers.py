@@ -127,6 +127,18 @@ class NodeGroup(msgspec.Struct, frozen=True):
     resource: str | None = None
     asked: int | float | None = None
     free: int | float | None = None
+    policy: str = ""
+    """The policy whose rule it is; empty if it is none's."""
+    type: str = ""
+    """The type of that policy."""
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """What was tried on a copy of the cluster, and helps."""
+
+    said: str
+    changes: list[dict[str, Any]]
+    """The same, as `what_if` takes it."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -137,7 +149,13 @@ class Explanation(msgspec.Struct, frozen=True):
     summary: str
     groups: list[NodeGroup]
     remedies: list[str]
-    """What would help, most likely first."""
+    """In words: what was tried; else what rules say may help, most likely first."""
+    tried: list[Remedy] = []
+    """What helps."""
+    since: datetime | None = None
+    """Since when it waits."""
+    reason_since: datetime | None = None
+    """Since when for this reason."""
     node: str | None = None
     """Where the pod is bound."""
 

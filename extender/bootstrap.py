@@ -47,6 +47,7 @@ from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.gates import Gates
 from extender.app.governing import GovernedByKeeper
+from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
 from extender.app.isolating import Isolating
@@ -210,18 +211,23 @@ class Application:
         self.braking = Braking(self.keeper, self.effects)
         self.isolating = Isolating(self.keeper, self.effects, self.resources.capacities, self.policies)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
+        what_if = WhatIf(self.keeper, Forked(at_once=world.at_once))
         self.management = Management(
             resources=self.resources,
             transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
             state=inquiries,
             gangs=inquiries,
-            explain=Explain(self.keeper.tables, self.resources.capacities.why_withheld),
+            explain=Helping(
+                self.keeper.tables,
+                Explain(self.keeper.tables, self.resources.capacities.why_withheld),
+                what_if,
+            ),
             brake=self.braking,
             quota=self.isolating,
             policies=self.policies,
             asks=self.asked,
             events=self.announcements,
-            what_if=WhatIf(self.keeper, Forked()),
+            what_if=what_if,
         )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time

@@ -100,7 +100,7 @@ class Simulation:
         drawn = self._drawn("service")
         self.service_clock = SteppedClock(self.clock)
         """What the service takes for the time of day; `ahead` steps it."""
-        self._world = World(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}")
+        self._world = World(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}", at_once=True)
         self._to_service = self.connection_of_service()
         self.lives = 0
         """How many the service has had."""

@@ -33,6 +33,8 @@ class World:
     """Numbers from 0 to 1."""
     unique: Callable[[], str] = lambda: os.urandom(8).hex()
     """A new text at every call."""
+    at_once: bool = False
+    """Whether what takes the machine time takes none here: there is no thread to wait for."""
 
 
 MACHINE = World()

@@ -193,7 +193,7 @@ def _announced(number: int, when: float, told: Told) -> Announcement:
         case GangBound(gang, seconds):
             return of_gang("GangBound", gang, f"{seconds:.3f} s after its first member was seen")
         case GangTurnedAway(gang, member, reason, shortfall):
-            words = reason if shortfall is None else f"{reason}: {in_words(shortfall)}"
+            words = reason if shortfall is None else f"{reason}: {in_words(shortfall, member.governed)}"
             return of_gang("GangTurnedAway", gang, words, member.name)
         case RoomSaved(gang, needed):
             return of_gang("GangRoomSaved", gang, f"what comes free is saved for its {needed} places")

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from extender.app.permits import BindAnswered
 from extender.app.policies.containment import PolicyFailed
+from extender.app.waits import WaitTold
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import GangEffect
@@ -41,7 +42,7 @@ class PodEnded:
     pod: Pod
 
 
-Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded | PolicyFailed
+Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded | PolicyFailed | WaitTold
 
 
 @dataclass(frozen=True, slots=True)

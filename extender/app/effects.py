@@ -24,7 +24,7 @@ from extender.app.permits import BindAnswered
 from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import Binder, Disruptions, EventType, Evictor, Nominator, PodRef, Recorder, Waker
 from extender.app.telling import Telling
-from extender.app.wording import in_words
+from extender.app.waits import WaitTold
 from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
 from extender.core.feedback import NotEvicted
@@ -143,9 +143,9 @@ class Effects:
                 self._ended(pod)
             case GangBound(_, seconds):
                 self._placed(seconds)
-            case GangTurnedAway(key, member, reason, shortfall):
-                detail = f": {in_words(shortfall)}" if shortfall is not None else ""
-                self._telling.tell(member, EventType.WARNING, "GangWaiting", f"gang {key.name}: {reason}{detail}")
+            case WaitTold(pod, gang, note):
+                about = "PolicyWaiting" if gang is None else "GangWaiting"
+                self._telling.tell(pod, EventType.WARNING, about, note)
             case RoomSaved(key, needed, members):
                 note = f"gang {key.name}: its turn has come: what comes free is saved for its {needed} places"
                 for pod in members:
@@ -199,7 +199,7 @@ class Effects:
                 if (known := (policy, repr(defect))) not in self._failed and len(self._failed) < _DEFECTS_TOLD:
                     self._failed[known] = None
                     _log.error("a policy has failed", policy=policy, exc_info=defect)
-            case GangPlanned() | DeadlineSet():
+            case GangPlanned() | GangTurnedAway() | DeadlineSet():
                 pass
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
@@ -313,5 +313,5 @@ def _subject(effect: Effect) -> Sequence[object]:
             return (uid, refusal)
         case PolicyFailed(policy, defect):
             return (policy, repr(defect))
-        case WakePod(pod) | AskRefused(pod) | PodEnded(pod):
+        case WakePod(pod) | AskRefused(pod) | PodEnded(pod) | WaitTold(pod):
             return (pod, pod.uid)

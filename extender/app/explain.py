@@ -1,77 +1,39 @@
 """Explain: why a pod or a gang waits, with numbers, and what would help. Reads the tables, changes nothing.
 
-The same rules that decide are asked again, node by node: what kube-scheduler knows of nodes (`node_match`), our
-filters, and room in the ledger. Nodes that fail by the same rule and resource are one group.
+The same rules that decide are asked again, node by node (`node_groups`), and policies that people create are told with
+what they come to (`policy_numbers`). What is told here as a remedy is what rules say; `helping` tries what would help.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from extender.app.claims import is_claim
-from extender.app.explanation import Explanation, NodeGroup
+from extender.app.explanation import Explanation
 from extender.app.inquiries import gang_of
 from extender.app.management import NotFound
+from extender.app.node_groups import ABSENT, CORDONED, NO_ROOM, TAINTED, Group, Judged, NodeGroups
+from extender.app.policy_numbers import PolicyNumbers
 from extender.app.tables import Tables
-from extender.app.wording import amount, left_in_part, number, what_runs, why_gang_waits, why_nobody_leaves
+from extender.app.wording import amount, left_in_part, what_runs, why_gang_waits, why_nobody_leaves
 from extender.core.brake import Act
-from extender.core.cluster import Node, Pod
+from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import GIVES_WAY, HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.isolation import Over
 from extender.core.ledger import Holding
 from extender.core.names import GangKey, in_domain
-from extender.core.policy import Judge
 from extender.core.units import Short
-from extender.filters.ephemeral_fit import ABSENT
-from extender.filters.governing import POLICIES
+from extender.filters.governing import NAMED, POLICIES
 from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.node_match import accepts
 
-_EXAMPLES = 5
 _HOLDERS_SHOWN = 3
 
-_CORDONED = "cordoned"
-_TAINTED = "tainted"
-_NOT_SELECTED = "not-selected"
-_NO_ROOM = "no-room"
-_ABSENT = "absent"
 
-
-@dataclass(slots=True)
-class _Group:
-    rule: str
-    said: str
-    nodes: list[NodeName] = field(default_factory=list)
-    best: Short | None = None
-    best_node: NodeName | None = None
-
-    def add(self, node: NodeName, short: Short | None) -> None:
-        self.nodes.append(node)
-        if short is not None and (self.best is None or short.free > self.best.free):
-            self.best, self.best_node = short, node
-
-    def detail(self) -> str:
-        short = self.best
-        if short is None:
-            return self.said
-        if self.rule == _ABSENT:
-            return f"{short.resource} does not exist on them"
-        most = f"asked {amount(short.resource, short.asked)}, at most {number(short.resource, short.free)} free"
-        return f"{self.said}: {most} (on {self.best_node})"
-
-    def shown(self) -> NodeGroup:
-        examples = sorted(self.nodes)[:_EXAMPLES]
-        return NodeGroup(
-            rule=self.rule, count=len(self.nodes), detail=self.detail(), examples=examples, short=self.best
-        )
-
-
-def _waits(subject: str, summary: str, *remedies: str, groups: Sequence[_Group] = ()) -> Explanation:
-    shown = [group.shown() for group in groups]
-    return Explanation(subject=subject, waits=True, summary=summary, groups=shown, remedies=list(remedies))
+def _waits(subject: str, summary: str, *remedies: str) -> Explanation:
+    return Explanation(subject=subject, waits=True, summary=summary, remedies=list(remedies))
 
 
 def _rests(subject: str, summary: str, node: NodeName | None = None) -> Explanation:
@@ -89,17 +51,33 @@ class Explain:
 
     def __init__(self, tables: Tables, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
         self._tables = tables
-        self._why_withheld = why_withheld
+        self._nodes = NodeGroups(tables)
+        self._numbers = PolicyNumbers(tables)
+        self.why_withheld = why_withheld
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def pod(self, namespace: str, name: str) -> Explanation:
         """Raises NotFound."""
-        return self._aged(self._pod(namespace, name))
+        pod = self.find(namespace, name)
+        gang = self._tables.gangs.of(pod.uid)
+        return self._aged(self._dated(self._pod(pod), [pod], pod.uid if gang is None else gang.key))
 
     def gang(self, key: GangKey) -> Explanation:
         """Raises NotFound."""
-        return self._aged(self._gang(key))
+        gang = gang_of(self._tables, key)
+        return self._aged(self._dated(self._gang(gang), list(gang.roster.unplaced()), key))
+
+    def _dated(self, explanation: Explanation, pods: Sequence[Pod], subject: PodUid | GangKey) -> Explanation:
+        """With since when these wait, and for this reason."""
+        if not explanation.waits:
+            return explanation
+        tables, since = self._tables, self._tables.waits.since(subject)
+        if since is None and isinstance(subject, GangKey):
+            since = tables.gangs.by_key[subject].wait.since
+        reason_since = None if since is None else tables.clock.now() - (tables.clock.steady() - since)
+        created = [pod.created for pod in pods if pod.created]
+        return replace(explanation, since=min(created, default=None), reason_since=reason_since)
 
     def _aged(self, explanation: Explanation) -> Explanation:
         """With how old what it rests on is, where that is of weight."""
@@ -110,8 +88,7 @@ class Explain:
         summary = f"{explanation.summary}; {told}"
         return replace(explanation, summary=summary, remedies=[remedy, *explanation.remedies])
 
-    def _pod(self, namespace: str, name: str) -> Explanation:
-        pod = self._find(namespace, name)
+    def _pod(self, pod: Pod) -> Explanation:
         subject = f"pod {pod}"
         if pod.node is not None:
             return _rests(subject, f"is bound to {pod.node}", pod.node)
@@ -121,25 +98,28 @@ class Explain:
             summary = f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
             remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
             return _waits(subject, summary, remedy)
-        if self._tables.brake.observes(namespace):
+        if self._tables.brake.observes(pod.namespace):
             return self._observed(subject, pod)
         if isinstance(pod.gang, MalformedAsk):
             return _waits(subject, pod.gang.reason, pod.gang.remedy)
         gang = self._tables.gangs.of(pod.uid)
         if gang is not None:
-            of_gang = self._gang(gang.key)
+            of_gang = self._gang(gang)
             return replace(of_gang, subject=subject, waits=True, summary=f"{of_gang.subject} {of_gang.summary}")
         if pod.gated or pod.at_our_gate:
             summary = "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
             return _waits(subject, summary, "remove its scheduling gates")
         if (held := self._tables.ledger.holding(pod.uid)) is not None:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
-        groups, fitting = self._judge(pod)
-        summary, remedies = self._summary(groups, fitting), self._remedies(groups, fitting)
-        if not fitting and (never := self._tables.policies.judging.why_never(pod)) is not None:
+        judged = self._nodes.judge(pod)
+        summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
+        never = None if judged.fitting else self._tables.policies.judging.why_never(pod)
+        if never is not None:
+            # Whatever else lets this one be placed keeps another of its policies' pods waiting.
             summary = f"{summary}; {never.explained or never.reason}"
             remedies.insert(0, "change one of these policies, or add or label nodes")
-        return _waits(subject, summary, *remedies, groups=groups)
+        found, groups = _waits(subject, summary, *remedies), list(self._nodes.shown(pod, judged.groups))
+        return replace(found, groups=groups, for_a_place=not judged.fitting and never is None)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""
@@ -158,7 +138,8 @@ class Explain:
             held.append("nobody is evicted for it")
         return held
 
-    def _find(self, namespace: str, name: str) -> Pod:
+    def find(self, namespace: str, name: str) -> Pod:
+        """The unfinished pod of that name. Raises NotFound."""
         found = [pod for pod in self._tables.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
         if not found:
             raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")
@@ -166,8 +147,8 @@ class Explain:
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
-    def _gang(self, key: GangKey) -> Explanation:
-        gang, subject = gang_of(self._tables, key), f"gang {key}"
+    def _gang(self, gang: Gang) -> Explanation:
+        key, subject = gang.key, f"gang {gang.key}"
         match gang.phase:
             case Phase.BOUND:
                 return _rests(subject, f"is placed: {gang.roster.placed} members are bound")
@@ -203,10 +184,13 @@ class Explain:
         template = next(gang.roster.unplaced(), None)
         if template is None:
             return _waits(subject, f"waits: {reason}")
-        groups, fitting = self._judge(template)
-        remedies = self._remedies(groups, [])
+        judged = self._nodes.judge(template)
+        fitting, remedies = judged.fitting, self._remedies(template, Judged(judged.groups, []))
+        if gang.wait.shortfall is None and judged.groups and not fitting:
+            # No plan was looked for: there is no node to begin with.
+            reason = f"none of {len(self._tables.nodes)} nodes can have one of its {gang.needed} members"
         if template.governed:
-            reason = f"{reason}; policies that govern it: {', '.join(each.name for each in template.governed)}"
+            reason = f"{reason}; policies that govern it: {self._numbers.summed_up(template)}"
         over = self._tables.gangs.waiting.quota.over(gang)
         if over is not None:
             return self._over_quota(subject, over)
@@ -243,7 +227,8 @@ class Explain:
             remedies += [remedy] if remedy else []
         if held := self._held_back(gang):
             reason = f"{reason}; {' and '.join(held)} (the brake: GET /v1/brake)"
-        return _waits(subject, f"waits: {reason}", *remedies, groups=groups)
+        found = _waits(subject, f"waits: {reason}", *remedies)
+        return replace(found, groups=list(self._nodes.shown(template, judged.groups)), for_a_place=True)
 
     def _over_quota(self, subject: str, over: Over) -> Explanation:
         remedy = (
@@ -255,46 +240,7 @@ class Explain:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def _judge(self, pod: Pod) -> tuple[list[_Group], list[NodeName]]:
-        """The nodes that may not have the pod, by rule, largest group first; and those that may."""
-        judging = self._tables.policies.judging
-        # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
-        judges = judging.judges_of_nodes(pod)
-        room = judging.room(pod)
-        groups: dict[tuple[str, str], _Group] = {}
-        fitting: list[NodeName] = []
-        for node in self._tables.nodes.values():
-            rule, said, short = self._first_rule(node, pod, judges, room)
-            if not rule:
-                fitting.append(node.name)
-                continue
-            resource = "" if short is None else short.resource
-            groups.setdefault((rule, resource), _Group(rule, said)).add(node.name, short)
-        return sorted(groups.values(), key=lambda group: (-len(group.nodes), group.rule)), fitting
-
-    def _first_rule(
-        self,
-        node: Node,
-        pod: Pod,
-        judges: Sequence[tuple[str, Judge]],
-        room: Callable[[NodeName], Short | None],
-    ) -> tuple[str, str, Short | None]:
-        """Name of the rule that keeps the pod off the node, what it says, and the numbers; an empty name if none."""
-        if not accepts(node, pod):
-            unselective = replace(pod, node_selector={}, affinity=())
-            if accepts(node, unselective):
-                return _NOT_SELECTED, "the pod's node selector or required node affinity excludes them", None
-            if node.unschedulable and accepts(replace(node, unschedulable=False), unselective):
-                return _CORDONED, "they are cordoned", None
-            return _TAINTED, "they have a taint that the pod does not tolerate", None
-        for name, judge in judges:
-            rejection = judge(node.name)
-            if rejection is not None:
-                return (_ABSENT if rejection.reason == ABSENT else name), rejection.reason, rejection.short
-        short = room(node.name)
-        return ("", "", None) if short is None else (_NO_ROOM, "they have too little room", short)
-
-    def _summary(self, groups: Sequence[_Group], fitting: Sequence[NodeName]) -> str:
+    def _summary(self, groups: Sequence[Group], fitting: Sequence[NodeName]) -> str:
         total = len(self._tables.nodes)
         if not total:
             return "waits: the cluster has no nodes"
@@ -306,25 +252,29 @@ class Explain:
 
     # -- what would help -----------------------------------------------------------------------------------------
 
-    def _remedies(self, groups: Sequence[_Group], fitting: Sequence[NodeName]) -> list[str]:
-        if fitting:
+    def _remedies(self, pod: Pod, judged: Judged) -> list[str]:
+        if judged.fitting:
             return [
                 "wait: kube-scheduler tries it again soon; `kubectl describe pod` tells of rules that only it knows"
             ]
         missing, others = list[str](), list[str]()
-        for group in groups:
-            withheld = "" if group.best is None else self._why_withheld(group.best.resource)
+        for group in judged.groups:
+            withheld = "" if group.best is None else self.why_withheld(group.best.resource)
             if group.best is not None and withheld:
                 missing.append(f"{group.best.resource} is not wholly in force: {withheld}; see `escher quota`")
-            elif group.best is not None and group.rule == _ABSENT:
+            elif group.best is not None and group.rule == ABSENT:
                 missing.append(self._create(group.best))
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))
+            elif group.rule == NAMED:
+                there = group.policy in self._tables.governing.in_force(pod.namespace)
+                to_do = f"ask it: escher policy ask {group.policy} --task NAME" if there else "create it"
+                others.append(f"policy {group.policy}: {to_do}; or do without it")
             elif group.rule.startswith(POLICIES):
                 others.append("change that policy, or add nodes where it lets the pod be")
-            elif group.rule == _CORDONED:
+            elif group.rule == CORDONED:
                 others.append(f"uncordon a node, such as {min(group.nodes)}")
-            elif group.rule == _TAINTED:
+            elif group.rule == TAINTED:
                 others.append(f"tolerate the taints of a node, or remove them, such as those of {min(group.nodes)}")
             else:
                 others.append("loosen the pod's node selector or affinity, or label a node to match it")
@@ -339,14 +289,14 @@ class Explain:
         told = f"create {key} where the pod may run: escher resource set {where} {asked} --node NODE"
         return f"{told} (it exists on {len(somewhere)} other nodes)" if somewhere else told
 
-    def _make_room(self, group: _Group, short: Short) -> str:
+    def _make_room(self, group: Group, short: Short) -> str:
         node = group.best_node or group.nodes[0]
         holders = self._holders(node, short.resource)
         lacking = amount(short.resource, short.asked - short.free)
         told = f"{lacking} more on {node}, where least is missing"
         if in_domain(short.resource, self._tables.ledger.capacity.domain):
             told = f"raise its capacity: {told}"
-        elif group.rule == _NO_ROOM:
+        elif group.rule == NO_ROOM:
             told = f"a larger node, or room: {told}"
         return f"{told}; held there by {holders}" if holders else told
 

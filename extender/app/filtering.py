@@ -122,8 +122,11 @@ class Filtering:
         verdict = self._tables.policies.judging.verdict(pod, sent)
         if verdict.passed:
             self._turned_away.drop(pod.uid)
+            self._tables.waits.passed(pod.uid)
         else:
             self._turned_away.add(pod)
+            if sent and pod.governed and (told := self._tables.waits.of_pod(pod, verdict, self._tables.clock.steady())):
+                self._effects.append(told)
             self._in_flight.ended(pod.uid)
             self._wake_for_another_sample(pod, sent)
         return verdict

@@ -286,6 +286,10 @@ class Keeper:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
         return self._settlement.more_to_do
 
+    def is_asleep(self, uid: PodUid) -> bool:
+        """Whether our filters turned the pod away everywhere, and nothing has woken it since."""
+        return uid in self._turned_away
+
     def settle(self) -> Decided[None]:
         """Whoever waits and could go now is planned for and woken, once for each change."""
         self._settlement.settle()
@@ -294,8 +298,11 @@ class Keeper:
     def _decided(self, answer: T) -> Decided[T]:
         """The answer, and all that is to be done by now. A wake is held back while somebody is in its way."""
         tables = self.tables
-        self._effects += tables.policies.take_effects()
         now = tables.clock.steady()
+        for told in tables.policies.take_effects():
+            self._effects.append(told)
+            if (waits := tables.waits.of_gang(told, now)) is not None:
+                self._effects.append(waits)
         effects: list[Effect] = list(self._in_flight.let_go(now))
         for effect in self._effects:
             if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):

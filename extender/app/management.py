@@ -298,13 +298,13 @@ class GangCalls(Protocol):
 
 
 class ExplainCalls(Protocol):
-    """Why something waits."""
+    """Why something waits, and what would help."""
 
-    def pod(self, namespace: str, name: str) -> Explanation:
+    async def pod(self, namespace: str, name: str) -> Explanation:
         """Raises NotFound."""
         ...
 
-    def gang(self, key: GangKey) -> Explanation:
+    async def gang(self, key: GangKey) -> Explanation:
         """Raises NotFound."""
         ...
 

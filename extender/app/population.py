@@ -124,6 +124,7 @@ class Population:
             owner = pod.gang.key if isinstance(pod.gang, GangAsk) else None
             tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=owner)
             self._turned_away.drop(pod.uid)
+            tables.waits.forget(pod.uid)
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._turned_away:
             self._turned_away.add(pod)
@@ -191,6 +192,7 @@ class Population:
         self._alternatives.forget(uid)
         self._misread.pop(uid, None)
         self._turned_away.drop(uid)
+        self._tables.waits.forget(uid)
 
     def is_leaving(self, uid: PodUid) -> None:
         """The API server has taken its eviction."""

@@ -6,67 +6,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.app.explanation import Explanation
+from extender.app.supposed import (
+    MOST_NODES,
+    Added,
+    Drained,
+    Ended,
+    Offered,
+    PolicySet,
+    QuorumSet,
+    Released,
+    Supposed,
+    Uncordoned,
+)
 from extender.core.names import GangKey
-from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration
 from extender.kube.quantities import Vector
 
-MOST_NODES = 10_000
-
-
-# -- what is supposed
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """The node is cordoned, and its pods are elsewhere, but for those that are made anew there."""
-
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class Uncordoned:
-    """The node takes new pods."""
-
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """So many more nodes like this one, empty."""
-
-    like: NodeName
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The pod is gone, and what it held is free."""
-
-    namespace: str
-    pod: str
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumSet:
-    """The gang needs so many members."""
-
-    gang: GangKey
-    quorum: int
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySet:
-    """This is in force of the EscherPolicy; None: nothing is."""
-
-    namespace: str
-    name: str
-    policy: PolicyInForce | None
-
-
-Supposed = PolicySet | Drained | Uncordoned | Added | Ended | QuorumSet
-
+__all__ = [
+    "MOST_NODES",
+    "Added",
+    "Drained",
+    "Ended",
+    "Offered",
+    "PolicySet",
+    "QuorumSet",
+    "Released",
+    "Supposed",
+    "Uncordoned",
+]
 
 # -- what is asked
 

@@ -15,6 +15,7 @@ from extender.app.observing import Observing
 from extender.app.policies import Policies
 from extender.app.ports import Clock
 from extender.app.strangers import Strangers
+from extender.app.waits import Waits
 from extender.core import audit as ledger_audit
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
@@ -78,7 +79,7 @@ DEFAULT_RULES = Rules()
 class Tables:
     """`governing`: which policies govern which pods. `pods`: those that are not finished, pending and bound. `ended`:
     those that ended lately: a call about one was under way when it went. `strangers`: pods of schedulers that do not
-    ask us. `gangs`: for those who tell of them; who decides asks `policies`.
+    ask us. `waits`: why who waits does. `gangs`: for those who tell of them; who decides asks `policies`.
     """
 
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
@@ -87,6 +88,7 @@ class Tables:
         self.ledger = Ledger()
         self.nodes: dict[NodeName, Node] = {}
         self.departures = Departures()
+        self.waits = Waits()
         self.pods: dict[PodUid, Pod] = {}
         self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
         self.strangers = Strangers(rules.schedulers)

@@ -7,26 +7,30 @@ world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
+from extender.app.claims import holder_of
+from extender.app.decisions import Decided
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation
 from extender.app.keeper import Keeper
-from extender.app.management import Invalid, NotFound
+from extender.app.management import Invalid, NotFound, Release
 from extender.app.supposition import (
     MOST_NODES,
     Added,
     Drained,
     Ended,
     GangThere,
+    Offered,
     Place,
     PodsAsked,
     PodThere,
     PolicySet,
     QuorumSet,
+    Released,
     Supposed,
     Supposition,
     Uncordoned,
@@ -34,12 +38,15 @@ from extender.app.supposition import (
 )
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import LARGEST_GANG, GangAsk
+from extender.core.gangs.gang import WakePod
 from extender.core.names import GangKey
+from extender.core.policy_types import HOSTNAME
 from extender.kube.names import PODS, NodeName, PodUid
 from extender.kube.node_match import accepts
 
 T = TypeVar("T")
 _OFFERED = 100
+_MOST_SLICES = 100
 
 
 class Copied(Protocol):
@@ -65,16 +72,17 @@ def suppose(keeper: Keeper, wondered: Wondered) -> Supposition:
     added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
-    moved = [place for each in wondered.supposed for place in _Wondering(keeper).take(each)]
+    wondering = _Wondering(keeper)
+    moved = [place for each in wondered.supposed for place in wondering.take(each)]
     match wondered.question:
         case None:
             fits, places, why = True, list[Place](), None
         case PodsAsked() as asked:
-            fits, places, why = _Wondering(keeper).ask(asked)
+            fits, places, why = wondering.ask(asked)
         case PodThere(namespace, name):
-            fits, places, why = _Wondering(keeper).try_pod(namespace, name)
+            fits, places, why = wondering.try_pod(namespace, name)
         case GangThere(key):
-            fits, places, why = _Wondering(keeper).try_gang(key)
+            fits, places, why = wondering.try_gang(key)
     nowhere = any(place.node is None for place in moved)
     return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=why)
 
@@ -86,6 +94,18 @@ class _Wondering:
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._tables = keeper.tables
+        self._woken: dict[PodUid, Pod] = {}
+        """By what was supposed: kube-scheduler tries them then."""
+        self._changed: dict[NodeName, None] = {}
+        """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
+
+    def _do(self, decided: Decided[None]) -> None:
+        """It is so, and all that follows from it by itself."""
+        for _ in range(_MOST_SLICES):
+            self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
+            if not self._keeper.more_to_do:
+                break
+            decided = self._keeper.tick()
 
     # -- what is supposed ------------------------------------------------------------------------------------------
 
@@ -95,13 +115,22 @@ class _Wondering:
             case Drained(name):
                 return self._drain(self._node(name))
             case Uncordoned(name):
-                self._keeper.observe(replace(self._node(name), unschedulable=False))
-            case Added(like, count):
-                self._add(self._node(like), count)
+                self._changed[name] = None
+                self._do(self._keeper.observe(replace(self._node(name), unschedulable=False)))
+            case Added(like, count, own):
+                self._add(self._node(like), count, own)
             case Ended(namespace, name):
-                self._keeper.forget(self._pod(namespace, name))
+                ended = self._pod(namespace, name)
+                if ended.node is not None:
+                    self._changed[ended.node] = None
+                self._do(self._keeper.forget(ended))
+            case Offered(resource, node, capacity):
+                key = resource.key(self._tables.ledger.capacity.domain)
+                self._do(self._keeper.set_capacity(self._node(node).name, key, capacity))
+            case Released(namespace, holder):
+                self._release(namespace, holder)
             case PolicySet(namespace, name, policy):
-                self._keeper.govern(namespace, name, policy)
+                self._do(self._keeper.govern(namespace, name, policy))
             case QuorumSet(key, quorum):
                 self._set_quorum(key, quorum)
         return []
@@ -114,16 +143,24 @@ class _Wondering:
         # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.
         return [Place(str(pod), self._place(_anew(replace(pod, gang=None)))) for pod in sorted(there, key=str)]
 
-    def _add(self, like: Node, count: int) -> None:
+    def _add(self, like: Node, count: int, own_places: Sequence[str]) -> None:
         if not 1 <= count <= MOST_NODES:
             raise Invalid("count", count, f"count is {count}; write 1 to {MOST_NODES}")
         domain = self._tables.ledger.capacity.domain
         own = {key: units for key, units in like.allocatable.items() if not key.startswith(f"{domain}/")}
         for number in range(count):
             name = NodeName(f"{like.name}-more-{number}")
-            labels = {**like.labels, "kubernetes.io/hostname": name}
+            labels = {**like.labels, **dict.fromkeys((*own_places, HOSTNAME), name)}
             node = replace(like, name=name, allocatable=own, capacity=own, labels=labels, unschedulable=False, uid=name)
-            self._keeper.observe(node)
+            self._changed[name] = None
+            self._do(self._keeper.observe(node))
+
+    def _release(self, namespace: str, holder: str) -> None:
+        claimed = holder_of(Release(namespace=namespace, holder=holder))
+        if self._tables.ledger.holding(claimed) is None:
+            raise NotFound("holder", holder, f"there is no claim of {holder} in namespace {namespace}")
+        released = self._keeper.commit([], given_up=[claimed])
+        self._do(Decided(None, released.effects))
 
     def _set_quorum(self, key: GangKey, quorum: int) -> None:
         gang = self._tables.gangs.by_key.get(key)
@@ -133,7 +170,7 @@ class _Wondering:
             raise Invalid("quorum", quorum, f"quorum is {quorum}; write 1 to {LARGEST_GANG}")
         for member in list(gang.roster.members.values()):
             if isinstance(member.gang, GangAsk):
-                self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum)))
+                self._do(self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum))))
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
@@ -155,6 +192,8 @@ class _Wondering:
 
     def try_pod(self, namespace: str, name: str) -> Answer:
         pod = self._pod(namespace, name)
+        if pod.node is None:
+            self._let_go_first(pod)
         node = pod.node or self._place(pod)
         why = None if node is not None else Explain(self._tables).pod(namespace, name)
         return node is not None, [Place(str(pod), node)], why
@@ -165,6 +204,7 @@ class _Wondering:
             raise NotFound("gang", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
         first = next(gang.roster.unplaced(), None)
         if first is not None and not gang.holds_a_plan:
+            self._let_go_first(first)
             self._place(first)
         # Who is asked about first brings a plan for all.
         holding = self._tables.ledger.holding
@@ -174,6 +214,31 @@ class _Wondering:
         if len(places) >= gang.terms.quorum:
             return True, places, None
         return False, [], Explain(self._tables).gang(key)
+
+    def _let_go_first(self, pod: Pod) -> None:
+        """Whoever may be tried before this one has a place where it finds one."""
+        for other in sorted(self._others(pod), key=lambda each: -each.priority):
+            if (known := self._tables.pods.get(other.uid)) is not None and known.node is None:
+                # Of nodes that are as good kube-scheduler may take any: let it be one that this one could have had.
+                self._place(known, rather=self._tables.policies.judging.passes(pod))
+
+    def _others(self, pod: Pod) -> list[Pod]:
+        """Who waits, whom what was supposed may help too; of a gang one member."""
+        judging, found, gangs = self._tables.policies.judging, list[Pod](), {self._tables.gangs.of(pod.uid)}
+        for other in self._tables.pods.values():
+            if other.uid == pod.uid or other.node is not None or other.priority < pod.priority:
+                continue
+            if other.gated or other.at_our_gate or not self._tables.ours(other):
+                continue
+            gang = self._tables.gangs.of(other.uid)
+            if gang is not None and (gang in gangs or gang.holds_a_plan or other.uid in gang.wait.rejected):
+                # Whose plan was possible has one, or is not asked about.
+                continue
+            may_go = self._changed and not self._keeper.is_asleep(other.uid)
+            if other.uid in self._woken or (may_go and any(map(judging.passes(other), self._changed))):
+                found.append(other)
+                gangs |= {gang} if gang is not None else set()
+        return found
 
     def _made(self, asked: PodsAsked, number: int) -> Pod:
         name = f"{asked.name}-{number}"
@@ -195,28 +260,31 @@ class _Wondering:
 
     # -- where it would be -------------------------------------------------------------------------------------------
 
-    def _place(self, pod: Pod) -> NodeName | None:
-        """The node that the pod has from now on; None if it has none."""
+    def _place(self, pod: Pod, rather: Callable[[NodeName], bool] = lambda name: False) -> NodeName | None:
+        """The node that the pod has from now on; None if it has none. `rather`: those that it goes to if it may."""
         self._keeper.observe(pod)
-        room = self._tables.policies.judging.room(pod)
-        # As kube-scheduler does before it asks: a node that it would not offer is not sent. Nor does it look further
-        # than for a hundred, unless none of these will do.
-        offered = (
-            name
-            for name, node in self._tables.nodes.items()
-            if accepts(node, pod) and (pod.gang is not None or room(name) is None)
-        )
         passed: Sequence[NodeName] = ()
-        while not passed and (sent := list(islice(offered, None if pod.gang is not None else _OFFERED))):
-            passed = self._keeper.filter(pod, sent).answer.passed
+        for sent in self._offers(pod):
+            passed = self._keeper.filter(pod, sent).answer.passed if sent else ()
+            if passed:
+                break
         if not passed:
             return None
         scores = self._keeper.prioritize(pod, passed)
-        node = max(passed, key=lambda name: (scores.get(name, 0), name))
+        node = max(passed, key=lambda name: (rather(name), scores.get(name, 0), name))
         if pod.gang is None:
             # It is there: whoever comes next finds less room.
             self._keeper.observe(replace(pod, node=node))
         return node
+
+    def _offers(self, pod: Pod) -> Iterator[list[NodeName]]:
+        """What kube-scheduler would offer: not a node that it would not have itself, nor more than a hundred of those
+        that will do; all that it would have where none of these is taken. A gang's member is offered all."""
+        judging, nodes = self._tables.policies.judging, self._tables.nodes
+        if pod.gang is None:
+            yield list(islice(filter(judging.passes(pod), nodes), _OFFERED))
+        room = judging.room(pod)
+        yield [n for n, node in nodes.items() if accepts(node, pod) and (pod.gang is not None or room(n) is None)]
 
     def _node(self, name: NodeName) -> Node:
         node = self._tables.nodes.get(name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import NoneType
+
 from extender.core.budgets import Overlapping, Spent
 from extender.core.gangs.gang import QUARANTINE, Gang
 from extender.core.gangs.machine import Phase, Standing
@@ -15,7 +18,13 @@ from extender.core.gangs.restraint import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.governed import Governed, of_type
+from extender.core.neighbours import APART, NEAR, SPREAD
+from extender.core.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.names import CPU, MEMORY, ResourceKey
+
+_RULES = {APART: AntiAffinity, NEAR: CoLocation, SPREAD: Balance}
+"""What a plan keeps to, and the type of policy that makes pods require it."""
 
 
 def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
@@ -42,7 +51,8 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             return f"{absent} {of_them} {lacking}"
         return f"{gated} {of_them} {behind}" + (f", and {absent} {lacking}" if absent else "")
     if gang.wait.shortfall is not None:
-        short = in_words(gang.wait.shortfall)
+        member = next(gang.roster.unplaced(), None)
+        short = in_words(gang.wait.shortfall, () if member is None else member.governed)
         if saved:
             return f"it is its turn, and what comes free is saved for it: {short}"
         if gang.wait.rounds_lost:
@@ -67,11 +77,13 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
     return f"{bound}, and the others have {gang.terms.timeout:g} s to follow; if they do not, these are evicted"
 
 
-def in_words(shortfall: Shortfall) -> str:
-    """Why a plan was not found."""
+def in_words(shortfall: Shortfall, governed: Sequence[Governed] = ()) -> str:
+    """Why a plan was not found for pods that these govern."""
     found = f"room for {shortfall.placed} of {shortfall.asked} members"
     if shortfall.rule:
-        return f"{found}; {shortfall.rule} keeps the next from every node that has room"
+        said = " or ".join(each.name for each, _ in of_type(governed, _RULES.get(shortfall.rule, NoneType)))
+        by = f" of policy {said}" if said else ""
+        return f"{found}; {shortfall.rule}{by} keeps the next from every node that has room"
     if shortfall.cause is None:
         return f"{found}; no other node may take one"
     cause = shortfall.cause

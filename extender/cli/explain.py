@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -50,20 +51,43 @@ def _asked(kind: str, name: str, namespace: str, service: Api) -> dict[str, Any]
     return told
 
 
+def show_since(told: dict[str, Any]) -> None:
+    """For how long it has waited, and for this reason."""
+    since, reason = told.get("since"), told.get("reason_since")
+    if since:
+        out.print(f"it has waited {_for(since)}" + (f", for this reason {_for(reason)}" if reason else ""))
+
+
+def _for(since: str) -> str:
+    began = datetime.fromisoformat(since)
+    seconds = max(0, round((datetime.now(UTC) - began).total_seconds()))
+    parts = ((seconds // 3600, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s"))
+    long = " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+    return f"for {long} (since {began:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def show_remedies(told: dict[str, Any]) -> None:
+    """What would help; where that was tried, it is said."""
+    if told["remedies"]:
+        out.print("\nwhat would help:")
+        for remedy in told["remedies"]:
+            out.print(f"  - {remedy}", markup=False)
+        if told.get("tried"):
+            out.print("each of these was tried on a copy of the cluster, and helps there")
+
+
 def _show(told: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
     out.print(f"{told['subject']} {told['summary']}", markup=False)
+    show_since(told)
     if told["groups"]:
         table = Table("nodes", "rule", "why", "such as", box=None, pad_edge=False)
         for group in told["groups"]:
             add_row(table, str(group["count"]), group["rule"], group["detail"], ", ".join(group["examples"]))
         out.print()
         out.print(table)
-    if told["remedies"]:
-        out.print("\nwhat would help:")
-        for remedy in told["remedies"]:
-            out.print(f"  - {remedy}", markup=False)
+    show_remedies(told)
     for note in told.get("unheeded", ()):
         out.print(f"\n{note}", markup=False)

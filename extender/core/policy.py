@@ -46,7 +46,8 @@ class Allow:
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """No. `reason` goes to kube-scheduler and is constant for the same situation, or the pod is tried for ever; `short`
-    has the numbers, for people. `preemption_helps`: whether evicting pods of lower priority could make room.
+    has the numbers, for people. `preemption_helps`: whether evicting pods of lower priority could make room. `policy`:
+    that of those that people create whose rule it is, by name.
     """
 
     reason: str
@@ -54,6 +55,7 @@ class Refuse:
     preemption_helps: bool = True
     explained: str = ""
     """The same in more words, for people; may have numbers that change. Empty: `reason` says it all."""
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

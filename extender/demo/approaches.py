@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
+from extender.core.governing import POLICY
 from extender.demo.jobs import Job
 from extender.demo.outside import JOB_LABEL, NAMESPACE, PODS, Outside
 from extender.esl import Approach, GangSpec, gang
@@ -70,9 +71,12 @@ class Extender:
     def __init__(self, connection: Connection, outside: Outside) -> None:
         self._connection, self._outside = connection, outside
 
-    async def submit(self, job: Job, cpu: str) -> None:
+    async def submit(self, job: Job, cpu: str, policy: str = "") -> None:
+        """The same. `policy`: by which its members ask to be governed."""
         ask = _ask(job, cpu)
         pods = [ask.requirement(n, Approach.EXTENDER).attach(manifest(job, n)) for n in range(job.size)]
+        for pod in pods if policy else ():
+            pod["metadata"]["annotations"][POLICY] = policy
         await create(self._connection, pods)
 
     async def end(self, job: Job) -> None:

@@ -118,6 +118,9 @@ class Board:
         seen = JobSeen(job.letter, job.name, job.size, bound, planned + ghosts, "waits")
         if bound >= job.size:
             return replace(seen, held=0, state=f"bound after {_time(job.took)}")
+        if not job.approach and bound:
+            # Each for itself: some may wait, and nobody waits for them.
+            return replace(seen, state=f"{job.size - bound} waits" if bound == job.size - 1 else "binds")
         if job.partly_since is not None and time.monotonic() - job.partly_since > job.patience:
             return replace(seen, state="bound in part", bad=True)
         if bound:

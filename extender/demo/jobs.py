@@ -6,6 +6,7 @@ Knows nothing of gangs, plans or the ledger.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 PARTLY_AFTER = 1.0
@@ -29,6 +30,12 @@ class Job:
     """The longest time for which some, but not all, of its members were bound."""
     partly_since: float | None = None
     """When the first of its members was bound."""
+    rule: Callable[[Mapping[str, str]], bool] | None = None
+    """What is to hold of the nodes of its pods, by pod, whenever one is seen."""
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Of its pods that are there and bound."""
+    breaches: int = 0
+    """How often the rule did not hold."""
 
     @property
     def bound(self) -> int:
@@ -42,6 +49,15 @@ class Job:
     def took(self) -> float:
         """Seconds from `began` until its last member was bound."""
         return max(self.bound_at.values()) - self.began
+
+    def stands(self, pod: str, node: str | None) -> None:
+        """The pod is seen on that node; None: it is gone."""
+        if node is None:
+            self.nodes.pop(pod, None)
+        else:
+            self.nodes[pod] = node
+        if self.rule is not None and not self.rule(self.nodes):
+            self.breaches += 1
 
     def sees(self, pod: str, now: float) -> None:
         self.bound_at.setdefault(pod, now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
 NODES = address("api", "v1", "nodes")
 JOB_LABEL = "demo.escher.dev/job"
+Rule = Callable[[Mapping[str, str]], bool]
 _PER_MEMBER, _PER_MEMBER_AND_NODE = 0.02, 0.00001
 """Bindings are single calls, and take a moment; and kube-scheduler looks at nodes for each."""
 
@@ -58,10 +59,10 @@ class Outside(Changing):
         self._pods = Collection(PODS, "Pod", self._see_pod, read=_read_pod, identity=name_of)
         self._nodes = Collection(NODES, "Node", self._see_node, read=_offers, identity=name_of)
 
-    def expect(self, name: str, approach: str, size: int, letter: str = "A") -> Job:
-        """A job of that name begins now."""
+    def expect(self, name: str, approach: str, size: int, letter: str = "A", rule: Rule | None = None) -> Job:
+        """A job of that name begins now. `rule`: what is to hold of where its pods are."""
         patience = max(PARTLY_AFTER, size * self.patience_per_member)
-        job = self._open[name] = Job(name, approach, size, letter, patience)
+        job = self._open[name] = Job(name, approach, size, letter, patience, rule=rule)
         self._letters[name] = letter
         self.jobs.append(job)
         self.has_changed()
@@ -148,6 +149,8 @@ class Outside(Changing):
     def _see_pod(self, sighting: Sighting[_Pod]) -> None:
         pod = sighting.seen
         job = self._open.get(pod.job)
+        if job is not None and not pod.ghost_of and (pod.node or sighting.gone):
+            job.stands(pod.name, None if sighting.gone else pod.node)
         if job is not None and pod.node and not pod.ghost_of and not sighting.gone:
             job.sees(pod.name, sighting.time)
         self.has_changed()

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
-from extender.demo import measuring, scenes
+from extender.demo import measuring, policy_scenes, scenes
 from extender.demo.approaches import Extender, Ghosts, Plain
 from extender.demo.board import Board
 from extender.demo.jobs import PARTLY_AFTER
@@ -61,10 +61,13 @@ async def perform(
                 measured = await _story(show, plain, extender, through_ghosts, rounds, seed)
             rows = measuring.verdict(show, measured)
         warming.cancel()
+    policies = policy_scenes.verdict(show)
     if rows:
         _table(show, rows, rounds)
+        _policies(show, policies)
     passed = all(scene["passed"] for scene in show.results) and bool(rows)
     passed = passed and not any(row["partial_gangs"] for row in rows if row["approach"] != "plain")
+    passed = passed and not any(row["breaches"] for row in policies)
     seconds = time.monotonic() - began
     good, bad = f"All as promised, in {seconds:.0f} s.", "Not all came out as promised: see the lines marked above."
     stage.end(good if passed else bad, good=passed)
@@ -77,6 +80,7 @@ async def perform(
         "seconds": round(seconds, 1),
         "scenes": show.results,
         "approaches": rows,
+        "policies": policies,
     }
 
 
@@ -100,6 +104,16 @@ async def _story(
         "The same two gangs without any extender: ghost pods hold the room",
         lambda: scenes.contention(show, ghosts),
     )
+    await show.play(
+        "policy-apart",
+        "A policy of one object: the pods of a service stay apart, each on a node of its own",
+        lambda: policy_scenes.apart(show),
+    )
+    await show.play(
+        "policy-near-data",
+        "A gang under another: its members are where their data is, and nobody has that yet",
+        lambda: policy_scenes.near_data(show, extender),
+    )
     measured: list[measuring.Measured] = []
 
     async def costs() -> dict[str, Any]:
@@ -116,6 +130,23 @@ async def _story(
         lambda: scenes.never_fits(show, extender),
     )
     return measured
+
+
+def _policies(show: Show, rows: list[dict[str, Any]]) -> None:
+    show.stage.table(
+        [
+            (
+                f"{row['policy']} ({row['type']})",
+                f"{row['pods']} {row['what']}",
+                "never" if not row["breaches"] else f"{row['breaches']} times",
+                f"{row['placed_after_ms']:.0f} ms",
+            )
+            for row in rows
+        ],
+        ("policy", "governs", "was broken", "placed after the remedy"),
+        "was broken: of all that was seen of these pods, from outside. placed after the remedy: from when what explain"
+        " told to do was done, until the last that waited was bound.",
+    )
 
 
 def _table(show: Show, rows: list[dict[str, Any]], rounds: int) -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from rich.text import Text
 
-_COLOURS = {"A": "cyan", "B": "magenta", "C": "yellow", "R": "green"}
+_COLOURS = {"A": "cyan", "B": "magenta", "C": "yellow", "R": "green", "W": "blue", "D": "red"}
 _ROWS_OF = (100, 90, 80, 70, 60, 50, 40, 32, 30, 24, 20, 16, 12, 10, 8, 5, 4, 3, 2, 1)
 _TEN = 10
 _LABEL = 12

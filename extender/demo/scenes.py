@@ -27,7 +27,7 @@ from extender.kube.errors import Refused, Unavailable
 SETTLE = 0.2
 """Seconds for everybody's watches to catch up with an empty cluster, the same for every approach."""
 _OTHERS = "others"
-_LOOK = 1.5
+LOOK = 1.5
 """Seconds to look at the picture, where there is one, before the next thing happens."""
 
 
@@ -104,7 +104,7 @@ async def late_resource(show: Show) -> dict[str, Any]:
         await outside.until(lambda: all(map(outside.turned_away, readers)), "both readers waiting")
     stage.command("escher explain pod reader-extender")
     stage.explanation(await show.service.explain("pods", "reader-extender"))
-    await stage.look(_LOOK)
+    await stage.look(LOOK)
     stage.say(f"An application stores its data on {node}, and says so:")
     stage.command(f"escher resource set data1 2 --node {node}")
     began = time.monotonic()
@@ -116,7 +116,7 @@ async def late_resource(show: Show) -> dict[str, Any]:
         raise NotAsPromised(f"the readers are on {where}, and only {node} has the resource")
     told = {approach.value: (job.bound_at[name] - began) * 1000 for name, approach in readers.items()}
     stage.good(f"Both run on {node}, " + ", ".join(f"{name} after {took:.0f} ms" for name, took in told.items()) + ".")
-    await stage.look(_LOOK)
+    await stage.look(LOOK)
     outside.close(job)
     await remove(show.connection, outside, list(readers))
     await show.service.delete_resource("data1")
@@ -160,7 +160,7 @@ async def contention(show: Show, way: Way) -> dict[str, Any]:
         stage.say(f"Why does {second.letter} wait?")
         stage.command(f"escher explain gang {second.name}")
         stage.explanation(await show.service.explain("gangs", second.name))
-        await stage.look(_LOOK)
+        await stage.look(LOOK)
     woken = await _wakes(show, way, first, second)
     await way.end(second)
     return {
@@ -185,7 +185,7 @@ async def _wakes(show: Show, way: Way, first: Job, second: Job) -> float:
     show.map()
     placed = f"{second.letter} is placed, {second.size} of {second.size}"
     show.stage.good(f"{first.letter} ends; {placed}, {woken * 1000:.0f} ms later.")
-    await show.stage.look(_LOOK)
+    await show.stage.look(LOOK)
     return woken
 
 
@@ -202,7 +202,7 @@ async def _stuck(show: Show, way: Way, jobs: list[Job]) -> dict[str, Any]:
         show.stage.say(f"{said}: neither can begin, and each holds what the other needs.")
     else:
         show.stage.say(f"{said}: whoever is not complete holds room for nothing.")
-    await show.stage.look(_LOOK)
+    await show.stage.look(LOOK)
     for job in jobs:
         await way.end(job)
     return {"approach": way.name, "gang_size": size, "bound": bound}
@@ -215,7 +215,7 @@ async def never_fits(show: Show, way: Way) -> dict[str, Any]:
     await way.submit(job, show.room.cpu)
     with stage.waiting("it is turned away"):
         await outside.until(lambda: all(map(outside.turned_away, members(job))), "all members being turned away")
-    await stage.look(_LOOK)
+    await stage.look(LOOK)
     stage.say("Why does this one wait?")
     stage.command(f"escher explain gang {job.name}")
     answer = await show.service.explain("gangs", job.name)
@@ -223,6 +223,6 @@ async def never_fits(show: Show, way: Way) -> dict[str, Any]:
     if job.bound:
         raise NotAsPromised(f"{job.bound} of its members are bound")
     stage.good("Nothing is bound and nothing is held; it disturbs nobody, and would be woken by new nodes.")
-    await stage.look(_LOOK)
+    await stage.look(LOOK)
     await way.end(job)
     return {"approach": way.name, "gang_size": job.size, "bound": job.bound, "explanation": answer["summary"]}

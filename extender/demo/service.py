@@ -23,6 +23,13 @@ class Service:
     async def delete_resource(self, name: str) -> None:
         await self._call("DELETE", f"{self._base}/resources/{name}")
 
+    async def put_policy(self, name: str, policy: dict[str, Any]) -> None:
+        """It is in force: for the next decision."""
+        await self._call("PUT", f"{self._base}/policies/{name}", policy)
+
+    async def delete_policy(self, name: str) -> None:
+        await self._call("DELETE", f"{self._base}/policies/{name}")
+
     async def explain(self, kind: str, name: str) -> dict[str, Any]:
         """`kind` is pods or gangs."""
         return await self._call("GET", f"{self._base}/{kind}/{name}/explain")

@@ -15,14 +15,15 @@ from extender.kube.errors import Unavailable
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_answer_comes_and_what_the_work_has_done_does_not() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_the_answer_comes_and_what_the_work_has_done_does_not(at_once: bool) -> None:
     state = {"a": [1, 2, 3]}
 
     def work() -> int:
         state["a"].append(4)
         return sum(state["a"])
 
-    assert await Forked().in_a_copy(work) == 10
+    assert await Forked(at_once=at_once).in_a_copy(work) == 10
     assert state == {"a": [1, 2, 3]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,18 +13,21 @@ from extender.app.supposition import (
     Drained,
     Ended,
     GangThere,
+    Offered,
     PodsAsked,
     PodThere,
     PolicySet,
     QuorumSet,
+    Released,
     Supposition,
     Uncordoned,
     Wondered,
 )
 from extender.app.what_if import suppose
-from extender.core.names import GangKey
+from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import HOSTNAME, AntiAffinity, PolicyInForce
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.world import World
 from tests.builders import gang_pods, node, units
 
@@ -135,6 +139,8 @@ async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) ->
         ([Added(N1, 0)], None, "count"),
         ([Added(N1, 6000), Added(N2, 6000)], None, "changes"),
         ([Ended("team", "nobody")], None, "pod"),
+        ([Released("team", "nobody")], None, "holder"),
+        ([Offered(EphemeralName("team", "data"), NodeName("n9"), 1)], None, "node"),
         ([QuorumSet(GangKey("default", "none"), 2)], None, "gang"),
         ([], GangThere(GangKey("default", "none")), "gang"),
         ([], PodThere("team", "nobody"), "pod"),
@@ -145,3 +151,39 @@ async def test_what_is_not_there_is_told(world: World, supposed: Any, ask: Any, 
     with pytest.raises((NotFound, Invalid)) as refused:
         wonder(world, *supposed, ask=ask)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("own", [(), ("zone",)])
+async def test_nodes_may_be_added_in_places_of_their_own(world: World, own: tuple[str, ...]) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.keeper.observe(node(name, labels={HOSTNAME: name, "zone": "a"}))
+    apart = PolicyInForce(AntiAffinity(topology_key="zone"), selector=())
+    found = wonder(world, PolicySet("default", "apart", apart), Added(N1, 2, own), ask=gang(3, 1000))
+    assert found.fits is bool(own)
+
+
+async def test_a_resource_may_be_offered_and_what_a_claim_holds_released(world: World) -> None:
+    data = ResourceKey("escher.dev/team.data")
+    waits = PodsAsked(namespace="team", name="reader", each=units({"cpu": 100, data: 1}))
+    assert not wonder(world, ask=waits).fits
+    name = EphemeralName("team", "data")
+    owner = GangKey("agents", "claim:a")
+    claim = Holding(Holder("claim:agents/a"), N2, {data: 2}, HoldingKind.RESERVATION, owner, world.clock.steady() + 60)
+    assert nodes_of(wonder(world, Offered(name, N2, 2), ask=replace(waits, name="first"))) == [N2]
+    wonder(world, Ended("team", "first-0"))
+    world.do(world.keeper.commit([claim]))
+    assert not wonder(world, ask=replace(waits, name="second")).fits
+    assert nodes_of(wonder(world, Released("agents", "a"), ask=replace(waits, name="third"))) == [N2]
+    # Nobody has set it.
+    world.keeper.set_capacity(N2, data, 0)
+
+
+async def test_whoever_waits_too_and_may_be_tried_first_has_the_place(world: World) -> None:
+    world.start_pod("full", {"cpu": 8000}, on="n1")
+    for name in ("n2", "n3"):
+        world.start_pod(f"more-{name}", {"cpu": 6000}, on=name)
+    for name in ("early", "late"):
+        waits = world.start_pod(name, {"cpu": 6000})
+        world.do(world.keeper.filter(waits, []))
+    assert not wonder(world, Ended("team", "more-n2"), ask=PodThere("team", "late")).fits
+    assert wonder(world, Ended("team", "more-n3"), ask=PodThere("team", "late")).fits

@@ -16,6 +16,7 @@ from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
 from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.governing import GovernedByKeeper
+from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
 from extender.app.isolating import Isolating
@@ -114,18 +115,19 @@ class World(Performing):
 
     def management(self) -> Management:
         """All of it as `/v1` calls it."""
+        what_if = WhatIf(self.keeper, Forked())
         return Management(
             resources=self.resources,
             transactions=self.transactions,
             state=self.inquiries,
             gangs=self.inquiries,
-            explain=self.explain,
+            explain=Helping(self.keeper.tables, self.explain, what_if),
             brake=Braking(self.keeper, self),
             quota=self.isolating,
             policies=self.policies,
             asks=self.asked,
             events=Announcements(self.clock),
-            what_if=WhatIf(self.keeper, Forked()),
+            what_if=what_if,
         )
 
     def take(self, effects: Sequence[Effect]) -> None:

@@ -22,13 +22,14 @@ from extender.cli import api
 from extender.cli.main import app
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
+from extender.core.policy_types import DataLocality, PolicyInForce
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName
 from extender.settings import Settings
 from tests.adapters.http.fakes import listening, service
 from tests.app.fakes import Fault
 from tests.app.world import World
-from tests.builders import gang_pods
+from tests.builders import gang_pods, pod
 from tests.cli.certificates import Certificates
 from tests.cli.conftest import Escher
 
@@ -203,10 +204,21 @@ async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: Worl
     told = (await escher("explain", "pod", "p", "-n", "team")).stdout
     assert "pod team/p waits: none of 3 nodes can have it" in told
     assert "n1, n2, n3" in told
-    assert "escher resource set --namespace team r 1 --node NODE" in told
+    assert "- escher.dev/team.r is 1 on n1: escher resource set --namespace team r 1 --node n1" in told
+    assert "each of these was tried on a copy of the cluster" in told
     as_json = json.loads((await escher("explain", "pod", "p", "-n", "team", "--json")).stdout)
     # Of what is not heeded only an embedded cluster of this machine tells.
     assert (as_json["waits"], as_json["unheeded"]) == (True, [])
+
+
+async def test_since_when_a_pod_waits_is_told_and_since_when_for_this_reason(escher: Escher, world: World) -> None:
+    waits = pod("p", {"escher.dev/team.r": 1}, namespace="team", created=60.0, labels={"app": "web"})
+    world.do(world.keeper.govern("team", "near", PolicyInForce(DataLocality(("r",)), selector=())))
+    world.do(world.keeper.observe(waits))
+    assert "(since 1970-01-01 00:01:00 UTC)\n" in (await escher("explain", "pod", "p", "-n", "team")).stdout
+    world.do(world.keeper.filter(waits, list(world.keeper.tables.nodes)))
+    told = " ".join((await escher("explain", "pod", "p", "-n", "team")).stdout.split())
+    assert re.search(r"it has waited for \d+ h .*, for this reason for \d+ h .* \(since ", told)
 
 
 async def test_brackets_in_texts_are_shown_and_lists_come_page_by_page(escher: Escher, world: World) -> None:

@@ -175,3 +175,11 @@ async def test_the_terminal_follows_the_watch() -> None:
         await seen.told("ADDED", pod("a", 0, "node-0"), pod("a", 1, "node-3"))
         await asyncio.wait_for(shown.wait(), 5)
     assert [line for line in screen.text() if line] == []
+
+
+async def test_pods_of_which_one_waits_are_no_gang_bound_in_part() -> None:
+    async with watched() as seen:
+        job = seen.outside.expect("w", "", 3, "W")
+        job.patience = 0.0
+        await seen.told("ADDED", pod("w", 0, "node-0"), pod("w", 1, "node-1"), pod("w", 2))
+        assert seen.job("W").endswith("2 of 3  1 waits")

@@ -17,7 +17,10 @@ from extender.demo.approaches import manifest
 from extender.demo.jobs import Job
 from kubesim.heeding import unheeded
 
-SCENES = ["late-resource", "contention-plain", "contention-extender", "contention-ghosts", "measured", "never-fits"]
+SCENES = [
+    *("late-resource", "contention-plain", "contention-extender", "contention-ghosts"),
+    *("policy-apart", "policy-near-data", "measured", "never-fits"),
+]
 TRACE = "sn,cpu_milli,memory_mib,gpu,model\n"
 
 
@@ -47,6 +50,11 @@ def performed(*arguments: str, seconds: float = 100) -> tuple[dict[str, Any], st
     assert partial == {"plain": 2, "extender": 0, "ghosts": 0}
     assert all(row["writes_per_gang"] > 0 and row["median_ms"] > 0 for row in result["approaches"])
     assert "members" in result["scenes"][-1]["explanation"]
+    assert [(row["policy"], row["type"], row["breaches"]) for row in result["policies"]] == [
+        ("apart", "anti-affinity", 0),
+        ("near-data", "data-locality", 0),
+    ]
+    assert all(row["placed_after_ms"] > 0 for row in result["policies"])
     return result, ended.stderr
 
 
@@ -57,6 +65,11 @@ def test_the_demo_comes_out_as_promised_on_the_embedded_cluster() -> None:
     assert all(character.isprintable() or character == "\n" for character in story)
     assert "\n\n\n" not in story
     assert "Why does this one wait?" in story
+    told = " ".join(story.split())
+    assert "8 of 8 nodes have one of its pods" in told
+    assert re.search(r"→ pod default/web-\d on node-0 ends", told)
+    assert "near-data (data-locality: data2 is on no node)" in told
+    assert "│ apart (anti-affinity) │ 9 pods │ never │" in told
     assert story.rstrip().splitlines()[-1].startswith("All as promised")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+from itertools import count
 from typing import Any
 
 import httpx
@@ -36,6 +37,9 @@ from extender.adapters.http.api import create_api
 from extender.adapters.http.problems import ProblemKind
 from tests.adapters.http.fakes import NotedManagement, Ready
 from tests.escher_k8s.conftest import Client, Stage
+
+RUNS = count()
+"""No two clients of these tests have the same; addresses of objects are used again."""
 
 
 def test_a_resource_is_set_read_listed_and_deleted(client: Client) -> None:
@@ -247,9 +251,10 @@ def test_a_wrong_operation_is_told_with_its_index(client: Client) -> None:
 
 
 def test_gangs_are_listed_read_and_explained(client: Client, stage: Stage) -> None:
-    ask = client.ask(lambda escher: escher.gang(f"large-{id(client)}", 3, {"cpu": "7"}))
+    run = next(RUNS)
+    ask = client.ask(lambda escher: escher.gang(f"large-{run}", 3, {"cpu": "7"}))
     for number in range(2):
-        stage.create(ask.attach(_pod(f"large-{id(client)}-{number}")))
+        stage.create(ask.attach(_pod(f"large-{run}-{number}")))
     stage.pass_time(8)
     name = ask.labels["escher.dev/gang"]
     found = client.ask(lambda escher: escher.get_gang(name))
@@ -262,6 +267,24 @@ def test_gangs_are_listed_read_and_explained(client: Client, stage: Stage) -> No
     assert client.ask(lambda escher: escher.explain_pod(f"{name}-0")).waits
     with pytest.raises(NotFound):
         client.ask(lambda escher: escher.explain_pod("nobody"))
+
+
+def test_what_an_explanation_has_tried_can_be_asked_again(client: Client, stage: Stage) -> None:
+    run = next(RUNS)
+    pod = _pod(f"wanting-{run}")
+    pod["spec"]["schedulerName"] = "escher-ledger"
+    pod["spec"]["containers"][0]["resources"] = {"limits": {f"escher.dev/team-a.rare-{run}": "1"}}
+    stage.create(pod)
+    stage.pass_time(8)
+    name = pod["metadata"]["name"]
+    told = client.ask(lambda escher: escher.explain_pod(name))
+    assert told.since is not None
+    assert told.remedies == [each.said for each in told.tried]
+    changes = told.tried[0].changes
+    assert changes[0]["op"] == "set-resource"
+    question = {"kind": "pod", "namespace": "team-a", "name": name}
+    assert client.ask(lambda escher: escher.what_if(question, changes=changes)).fits
+    assert not client.ask(lambda escher: escher.what_if(question)).fits
     with pytest.raises(NotFound):
         client.ask(lambda escher: escher.explain_gang("nobody"))
 

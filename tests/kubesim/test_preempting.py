@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from extender.app.explain import Explain
 from extender.controlplane.nodes import NodeShape
 from extender.core.names import GangKey
 from extender.settings import Settings
@@ -85,7 +86,7 @@ class Stage:
             task.cancel()
 
     def explained(self, gang: str) -> str:
-        found = self.sim.application.management.explain.gang(GangKey("default", gang))
+        found = Explain(self.sim.application.keeper.tables).gang(GangKey("default", gang))
         return f"{found.summary} {found.remedies}"
 
 

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from extender.adapters.http.problems import Problem, ProblemKind, quoted
 from extender.adapters.http.quantities import shown, shown_units
 from extender.app.announcing import Announcement
-from extender.app.explanation import Explanation
 from extender.app.management import BrakeState, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
 from extender.app.ports import FIRST_MOMENT, LAST_MOMENT
 from extender.core.brake import Switches
@@ -140,29 +139,6 @@ class GangView(Answer):
     reason: Annotated[str, Field(description="Why it waits; empty if it does not")]
 
 
-class NodeGroupView(Answer):
-    """Nodes that the same rule excludes."""
-
-    rule: str
-    count: int
-    detail: str
-    examples: list[str]
-    resource: str | None = None
-    asked: Number | None = None
-    free: Number | None = None
-
-
-class ExplanationView(Answer):
-    """Why something waits, and what would help, most likely first."""
-
-    subject: str
-    waits: bool
-    summary: str
-    groups: list[NodeGroupView]
-    remedies: list[str]
-    node: Annotated[str | None, Field(description="Where the pod is bound; null for a gang, and for who waits")] = None
-
-
 class EventView(Answer):
     """One decision. `number` grows by one with each. What it is not about is empty."""
 
@@ -259,13 +235,13 @@ def refusal_view(refusal: Refusal) -> RefusalView:
             index=refusal.index, detail=refusal.detail or said, node=cause.node, read=cause.read, now=cause.now
         )
     if isinstance(cause, Short):
-        told = _short(cause)
+        told = short_view(cause)
         said = f"{told['asked']} of {cause.resource} asked, {told['free']} free"
         return RefusalView(index=refusal.index, detail=refusal.detail or said, **told)
     return RefusalView(index=refusal.index, detail=refusal.detail, field=refusal.field or None)
 
 
-def _short(short: Short) -> dict[str, Any]:
+def short_view(short: Short) -> dict[str, Any]:
     return {
         "resource": short.resource,
         "asked": shown_units(short.resource, short.asked),
@@ -291,26 +267,6 @@ def gang_view(state: GangState) -> GangView:
         ],
         deadline=timestamp(state.deadline),
         reason=state.reason,
-    )
-
-
-def explanation_view(explanation: Explanation) -> ExplanationView:
-    return ExplanationView(
-        subject=explanation.subject,
-        waits=explanation.waits,
-        summary=explanation.summary,
-        groups=[
-            NodeGroupView(
-                rule=group.rule,
-                count=group.count,
-                detail=group.detail,
-                examples=list(group.examples),
-                **(_short(group.short) if group.short else {}),
-            )
-            for group in explanation.groups
-        ],
-        remedies=list(explanation.remedies),
-        node=explanation.node,
     )
 
 

@@ -18,7 +18,7 @@ from extender.adapters.http.models import LABEL_SCHEMA, Body
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.policy_models import MOST_REQUIREMENTS, MOST_VALUES, BadPolicySpec
 from extender.app.policy_state import PolicyState
-from extender.core.policy_types import TYPES, PodSelector, PolicySpec, type_of
+from extender.core.policy_types import TYPES, PodSelector, PolicyInForce, PolicySpec, type_of
 from extender.kube.label_match import LabelRequirement, Selector
 
 
@@ -220,6 +220,14 @@ def spec_json(spec: PolicySpec) -> dict[str, Any]:
         said["selector"] = {"match_labels": dict(labels)} if labels else {}
         if expressions:
             said["selector"]["match_expressions"] = _requirements(expressions)
+    return said
+
+
+def in_force_json(policy: PolicyInForce) -> dict[str, Any]:
+    """What a PUT of a policy says of which this is in force."""
+    said = {"type": type_of(policy.parameters), "parameters": policy_models.shown(policy.parameters)}
+    if policy.selector is not None:
+        said["selector"] = {"match_expressions": _requirements(policy.selector)}
     return said
 
 

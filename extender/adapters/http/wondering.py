@@ -8,97 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from extender.adapters import policy_models
-from extender.adapters.http.answers import Answer, ExplanationView, explanation_view
-from extender.adapters.http.models import LABEL_SCHEMA, Body, Node, Quantities
-from extender.adapters.http.policy_bodies import PolicyBody, spec_of
-from extender.adapters.http.problems import Problem, ProblemKind
+from extender.adapters.http.answers import Answer
+from extender.adapters.http.changes import AnyChange, Label, ObjectName
+from extender.adapters.http.explained import ExplanationView, explanation_view
+from extender.adapters.http.models import Body, Quantities
+from extender.adapters.http.problems import Problem
 from extender.app import supposition as words
-from extender.app.supposition import MOST_NODES
 from extender.core.gang_ask import LARGEST_GANG
 from extender.core.names import GangKey
-from extender.kube.names import NodeName, require_label
 from extender.kube.node_match import Toleration
 
 _MOST_CHANGES = 1000
 
-Label = Annotated[
-    StrictStr, AfterValidator(lambda value: require_label("it", value)), Field(json_schema_extra=LABEL_SCHEMA)
-]
-ObjectName = Annotated[StrictStr, Field(min_length=1, max_length=253)]
 Labels = dict[StrictStr, StrictStr]
-
-
-class Drain(Body):
-    """The node is cordoned, and its pods have to be elsewhere, but for those of DaemonSets and static ones."""
-
-    op: Literal["drain"]
-    node: Node
-
-    def supposed(self) -> words.Supposed:
-        return words.Drained(NodeName(self.node))
-
-
-class Uncordon(Body):
-    """The node takes new pods."""
-
-    op: Literal["uncordon"]
-    node: Node
-
-    def supposed(self) -> words.Supposed:
-        return words.Uncordoned(NodeName(self.node))
-
-
-class AddNodes(Body):
-    """So many more nodes like one that is there, empty and without its ephemeral resources."""
-
-    op: Literal["add-nodes"]
-    like: Node
-    count: Annotated[StrictInt, Field(ge=1, le=MOST_NODES)] = 1
-
-    def supposed(self) -> words.Supposed:
-        return words.Added(NodeName(self.like), self.count)
-
-
-class EndPod(Body):
-    """The pod is gone, and what it held is free."""
-
-    op: Literal["end-pod"]
-    namespace: Label
-    pod: ObjectName
-
-    def supposed(self) -> words.Supposed:
-        return words.Ended(self.namespace, self.pod)
-
-
-class SetQuorum(Body):
-    """The gang needs so many members."""
-
-    op: Literal["set-quorum"]
-    namespace: Label
-    gang: ObjectName
-    quorum: Annotated[StrictInt, Field(ge=1, le=LARGEST_GANG)]
-
-    def supposed(self) -> words.Supposed:
-        return words.QuorumSet(GangKey(self.namespace, self.gang), self.quorum)
-
-
-class SetPolicy(Body):
-    """An EscherPolicy says this; null: it is not there."""
-
-    op: Literal["set-policy"]
-    namespace: Label
-    name: Label
-    policy: PolicyBody | None
-
-    def supposed(self) -> words.Supposed:
-        if self.policy is not None and self.policy.type in policy_models.ASKED:
-            said = f"type {self.policy.type} is asked: what comes of it depends on who will ask, and cannot be supposed"
-            raise Problem(ProblemKind.INVALID, said, field="type")
-        policy = None if self.policy is None else policy_models.in_force(spec_of(self.policy))
-        return words.PolicySet(self.namespace, self.name, policy)
 
 
 class TolerationBody(Body):
@@ -158,7 +82,6 @@ class GangThere(Body):
         return words.GangThere(GangKey(self.namespace, self.name))
 
 
-AnyChange = Annotated[Drain | Uncordon | AddNodes | EndPod | SetQuorum | SetPolicy, Field(discriminator="op")]
 AnyQuestion = Annotated[Pods | PodThere | GangThere, Field(discriminator="kind")]
 
 

@@ -103,7 +103,11 @@ class Admission:
         before, reason = gang.phase, INCOMPLETE if gang.missing else self._planning.why_not(gang, now)
         gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
         untold = gang.phase is not before or gang.phase is not gang.wait.turned_away_in
-        if untold or all(gang.roster.members[uid].at_our_gate for uid in gang.wait.rejected):
+        if (
+            gang.waits_anew_for(reason)
+            or untold
+            or all(gang.roster.members[uid].at_our_gate for uid in gang.wait.rejected)
+        ):
             gang.wait.turned_away_in = gang.phase
             self._table.effects.append(GangTurnedAway(gang.key, pod, reason, gang.wait.shortfall))
         gang.wait.rejected.add(pod.uid)

@@ -61,6 +61,13 @@ class Gang:
         self.barrier = AtBarrier()
         self.wait = Wait()
 
+    def waits_anew_for(self, reason: str) -> bool:
+        """Whether, since it had a plan last, nobody was told that it waits for this; somebody is from now on."""
+        why = without_numbers(reason, self.wait.shortfall)
+        new = why not in self.wait.told_of
+        self.wait.told_of.add(why)
+        return new
+
     def step(self, step: Step) -> None:
         """It is in the phase that follows. Raises Impossible."""
         self.phase = after(self.phase, step)
@@ -95,6 +102,11 @@ class Gang:
         order = () if wait.by_age else max(wait.order, wait.behind_order)
         age = max(terms.created, wait.behind)
         return (-terms.claims, order, age, wait.rounds_lost, self.roster.first_seen, self.key)
+
+
+def without_numbers(reason: str, shortfall: Shortfall | None) -> tuple[str, str]:
+    """Why a gang waits; where it can be placed nowhere, whatever is there now."""
+    return reason, "" if shortfall is None or reason == HOPELESS else shortfall.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,11 @@ class GangTurnedAway(OfGang):
     member: Pod
     reason: str
     shortfall: Shortfall | None
+
+    @property
+    def why(self) -> tuple[str, str]:
+        """The same though numbers are others."""
+        return without_numbers(self.reason, self.shortfall)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ class Shortfall:
     cause: Short | None
     rule: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What was missing, whatever the numbers."""
+        return self.rule or ("" if self.cause is None else self.cause.resource)
+
 
 def plan(
     ledger: Ledger,

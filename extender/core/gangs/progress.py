@@ -133,6 +133,8 @@ class Wait:
     """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
     turned_away_in: Phase | None = None
     """The phase in which somebody was last told that a member was turned away."""
+    told_of: set[tuple[str, str]] = field(default_factory=set)
+    """For which reasons, since it had a plan last."""
     since: float | None = None
     """Since when it has waited for room."""
     bypasses: int = 0

@@ -135,7 +135,14 @@ class Settling:
             self._queue.saved.save(gains, now)
         if gang.key in stirred and (member := next((pod for pod in gang.roster.unplaced() if pod.at_our_gate), None)):
             # kube-scheduler does not ask about it, and says nothing of it either.
+            gang.waits_anew_for(NO_ROOM)
             self._table.effects.append(GangTurnedAway(gang.key, member, NO_ROOM, gang.wait.shortfall))
+        elif gang.wait.rejected and gang.waits_anew_for(reason := self._planning.why_not(gang, now)):
+            # Nobody asks about it before it fits, though what it waits for is another thing now.
+            member = next((pod for pod in gang.roster.unplaced() if pod.uid in gang.wait.rejected), None)
+            if member is not None:
+                gang.wait.turned_away_in = gang.phase
+                self._table.effects.append(GangTurnedAway(gang.key, member, reason, gang.wait.shortfall))
 
     def _leave_rest(self, first: Gang, gains: Mapping[NodeName, None], stirred: Mapping[GangKey, None]) -> None:
         self._left = dict(gains)

@@ -97,6 +97,7 @@ class Waiting:
     def has_a_plan(self, gang: Gang) -> None:
         """It waits no more, and has passed those before it that do."""
         gang.wait.since, gang.wait.bypasses = None, 0
+        gang.wait.told_of.clear()
         self.surplus.planned_anew(gang)
         self.ended(gang)
         self.queue.passed_by(gang)

@@ -22,6 +22,8 @@ from extender.filters.governing.standing import Standing
 
 POLICIES = "policy-"
 """How the names of these begin."""
+NAMED = PolicyNamed.name
+"""The rule that what a pod names is there."""
 
 
 def made() -> list[Policy]:

@@ -48,4 +48,4 @@ class PolicyAntiAffinity:
 
 def _refusal(policy: str) -> Refuse:
     reason = f"policy {policy} (anti-affinity): a pod that it keeps apart from this one is in the same place"
-    return Refuse(reason, preemption_helps=False)
+    return Refuse(reason, preemption_helps=False, policy=policy)

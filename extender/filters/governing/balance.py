@@ -33,7 +33,7 @@ class PolicyBalance:
             most = -(-even.tasks // max(1, len(counts))) or min(counts.values(), default=0) + even.max_skew
             reason = f"policy {each.name} (balance): this place has its part of the policy's pods already"
             values = {value for value, number in counts.items() if number < most}
-            open_to_it.append((values, key, Refuse(reason, preemption_helps=False)))
+            open_to_it.append((values, key, Refuse(reason, preemption_helps=False, policy=each.name)))
         if not open_to_it:
             return None
 

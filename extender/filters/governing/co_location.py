@@ -69,4 +69,4 @@ def _places_for(size: int, key: str, pod: Pod, facts: Facts, *, emptied: bool) -
 
 
 def _refusal(policy: str, why: str) -> Refuse:
-    return Refuse(f"policy {policy} (co-location): {why}", preemption_helps=False)
+    return Refuse(f"policy {policy} (co-location): {why}", preemption_helps=False, policy=policy)

@@ -46,4 +46,5 @@ def _having(data: str, namespace: str, facts: Facts) -> frozenset[NodeName]:
 
 
 def _refusal(policy: str, data: str) -> Refuse:
-    return Refuse(f"policy {policy} (data-locality): the node does not have {data}", preemption_helps=False)
+    reason = f"policy {policy} (data-locality): the node does not have {data}"
+    return Refuse(reason, preemption_helps=False, policy=policy)

@@ -34,10 +34,10 @@ class PolicyNamed:
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if not pod.governed:
             return None
-        why = next((why for each in pod.governed if (why := _why_not(each))), "")
-        if not why:
+        why = next(((each.name, why) for each in pod.governed if (why := _why_not(each))), None)
+        if why is None:
             return None
-        refusal = Refuse(why, preemption_helps=False)
+        refusal = Refuse(why[1], preemption_helps=False, policy=why[0])
         return lambda node: refusal
 
 

@@ -240,10 +240,10 @@ class NotedExplain:
     def __init__(self, noted: NotedManagement) -> None:
         self._noted = noted
 
-    def pod(self, namespace: str, name: str) -> Explanation:
+    async def pod(self, namespace: str, name: str) -> Explanation:
         return self._noted.explained((namespace, name))
 
-    def gang(self, key: GangKey) -> Explanation:
+    async def gang(self, key: GangKey) -> Explanation:
         return self._noted.explained(key)
 
 

@@ -268,7 +268,7 @@ async def test_explanations_show_groups_with_numbers_and_remedies(
             NodeGroup(
                 rule="room", count=3, detail="too little cpu", examples=[N1], short=Short(ResourceKey("cpu"), 2000, 500)
             ),
-            NodeGroup(rule="taint", count=1, detail="tainted"),
+            NodeGroup(rule="policy-balance", count=1, detail="full", policy="even", type="balance"),
         ],
         remedies=["one node with 2 CPU more"],
     )
@@ -279,15 +279,19 @@ async def test_explanations_show_groups_with_numbers_and_remedies(
             "count": 3,
             "detail": "too little cpu",
             "examples": ["n1"],
+            "policy": "",
+            "type": "",
             "resource": "cpu",
             "asked": 2,
             "free": 0.5,
         },
         {
-            "rule": "taint",
+            "rule": "policy-balance",
             "count": 1,
-            "detail": "tainted",
+            "detail": "full",
             "examples": [],
+            "policy": "even",
+            "type": "balance",
             "resource": None,
             "asked": None,
             "free": None,

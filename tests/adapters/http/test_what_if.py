@@ -7,24 +7,28 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.app.explanation import Explanation
+from extender.app.explanation import Explanation, Remedy
 from extender.app.management import NotFound
 from extender.app.supposition import (
     Added,
     Drained,
     Ended,
     GangThere,
+    Offered,
     Place,
     PodsAsked,
     PodThere,
     PolicySet,
     QuorumSet,
+    Released,
+    Supposed,
     Supposition,
     Uncordoned,
     Wondered,
 )
-from extender.core.names import GangKey
+from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import Balance, PolicyInForce
+from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration
 from tests.adapters.http.fakes import NotedManagement
@@ -46,6 +50,13 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                     {"op": "uncordon", "node": "n2"},
                     {"op": "add-nodes", "like": "n3", "count": 2},
                     {"op": "end-pod", "namespace": "team-a", "pod": "p"},
+                    {"op": "add-nodes", "like": "n3", "count": 1, "own": ["zone"]},
+                    {"op": "set-resource", "namespace": "team-a", "name": "data1", "node": "n1", "capacity": 2},
+                    {
+                        "op": "set-resource", "namespace": "team-a", "name": "all", "shared": True, "node": "n1",
+                        "capacity": 0,
+                    },
+                    {"op": "release", "namespace": "team-a", "holder": "agent"},
                     {"op": "set-quorum", "namespace": "team-a", "gang": "train", "quorum": 4},
                     {
                         "op": "set-policy", "namespace": "team-a", "name": "even",
@@ -61,6 +72,10 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                     Uncordoned(NodeName("n2")),
                     Added(NodeName("n3"), 2),
                     Ended("team-a", "p"),
+                    Added(NodeName("n3"), 1, ("zone",)),
+                    Offered(EphemeralName("team-a", "data1"), NodeName("n1"), 2),
+                    Offered(EphemeralName("team-a", "all", shared=True), NodeName("n1"), 0),
+                    Released("team-a", "agent"),
                     QuorumSet(GangKey("team-a", "train"), 4),
                     PolicySet("team-a", "even", PolicyInForce(Balance(4), ())),
                     PolicySet("team-a", "gone", None),
@@ -94,6 +109,36 @@ async def test_what_is_asked_arrives(
     assert management.asked == [wondered]
 
 
+async def test_what_was_tried_is_told_as_it_can_be_asked(
+    client: httpx.AsyncClient, management: NotedManagement
+) -> None:
+    supposed: list[Supposed] = [
+        Drained(NodeName("n1")),
+        Uncordoned(NodeName("n2")),
+        Added(NodeName("n3"), 2),
+        Added(NodeName("n3"), 1, ("zone",)),
+        Ended("team-a", "p"),
+        Offered(EphemeralName("team-a", "data1"), NodeName("n1"), 2),
+        Offered(EphemeralName("team-a", "all", shared=True), NodeName("n1"), 0),
+        Released("team-a", "agent"),
+        QuorumSet(GangKey("team-a", "train"), 4),
+        PolicySet("team-a", "even", PolicyInForce(Balance(4), (LabelRequirement("app", "In", ("web",)),))),
+        PolicySet("team-a", "named", PolicyInForce(Balance(4))),
+        PolicySet("team-a", "gone", None),
+    ]
+    remedies = [Remedy(f"do {each}", [each]) for each in supposed]
+    management.explanation = Explanation(
+        subject="gang", waits=True, summary="waits", remedies=["guess"], tried=remedies, since=60.0, reason_since=61.5
+    )
+    told = (await client.get("/v1/namespaces/team-a/gangs/train/explain")).json()
+    assert (told["since"], told["reason_since"]) == ("1970-01-01T00:01:00Z", "1970-01-01T00:01:01.500000Z")
+    assert told["remedies"] == [each.said for each in remedies]
+    changes = [change for each in told["tried"] for change in each["changes"]]
+    management.supposition = Supposition(fits=True)
+    assert (await client.post("/v1/what-if", json={"changes": changes})).status_code == 200
+    assert management.asked[-1] == Wondered(supposed)
+
+
 async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: NotedManagement) -> None:
     why = Explanation(subject="gang team-a/train", waits=True, summary="waits", remedies=["more nodes"])
     moved = [Place("team-a/p", NodeName("n2")), Place("team-a/q", None)]
@@ -105,7 +150,7 @@ async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: 
         "moved": [{"pod": "team-a/p", "node": "n2"}, {"pod": "team-a/q", "node": None}],
         "explanation": {
             "subject": "gang team-a/train", "waits": True, "summary": "waits", "groups": [], "remedies": ["more nodes"],
-            "node": None,
+            "since": None, "reason_since": None, "tried": [], "node": None,
         },
     }  # fmt: skip
 

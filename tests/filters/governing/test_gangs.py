@@ -510,3 +510,16 @@ def test_the_tables_are_sound_whatever_governs(policies: list[str]) -> None:
     for name in policies:
         world.lift(name)
         world.check()
+
+
+def test_a_gang_that_is_even_only_beside_those_who_are_there_is_placed_when_they_come() -> None:
+    """All of it in one place, which alone would be uneven: with nobody around it could be placed nowhere."""
+    world = PolicyWorld(zones="ab")
+    world.govern("near", CoLocation())
+    world.govern("even", Balance(topology_key=ZONE))
+    world.create(*(replace(each, annotations=naming("near", "even")) for each in gang_pods("train", 2)))
+    world.schedule()
+    assert world.bound("train") == 0
+    world.place("other", annotations=naming("even"))
+    assert world.bound("train") == 2
+    assert {world.zone_of("train-0"), world.zone_of("other")} == {"a", "b"}

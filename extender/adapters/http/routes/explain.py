@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http import answers
-from extender.adapters.http.answers import ExplanationView
+from extender.adapters.http import explained
+from extender.adapters.http.explained import ExplanationView
 from extender.adapters.http.routes.parameters import Namespace, management, noun
 from extender.app.management import ExplainCalls
 from extender.core.names import GangKey
@@ -24,11 +24,11 @@ Calls = Annotated[ExplainCalls, Depends(_calls)]
 
 @router.get("/namespaces/{ns}/gangs/{name}/explain")
 async def explain_gang(calls: Calls, namespace: Namespace, name: str) -> ExplanationView:
-    """Why the gang waits, with numbers, and what would help."""
-    return answers.explanation_view(calls.gang(GangKey(namespace, name)))
+    """Why the gang waits, with numbers, since when, and what would help: what is in `tried` was tried on a copy."""
+    return explained.explanation_view(await calls.gang(GangKey(namespace, name)))
 
 
 @router.get("/namespaces/{ns}/pods/{pod}/explain")
 async def explain_pod(calls: Calls, namespace: Namespace, pod: str) -> ExplanationView:
-    """Why the pod waits, with numbers, and what would help."""
-    return answers.explanation_view(calls.pod(namespace, pod))
+    """Why the pod waits, with numbers, since when, and what would help: what is in `tried` was tried on a copy."""
+    return explained.explanation_view(await calls.pod(namespace, pod))

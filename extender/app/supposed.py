@@ -1,0 +1,79 @@
+"""Supposed: what may be supposed of a cluster, one thing a value. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from extender.core.names import EphemeralName, GangKey
+from extender.core.policy_types import PolicyInForce
+from extender.kube.names import NodeName
+
+MOST_NODES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The node is cordoned, and its pods are elsewhere, but for those that are made anew there."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordoned:
+    """The node takes new pods."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """So many more nodes like this one, empty. `own`: labels of which each has a value that no other node has."""
+
+    like: NodeName
+    count: int
+    own: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The pod is gone, and what it held is free."""
+
+    namespace: str
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The node has so many units of the ephemeral resource."""
+
+    resource: EphemeralName
+    node: NodeName
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What a claim of the namespace holds is free."""
+
+    namespace: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSet:
+    """The gang needs so many members."""
+
+    gang: GangKey
+    quorum: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """This is in force of the EscherPolicy; None: nothing is."""
+
+    namespace: str
+    name: str
+    policy: PolicyInForce | None
+
+
+Supposed = PolicySet | Drained | Uncordoned | Added | Ended | Offered | Released | QuorumSet
