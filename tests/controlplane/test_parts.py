@@ -92,6 +92,8 @@ class TestPorts:
         assert len(set(chosen.values())) == 40
         for port in chosen.values():
             with socket.socket() as listener:
+                # As servers do, for whom a port that was closed a moment ago is free.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind(("127.0.0.1", port))
 
     def test_a_port_in_use_is_not_chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
