@@ -53,6 +53,7 @@ from extender.esl.base import (
     TaskChange,
 )
 from extender.esl.facts import Nodes, PodFacts
+from extender.esl.furnishing import units_of
 from extender.esl.policy_asks import PolicyAsks, Tell
 from extender.esl.policy_esl import PolicyEsl, Task
 from extender.esl.several import Several
@@ -181,6 +182,8 @@ class HostedPolicies(PolicyAsks):
         """What somebody else has set of their resources, in words."""
         self._taking: dict[str, tuple[list[Task], asyncio.Task[list[Effect]]]] = {}
         """By policy, the tasks that it will be asked for at its next turn."""
+        self._again: set[ResourceKey] = set()
+        """Those that are tried again in a while: once, or each refusal would be followed by a series of its own."""
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
@@ -288,15 +291,11 @@ class HostedPolicies(PolicyAsks):
                 self._tell(CapacitySeen(node, key, after.get(node, 0)))
 
     def _tell(self, event: Event) -> None:
-        if self._first is not None:
-            self._first.append(event)
-        else:
-            self._work.tell(event)
+        (self._work.tell if self._first is None else self._first.append)(event)
 
     def _sees(self, node: Node) -> bool:
         """Whether the policies are told of the node."""
-        inside = self._hosting.tables.isolation.of(self.namespace).has_node(node.labels)
-        return inside or node.name in self._seen
+        return self._hosting.tables.isolation.of(self.namespace).has_node(node.labels) or node.name in self._seen
 
     def node_seen(self, node: Node) -> None:
         if not self._sees(node):
@@ -322,10 +321,8 @@ class HostedPolicies(PolicyAsks):
 
     def _heed(self, effect: Effect) -> None:
         match effect:
-            case SetCapacity(node, resource, units):
-                self._set(resource, node, units)
-            case RemoveCapacity(node, resource):
-                self._set(resource, node, 0)
+            case SetCapacity() | RemoveCapacity():
+                self._set(effect.resource, effect.node, units_of(effect))
             case Notice():
                 if not self.mark:
                     _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
@@ -381,10 +378,16 @@ class HostedPolicies(PolicyAsks):
             return
         self.trouble[key] = why
         if self.mark:
-            self._work.later(_TRY_AGAIN_SECONDS, lambda: self._try_again(key))
+            if key not in self._again:
+                self._again.add(key)
+                self._work.later(_TRY_AGAIN_SECONDS, lambda: self._has_waited(key))
             if self._logged.get(key) != why:
                 _log.warning("a policy's resource cannot be set", policy=self.mark, key=key, why=why)
                 self._logged[key] = why
+
+    def _has_waited(self, key: ResourceKey) -> None:
+        self._again.discard(key)
+        self._try_again(key)
 
     def _try_again(self, key: ResourceKey) -> None:
         """What was refused of it is no longer held against its nodes."""

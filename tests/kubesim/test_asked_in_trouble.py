@@ -211,7 +211,7 @@ async def test_whatever_is_put_and_deleted_in_whatever_trouble_only_what_is_in_f
             await cluster.until(lambda: cluster.node_of("t"), what="a task of what is in force")
 
 
-@pytest.mark.parametrize("where", ["change", "take", "release", "handle_all"])
+@pytest.mark.parametrize("where", ["change", "take", "release_all", "handle_all"])
 async def test_a_defect_is_the_policys_own_which_begins_anew(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with asking() as cluster:
         await cluster.put("slots", "queue")
@@ -230,7 +230,7 @@ async def test_a_defect_is_the_policys_own_which_begins_anew(where: str, monkeyp
             case "take":
                 with pytest.raises(KeyError):
                     await cluster.ask("POST", "/slots:ask", {"task": {"name": "a"}})
-            case "release":
+            case "release_all":
                 await asyncio.sleep(700)
             case _:
                 await cluster.create("news")
