@@ -35,7 +35,7 @@ from extender.app.tables import Tables
 from extender.core.back_off import BackOff
 from extender.core.cluster import Node, Pod
 from extender.core.names import EphemeralName
-from extender.esl.at_work import AtWork
+from extender.esl.at_work import AtWork, Pace
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -76,6 +76,7 @@ class Hosting:
         self.resources = resources
         self.known = known
         self.spaces: list[HostedPolicies] = []
+        self.pace = Pace()
         self.told = Nodes({tables.ledger.capacity.domain}, self._node_seen, self._node_gone)
         """Nodes as policies know them: looked through once for all."""
         self.finished: dict[PodUid, Pod] = {}
@@ -187,7 +188,7 @@ class HostedPolicies(PolicyAsks):
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
-        self._work = AtWork(policies, self._heed, self._failed)
+        self._work = AtWork(policies, self._heed, self._failed, hosting.pace)
         self._first: list[Event] | None = []
         """What was there at first, until all of it is told."""
         self._seen: set[NodeName] = set()
@@ -201,17 +202,17 @@ class HostedPolicies(PolicyAsks):
         """What there is is known to the policies."""
         await self._hosting.known()
         self._work.begin()
-        tables = self._hosting.tables
-        for node in self._hosting.told:
-            self.node_seen(node)
-        for entry in list(self._resources.known.entries()):
-            if entry.item.name.namespace == self.namespace:
-                self.look_at(Identity(self.namespace, entry.item.name.name))
-        pods = [*self._hosting.finished.values(), *tables.pods.values()]
-        self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
-        first, self._first = self._first or [], None
-        self._hosting.spaces.append(self)
-        self._work.perform(self._policies.begin(first, self.now()))
+        with await self._work.turn() as now:
+            for node in self._hosting.told:
+                self.node_seen(node)
+            for entry in list(self._resources.known.entries()):
+                if entry.item.name.namespace == self.namespace:
+                    self.look_at(Identity(self.namespace, entry.item.name.name))
+            pods = [*self._hosting.finished.values(), *self._hosting.tables.pods.values()]
+            self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
+            first, self._first = self._first or [], None
+            self._hosting.spaces.append(self)
+            self._work.perform(self._policies.begin(first, now))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -242,11 +243,10 @@ class HostedPolicies(PolicyAsks):
         return await asyncio.shield(taking[1])
 
     async def _take(self, policy: PolicyEsl, tasks: list[Task]) -> list[Effect]:
-        await self._work.turn()
-        del self._taking[policy.name]
-        if self.failed.is_set() or self not in self._hosting.spaces:
-            raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
-        with self._work.thinking() as now:
+        with await self._work.turn() as now:
+            del self._taking[policy.name]
+            if self.failed.is_set() or self not in self._hosting.spaces:
+                raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
             try:
                 effects = policy.take(tasks, now)
                 self.perform(effects)

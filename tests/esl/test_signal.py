@@ -196,11 +196,12 @@ def test_a_signal_on_thousands_of_nodes_costs_each_of_their_answers_no_look_at_a
         return resource.startswith(self._prefix)
 
     monkeypatch.setattr(Signal, "owns", owns)
-    world = PolicyWorld(Signal("go", after={"b": ["a"]}), nodes({f"n{i}": 8 for i in range(300)}))
+    signal = Signal("go", after={"b": ["a"]})
+    world = PolicyWorld(signal, nodes({f"n{i}": 8 for i in range(300)}))
     world.settle()
     world.launch("a"), world.launch("b")
     world.settle()
-    under_way = [each for each in world.esl.succeeded("a", world.now) if isinstance(each, SetCapacity)]
+    under_way = [each for each in signal.succeeded("a", world.now) if isinstance(each, SetCapacity)]
     answers = [CapacityConfirmed(each.node, each.resource, each.units) for each in under_way]
     looked_at = 0
     world.esl.handle_all(answers, world.now)

@@ -327,7 +327,7 @@ async def test_a_policy_that_goes_while_it_is_asked_is_told_to_who_asks() -> Non
         [host] = asks._hosts.values()
         assert host.at_work is not None
         space, _ = host.at_work
-        space._work._not_before = asyncio.get_running_loop().time() + 10
+        space._work._pace.not_before = asyncio.get_running_loop().time() + 10
         waiting = asyncio.create_task(asks.ask_policy(Identity(TEAM, "slots"), Task("a")))
         await asyncio.sleep(1)
         await cluster.ok("DELETE", "/slots")
