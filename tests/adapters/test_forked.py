@@ -89,10 +89,14 @@ async def test_what_a_terminal_tells_the_copy_too_is_heard_here_once() -> None:
         heard.append(signal.SIGINT)
         told.set()
 
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
     loop.add_signal_handler(signal.SIGINT, hear)
     try:
         with pytest.raises(Unavailable):
-            await Forked().in_a_copy(lambda: [os.kill(os.getpid(), signal.SIGINT), time.sleep(0.2)])
+            await Forked().in_a_copy(work)
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.wait_for(told.wait(), 5)
     finally:
