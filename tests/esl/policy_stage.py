@@ -46,10 +46,11 @@ def of(space: str, policy: Callable[..., P], *given: Any, **more: Any) -> P:
 
 class PolicyStage(Stage):
     def space(self, kind: str, policies: Sequence[PolicyEsl], **wishes: Any) -> Space:
+        wishes = {"namespace": "default", **wishes}
         if kind == "extender":
-            return self.simulation.application.hosting.space(policies, namespace="default", **wishes)
+            return self.simulation.application.hosting.space(policies, **wishes)
         if kind.endswith("port"):
-            return PolicySpace(PollingPort(self.simulation, "default"), policies, **wishes)
+            return PolicySpace(PollingPort(self.simulation, wishes["namespace"]), policies, **wishes)
         return self.over(self.door(), policies, **wishes)
 
     def over(self, requests: Requests, policies: Sequence[PolicyEsl], **wishes: Any) -> Policies:
@@ -86,6 +87,10 @@ class PolicyStage(Stage):
                 if key.partition("/")[0] in DOMAINS:
                     found.setdefault(key.partition("/")[2].partition(".")[2], {})[node["metadata"]["name"]] = units
         return found
+
+    def allocatable(self) -> list[dict[str, str]]:
+        """Of each node."""
+        return [each["status"]["allocatable"] for each in self.all(NODE)]
 
     async def add(self, name: str) -> None:
         """There is one node more."""

@@ -13,6 +13,7 @@ from extender.esl.base import Notice, SetCapacity
 from extender.esl.composed import AllOf
 from extender.esl.policy_esl import Task
 from extender.kube.errors import Refused
+from kubesim.kinds import NAMESPACE
 from tests.escher_k8s.polling_port import PollingPort
 from tests.esl.policy_stage import SPACES, Furnished, Near, PolicyStage, of, on_stage, staged
 from tests.esl.stage import killed, play
@@ -91,6 +92,31 @@ class TestScenarios:
                 await stage.ask(other, apart, "b", "web")
                 await stage.until(lambda: stage.where("b") != [None], 20)
                 assert max(stage.together(apart.group_label).values()) == 1
+
+        on_stage(story)
+
+    def test_two_tenants_with_policies_of_one_name_do_not_meet_and_neither_sets_what_is_the_nodes_own(
+        self, space: str
+    ) -> None:
+        """Scenario 17."""
+
+        async def story(stage: PolicyStage) -> None:
+            await stage.simulation.create({"metadata": {"name": "team-b"}}, NAMESPACE)
+            ours, theirs = (of(space, AntiAffinity, "cpu", namespace=name) for name in ("default", "team-b"))
+            with pytest.raises(ValueError, match="is of namespace 'default', and not 'team-b'"):
+                stage.space(space, [ours], namespace="team-b")
+            async with stage.space(space, [ours]) as policies:
+                async with stage.space(space, [theirs], namespace="team-b") as others:
+                    one, _ = stage.askers(space, policies)
+                    another, _ = stage.askers(space, others)
+                    await another.ask(theirs, Task("a", "web"))
+                    for name in ("a", "b", "c"):
+                        await stage.ask(one, ours, name, "web")
+                    await stage.until(lambda: set(stage.where("a", "b", "c")) == {"node-0", "node-1", "node-2"}, 20)
+                    whole = {str(each.key("web")): "1" for each in (ours, theirs)}
+                    await stage.until(lambda: all(whole.items() <= each.items() for each in stage.allocatable()), 10)
+                await stage.until(lambda: all(str(theirs.key("web")) not in each for each in stage.allocatable()), 10)
+                assert all(each[str(ours.key("web"))] == "1" and each["cpu"] == "8" for each in stage.allocatable())
 
         on_stage(story)
 
