@@ -87,6 +87,10 @@ class Forked:
 def _work(work: Callable[[], Any], writing: int, within: float) -> None:
     """In the copy: the work is done and told, and the copy is no more."""
     try:
+        # A terminal tells the whole group of processes: what it tells the copy, we would hear as a second time.
+        signal.set_wakeup_fd(-1)
+        for told in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(told, signal.SIG_DFL)
         # Should nobody be left to kill it.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 2 * within)

@@ -60,6 +60,9 @@ class Helping:
         trial = Trial(self._what_if, question, self._tables.clock)
         if await trial.helps(NOTHING):
             return found
+        if trial.is_over:
+            # What cannot be tried need not be thought of.
+            return replace(found, tried=[])
         # All that may help is thought of at once: the cluster moves on while it is tried.
         thought_of = [list(islice(family, _MOST_OF_A_FAMILY)) for family in families]
         tried = [helps for family in thought_of if (helps := await trial.first_of(family)) is not None]
@@ -88,10 +91,10 @@ class Trial:
         below, at = ladder.lowest - 1, ladder.guess
         step = 1
         while not await self.helps(ladder.rung(at)):
-            if at == ladder.highest or self._is_over:
+            if at == ladder.highest or self.is_over:
                 return None
             below, at, step = at, min(ladder.highest, at + step), 2 * step
-        while at - below > 1 and not self._is_over:
+        while at - below > 1 and not self.is_over:
             # The guess is mostly right: what is one lower is tried first.
             middle = at - 1 if at == ladder.guess else (below + at) // 2
             if await self.helps(ladder.rung(middle)):
@@ -101,12 +104,12 @@ class Trial:
         return ladder.rung(at)
 
     @property
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         return self._left <= 0 or self._clock.steady() >= self._until
 
     async def helps(self, remedy: Remedy) -> bool:
         """Whether it was tried, and whoever waits had a place then."""
-        if self._is_over:
+        if self.is_over:
             return False
         self._left -= 1
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 
 import pytest
@@ -79,3 +80,25 @@ async def test_of_too_many_at_once_the_last_are_turned_away() -> None:
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert answers[:MOST_WAITING] == [1] * MOST_WAITING
     assert all(isinstance(each, Unavailable) for each in answers[MOST_WAITING:])
+
+
+async def test_what_a_terminal_tells_the_copy_too_is_heard_here_once() -> None:
+    heard, told, loop = list[int](), asyncio.Event(), asyncio.get_running_loop()
+
+    def hear() -> None:
+        heard.append(signal.SIGINT)
+        told.set()
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
+    loop.add_signal_handler(signal.SIGINT, hear)
+    try:
+        with pytest.raises(Unavailable):
+            await Forked().in_a_copy(work)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(told.wait(), 5)
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    assert heard == [signal.SIGINT]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
 from extender.app.helping import MOST_TRIED, Helping
+from extender.app.remedies import Remedies
 from extender.app.supposed import Added, QuorumSet
 from extender.app.supposition import GangThere, PodThere, Supposition, Wondered
 from extender.app.what_if import suppose
+from extender.core.cluster import Pod
 from extender.core.policy_types import AntiAffinity, Balance, DataLocality
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, ResourceKey
@@ -198,3 +201,22 @@ def test_a_copy_is_what_is_tried_on_and_the_cluster_is_as_it_was() -> None:
     before = {held.holder: held for held in world.keeper.tables.ledger.rows.holdings()}
     asyncio.run(Helping(world.keeper.tables, Explain(world.keeper.tables), Elsewhere(2)).gang(TARGET))
     assert {held.holder: held for held in world.keeper.tables.ledger.rows.holdings()} == before
+
+
+def test_of_all_who_might_end_only_a_few_are_looked_at() -> None:
+    world = PolicyWorld(zones="a" * 200, cpu=1000)
+    for number in range(200):
+        assert world.place(f"p{number}") is not None
+    assert world.place("mine") is None
+    tables, looked = world.keeper.tables, 0
+
+    class Looked(Remedies):
+        def _unit(self, pod: Pod) -> list[Pod]:
+            nonlocal looked
+            looked += 1
+            return super()._unit(pod)
+
+    mine = Explain(tables).find("default", "mine")
+    families = [list(islice(family, 12)) for family in Looked(tables).for_pod(mine)]
+    assert sum(ladder.rung(1).said.endswith(" ends") for family in families for ladder in family) == 6
+    assert looked < 20
