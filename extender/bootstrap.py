@@ -220,7 +220,9 @@ class Application:
             explain=Helping(
                 self.keeper.tables,
                 Explain(self.keeper.tables, self.resources.capacities.why_withheld),
-                what_if,
+                # Another: who asks what would be does not wait for all that an explanation tries.
+                Forked(at_once=world.at_once),
+                what_if.wonder_within,
             ),
             brake=self.braking,
             quota=self.isolating,

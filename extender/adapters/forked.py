@@ -2,7 +2,8 @@
 
 The copy shares every page with us until one of the two writes to it, so that a state of any size costs what the work
 looks at. It has its answer sent through a pipe and ends without a word to anybody else: no handler runs, nothing is
-flushed, no connection is written to. One at a time; what takes too long is killed. Must not know what the work is.
+flushed, no connection is written to. One at a time; what takes too long is killed. A copy may have copies of its own,
+one after the other. Must not know what the work is.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _MOST_MORE = 256 * 2**20
 
 
 class Forked:
-    """Implements `what_if.Copied`. `within`: seconds that the work may take. `at_once`: nobody else has a turn
-    meanwhile, for time is not the machine's, and no thread is waited for."""
+    """Implements `what_if.Copied`. `within`: seconds that the work may take, in a copy of a copy a third of it.
+    `at_once`: nobody else has a turn meanwhile, for time is not the machine's, and no thread is waited for."""
 
     def __init__(self, within: float = 5.0, *, at_once: bool = False) -> None:
         self._within = within
@@ -45,56 +46,81 @@ class Forked:
                 said = await self._ask(work)
         finally:
             self._waiting -= 1
-        match said:
-            case ("answer", answer):
-                return answer  # type: ignore[no-any-return]
-            case ("refusal", kind, field, value, detail):
-                raise kind(field, value, detail)
-            case ("defect", defect):
-                raise RuntimeError(f"in a copy of the process: {defect}")
-            case _:
-                limits = f"{self._within:g} s and {_MOST_MORE >> 20} MiB"
-                raise Unavailable(f"it could not be worked out within {limits}: ask for less")
+        answer: T = _answer(said, self._within)
+        return answer
+
+    def within_a_copy(self, work: Callable[[], T]) -> T:
+        """The same for work that is itself in a copy: this one is waited for at once."""
+        within = self._within / 3
+        copy, reading = _fork(work, within)
+        answer: T = _answer(_end_of(copy, reading), within)
+        return answer
 
     async def _ask(self, work: Callable[[], Any]) -> Any:
-        reading, writing = os.pipe()
-        try:
-            child = os.fork()
-        except OSError as error:
-            os.close(reading)
-            os.close(writing)
-            raise Unavailable(f"no copy can be made of this process: {error}") from error
-        if child == 0:
-            _work(work, writing, self._within)
-        os.close(writing)
+        copy, reading = _fork(work, 2 * self._within)
         if self._at_once:
-            # The copy's own alarm ends it.
-            said = _all_of(reading)
-            os.waitpid(child, 0)  # noqa: ASYNC222
-            return said
+            return _end_of(copy, reading)
         heard = asyncio.get_running_loop().run_in_executor(None, _all_of, reading)
         try:
             return await asyncio.wait_for(asyncio.shield(heard), self._within)
         except TimeoutError:
             return None
         finally:
-            os.kill(child, signal.SIGKILL)
+            os.kill(copy, signal.SIGKILL)
             # It is dead: there is nothing to wait for.
-            os.waitpid(child, 0)  # noqa: ASYNC222
+            os.waitpid(copy, 0)  # noqa: ASYNC222
             await heard
 
 
-def _work(work: Callable[[], Any], writing: int, within: float) -> None:
+def _fork(work: Callable[[], Any], alarm: float) -> tuple[int, int]:
+    """The copy, and where to read what it says. `alarm`: seconds after which it ends, should nobody be left to kill it.
+    Raises Unavailable."""
+    reading, writing = os.pipe()
+    try:
+        copy = os.fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        raise Unavailable(f"no copy can be made of this process: {error}") from error
+    if copy == 0:
+        _work(work, writing, alarm)
+    os.close(writing)
+    return copy, reading
+
+
+def _end_of(copy: int, reading: int) -> Any:
+    """What it says, waited for: its own alarm ends it."""
+    said = _all_of(reading)
+    os.waitpid(copy, 0)
+    return said
+
+
+def _answer(said: Any, within: float) -> Any:
+    """Raises ManagementError as the work, RuntimeError, Unavailable."""
+    match said:
+        case ("answer", answer):
+            return answer
+        case ("refusal", kind, field, value, detail):
+            raise kind(field, value, detail)
+        case ("defect", defect):
+            raise RuntimeError(f"in a copy of the process: {defect}")
+        case _:
+            limits = f"{within:g} s and {_MOST_MORE >> 20} MiB"
+            raise Unavailable(f"it could not be worked out within {limits}: ask for less")
+
+
+def _work(work: Callable[[], Any], writing: int, alarm: float) -> None:
     """In the copy: the work is done and told, and the copy is no more."""
     try:
-        # Should nobody be left to kill it.
+        # A terminal tells the whole group of processes: what it tells the copy, we would hear as a second time.
+        signal.set_wakeup_fd(-1)
+        for told in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(told, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, 2 * within)
+        signal.setitimer(signal.ITIMER_REAL, alarm)
         # A round of the collector would look at, and so copy, every page that there is.
         gc.disable()
-        # What it takes counts as ours where memory is limited.
-        if (now := _address_space()) is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (now + _MOST_MORE, now + _MOST_MORE))
+        _limit_memory()
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(_outcome(work)))
     finally:
@@ -110,6 +136,15 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
         return ("too much",)
     except Exception as error:
         return "defect", repr(error)
+
+
+def _limit_memory() -> None:
+    """What a copy takes counts as ours where memory is limited. A limit that there is already stays."""
+    if (now := _address_space()) is None:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = now + _MOST_MORE if hard == resource.RLIM_INFINITY else min(hard, now + _MOST_MORE)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _address_space() -> int | None:

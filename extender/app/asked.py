@@ -164,27 +164,31 @@ class AskedPolicies:
                 pass
             self._nudged.clear()
             for host in list(self._hosts.values()):
-                await self._forget_asks(host)
+                self._forget_asks(host)
             wait = _ROUND_SECONDS if await self._remove_what_is_nobodys() else _SOON_SECONDS
 
-    async def _forget_asks(self, host: _Host) -> None:
+    def _forget_asks(self, host: _Host) -> None:
         """For tasks without a pod nothing is kept ready for ever."""
         if host.at_work is None or host.at_work[0].failed.is_set():
             return
         space, esl = host.at_work
-        there = {pod.labels[esl.label] for pod in esl.view.alive(esl.label)}
+        there, over = {pod.labels[esl.label] for pod in esl.view.alive(esl.label)}, list[str]()
         for task, until in list(host.asked.items()):
             if task not in esl.tasks:
                 del host.asked[task]
             elif task in there:
                 host.asked[task] = space.now() + _LAPSES_SECONDS
             elif until <= space.now():
-                del host.asked[task]
-                try:
-                    await space.release(esl, task)
-                except Exception as error:
-                    space.fail(error)
-                    return
+                over.append(task)
+        if not over:
+            return
+        for task in over:
+            del host.asked[task]
+        try:
+            # At once: each by itself would be a comparison of all nodes, and thousands may be over together.
+            space.perform(esl.release_all(over, space.now()))
+        except Exception as error:
+            space.fail(error)
 
     # -- what policies have left ---------------------------------------------------------------------------------------
 

@@ -2,22 +2,24 @@
 
 A remedy is told if, when it is supposed, whoever waits has a place by the rules that decide: as `what-if` would answer.
 Of what can be had in numbers the least that helps is told. Only so much is tried for one explanation, and for so long;
-where nothing could be tried, what rules say stands alone.
+where nothing could be tried, what rules say stands alone. It is all thought of and tried in one copy, where nobody else
+waits for it; each try has a copy of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
-from extender.app.management import ManagementError, WhatIfCalls
+from extender.app.management import ManagementError
 from extender.app.ports import Clock
 from extender.app.remedies import Ladder, Remedies
-from extender.app.supposition import GangThere, PodThere, Question, Wondered
+from extender.app.supposition import GangThere, PodThere, Question, Supposition, Wondered
 from extender.app.tables import Tables
+from extender.app.what_if import Copied
 from extender.core.names import GangKey
 from extender.kube.errors import Unavailable
 
@@ -26,15 +28,19 @@ _MOST_OF_A_FAMILY = 12
 _MOST_SECONDS = 3.0
 NOTHING = Remedy("wait", ())
 
+Suppose = Callable[[Wondered], Supposition]
+
 
 class Helping:
-    """Implements `management.ExplainCalls`. `explain`: what is explained without."""
+    """Implements `management.ExplainCalls`. `explain`: what is explained without. `suppose` is called in a copy that
+    `copied` makes, and leaves it as it is."""
 
-    def __init__(self, tables: Tables, explain: Explain, what_if: WhatIfCalls) -> None:
+    def __init__(self, tables: Tables, explain: Explain, copied: Copied, suppose: Suppose) -> None:
         self._tables = tables
         self._explain = explain
         self._remedies = Remedies(tables, explain.why_withheld)
-        self._what_if = what_if
+        self._copied = copied
+        self._suppose = suppose
 
     async def pod(self, namespace: str, name: str) -> Explanation:
         """Raises NotFound."""
@@ -57,62 +63,75 @@ class Helping:
     async def _with_help(
         self, found: Explanation, question: Question, families: Iterator[Iterator[Ladder]]
     ) -> Explanation:
-        trial = Trial(self._what_if, question, self._tables.clock)
-        if await trial.helps(NOTHING):
+        def tried() -> list[Remedy]:
+            return Trial(self._suppose, question, self._tables.clock).of(families)
+
+        try:
+            return replace(found, tried=await self._copied.in_a_copy(tried))
+        except Unavailable:
             return found
-        # All that may help is thought of at once: the cluster moves on while it is tried.
-        thought_of = [list(islice(family, _MOST_OF_A_FAMILY)) for family in families]
-        tried = [helps for family in thought_of if (helps := await trial.first_of(family)) is not None]
-        return replace(found, tried=tried)
 
 
 class Trial:
     """What is tried for one that waits."""
 
-    def __init__(self, what_if: WhatIfCalls, question: Question, clock: Clock) -> None:
-        self._what_if = what_if
+    def __init__(self, suppose: Suppose, question: Question, clock: Clock) -> None:
+        self._suppose = suppose
         self._question = question
         self._clock = clock
         self._until = clock.steady() + _MOST_SECONDS
         self._left = MOST_TRIED
 
-    async def first_of(self, family: list[Ladder]) -> Remedy | None:
+    def of(self, families: Iterator[Iterator[Ladder]]) -> list[Remedy]:
+        """What helps, the first of each family; nothing where it has a place already."""
+        if self.helps(NOTHING):
+            return []
+        found = []
+        for family in families:
+            if self.is_over:
+                # What cannot be tried need not be thought of.
+                break
+            if (helps := self.first_of(islice(family, _MOST_OF_A_FAMILY))) is not None:
+                found.append(helps)
+        return found
+
+    def first_of(self, family: Iterable[Ladder]) -> Remedy | None:
         """The first of these that helps."""
         for ladder in family:
-            if (remedy := await self._lowest(ladder)) is not None:
+            if (remedy := self._lowest(ladder)) is not None:
                 return remedy
         return None
 
-    async def _lowest(self, ladder: Ladder) -> Remedy | None:
+    def _lowest(self, ladder: Ladder) -> Remedy | None:
         """The lowest rung that helps; below it, one was tried that does not, unless it is the first."""
         below, at = ladder.lowest - 1, ladder.guess
         step = 1
-        while not await self.helps(ladder.rung(at)):
-            if at == ladder.highest or self._is_over:
+        while not self.helps(ladder.rung(at)):
+            if at == ladder.highest or self.is_over:
                 return None
             below, at, step = at, min(ladder.highest, at + step), 2 * step
-        while at - below > 1 and not self._is_over:
+        while at - below > 1 and not self.is_over:
             # The guess is mostly right: what is one lower is tried first.
             middle = at - 1 if at == ladder.guess else (below + at) // 2
-            if await self.helps(ladder.rung(middle)):
+            if self.helps(ladder.rung(middle)):
                 at = middle
             else:
                 below = middle
         return ladder.rung(at)
 
     @property
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         return self._left <= 0 or self._clock.steady() >= self._until
 
-    async def helps(self, remedy: Remedy) -> bool:
+    def helps(self, remedy: Remedy) -> bool:
         """Whether it was tried, and whoever waits had a place then."""
-        if self._is_over:
+        if self.is_over:
             return False
         self._left -= 1
         try:
-            return (await self._what_if.wonder(Wondered(remedy.supposed, self._question))).fits
+            return self._suppose(Wondered(remedy.supposed, self._question)).fits
         except ManagementError:
-            # What it is about is gone by now.
+            # It cannot be so.
             return False
         except Unavailable:
             self._left = 0

@@ -35,7 +35,7 @@ from extender.app.tables import Tables
 from extender.core.back_off import BackOff
 from extender.core.cluster import Node, Pod
 from extender.core.names import EphemeralName
-from extender.esl.at_work import AtWork
+from extender.esl.at_work import AtWork, Pace
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -53,6 +53,7 @@ from extender.esl.base import (
     TaskChange,
 )
 from extender.esl.facts import Nodes, PodFacts
+from extender.esl.furnishing import units_of
 from extender.esl.policy_asks import PolicyAsks, Tell
 from extender.esl.policy_esl import PolicyEsl, Task
 from extender.esl.several import Several
@@ -75,6 +76,7 @@ class Hosting:
         self.resources = resources
         self.known = known
         self.spaces: list[HostedPolicies] = []
+        self.pace = Pace()
         self.told = Nodes({tables.ledger.capacity.domain}, self._node_seen, self._node_gone)
         """Nodes as policies know them: looked through once for all."""
         self.finished: dict[PodUid, Pod] = {}
@@ -181,10 +183,12 @@ class HostedPolicies(PolicyAsks):
         """What somebody else has set of their resources, in words."""
         self._taking: dict[str, tuple[list[Task], asyncio.Task[list[Effect]]]] = {}
         """By policy, the tasks that it will be asked for at its next turn."""
+        self._again: set[ResourceKey] = set()
+        """Those that are tried again in a while: once, or each refusal would be followed by a series of its own."""
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
-        self._work = AtWork(policies, self._heed, self._failed)
+        self._work = AtWork(policies, self._heed, self._failed, hosting.pace)
         self._first: list[Event] | None = []
         """What was there at first, until all of it is told."""
         self._seen: set[NodeName] = set()
@@ -198,17 +202,17 @@ class HostedPolicies(PolicyAsks):
         """What there is is known to the policies."""
         await self._hosting.known()
         self._work.begin()
-        tables = self._hosting.tables
-        for node in self._hosting.told:
-            self.node_seen(node)
-        for entry in list(self._resources.known.entries()):
-            if entry.item.name.namespace == self.namespace:
-                self.look_at(Identity(self.namespace, entry.item.name.name))
-        pods = [*self._hosting.finished.values(), *tables.pods.values()]
-        self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
-        first, self._first = self._first or [], None
-        self._hosting.spaces.append(self)
-        self._work.perform(self._policies.begin(first, self.now()))
+        with await self._work.turn() as now:
+            for node in self._hosting.told:
+                self.node_seen(node)
+            for entry in list(self._resources.known.entries()):
+                if entry.item.name.namespace == self.namespace:
+                    self.look_at(Identity(self.namespace, entry.item.name.name))
+            pods = [*self._hosting.finished.values(), *self._hosting.tables.pods.values()]
+            self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
+            first, self._first = self._first or [], None
+            self._hosting.spaces.append(self)
+            self._work.perform(self._policies.begin(first, now))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -239,11 +243,10 @@ class HostedPolicies(PolicyAsks):
         return await asyncio.shield(taking[1])
 
     async def _take(self, policy: PolicyEsl, tasks: list[Task]) -> list[Effect]:
-        await self._work.turn()
-        del self._taking[policy.name]
-        if self.failed.is_set() or self not in self._hosting.spaces:
-            raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
-        with self._work.thinking() as now:
+        with await self._work.turn() as now:
+            del self._taking[policy.name]
+            if self.failed.is_set() or self not in self._hosting.spaces:
+                raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
             try:
                 effects = policy.take(tasks, now)
                 self.perform(effects)
@@ -288,15 +291,11 @@ class HostedPolicies(PolicyAsks):
                 self._tell(CapacitySeen(node, key, after.get(node, 0)))
 
     def _tell(self, event: Event) -> None:
-        if self._first is not None:
-            self._first.append(event)
-        else:
-            self._work.tell(event)
+        (self._work.tell if self._first is None else self._first.append)(event)
 
     def _sees(self, node: Node) -> bool:
         """Whether the policies are told of the node."""
-        inside = self._hosting.tables.isolation.of(self.namespace).has_node(node.labels)
-        return inside or node.name in self._seen
+        return self._hosting.tables.isolation.of(self.namespace).has_node(node.labels) or node.name in self._seen
 
     def node_seen(self, node: Node) -> None:
         if not self._sees(node):
@@ -322,10 +321,8 @@ class HostedPolicies(PolicyAsks):
 
     def _heed(self, effect: Effect) -> None:
         match effect:
-            case SetCapacity(node, resource, units):
-                self._set(resource, node, units)
-            case RemoveCapacity(node, resource):
-                self._set(resource, node, 0)
+            case SetCapacity() | RemoveCapacity():
+                self._set(effect.resource, effect.node, units_of(effect))
             case Notice():
                 if not self.mark:
                     _log.warning("a policy notices", policy=effect.policy, task=effect.task, what=effect.text)
@@ -381,10 +378,16 @@ class HostedPolicies(PolicyAsks):
             return
         self.trouble[key] = why
         if self.mark:
-            self._work.later(_TRY_AGAIN_SECONDS, lambda: self._try_again(key))
+            if key not in self._again:
+                self._again.add(key)
+                self._work.later(_TRY_AGAIN_SECONDS, lambda: self._has_waited(key))
             if self._logged.get(key) != why:
                 _log.warning("a policy's resource cannot be set", policy=self.mark, key=key, why=why)
                 self._logged[key] = why
+
+    def _has_waited(self, key: ResourceKey) -> None:
+        self._again.discard(key)
+        self._try_again(key)
 
     def _try_again(self, key: ResourceKey) -> None:
         """What was refused of it is no longer held against its nodes."""

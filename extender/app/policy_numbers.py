@@ -111,12 +111,12 @@ class PolicyNumbers:
         return Places(key, nodes, counts, standing)
 
     def _standing(self, pod: Pod, policies: Sequence[str]) -> Iterable[tuple[Pod, NodeName]]:
-        for other in sorted(self._tables.pods.values(), key=str):
-            if other.uid == pod.uid or other.namespace != pod.namespace or not other.governed:
-                continue
+        others = (each for each in self._tables.pods.values() if each.governed and each.namespace == pod.namespace)
+        theirs = (each for each in others if each.uid != pod.uid and not set(policies).isdisjoint(_names(each)))
+        for other in sorted(theirs, key=str):
             held = self._tables.ledger.holding(other.uid)
             at = other.node if other.node is not None or held is None else held.node
-            if at is not None and any(each.name in policies for each in other.governed):
+            if at is not None:
                 yield other, at
 
     def _taken(self, places: Places, what: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from extender.app.claims import is_claim
@@ -129,7 +129,7 @@ class Remedies:
         asked, domain = asked_of(pod.requests), self._tables.ledger.capacity.domain
         kinds: dict[tuple[object, ...], list[Node]] = {}
         for node in sorted(self._tables.nodes.values(), key=lambda node: node.name):
-            if accepts(replace(node, unschedulable=False), pod):
+            if accepts(replace(node, unschedulable=False) if node.unschedulable else node, pod):
                 own = frozenset((key, units) for key, units in node.allocatable.items() if not in_domain(key, domain))
                 labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)
                 kinds.setdefault((own, labels, node.taints), []).append(node)
@@ -240,16 +240,21 @@ class Remedies:
 
     def _ended(self, pod: Pod, gang: Gang | None, judged: Judged) -> Iterator[Ladder]:
         """Others end: those that policies keep it from, then those in whose room it would be; a gang as a whole."""
-        in_the_way = list(self._in_the_way(pod, judged))
-        units = [*map(self._unit, in_the_way), *self._in_its_room(pod)]
-        seen = list({tuple(sorted(each.uid for each in unit)): unit for unit in units if unit}.values())
-        if gang is not None:
-            seen = [unit for unit in seen if unit[0].uid not in gang.roster.members]
-        alone = seen[: 2 * _FEW]
-        for unit in alone:
+        # Of all pods that there are these few: to look at each would hold up whoever calls meanwhile.
+        seen = list(islice(self._units(pod, gang, judged), _MOST_ENDING))
+        for unit in seen[: 2 * _FEW]:
             yield _one(self._end_in_words(unit), *self._ending(unit))
         if gang is not None and len(seen) > 1:
-            yield _enough(seen[:_MOST_ENDING], self._all_end, lowest=2)
+            yield _enough(seen, self._all_end, lowest=2)
+
+    def _units(self, pod: Pod, gang: Gang | None, judged: Judged) -> Iterator[list[Pod]]:
+        """Who ends together, each once; none of the gang itself."""
+        seen: set[tuple[PodUid, ...]] = set()
+        for unit in chain(map(self._unit, self._in_the_way(pod, judged)), self._in_its_room(pod)):
+            who = tuple(sorted(each.uid for each in unit))
+            if who and who not in seen and (gang is None or unit[0].uid not in gang.roster.members):
+                seen.add(who)
+                yield unit
 
     def _all_end(self, units: Sequence[Sequence[Pod]]) -> Remedy:
         said = " and ".join(self._end_in_words(unit).removesuffix(" ends") for unit in units)

@@ -55,6 +55,10 @@ class Copied(Protocol):
         no copy can be had, or it takes too long."""
         ...
 
+    def within_a_copy(self, work: Callable[[], T]) -> T:
+        """The same for who is in a copy already."""
+        ...
+
 
 class WhatIf:
     """Implements `management.WhatIfCalls`."""
@@ -65,6 +69,10 @@ class WhatIf:
 
     async def wonder(self, wondered: Wondered) -> Supposition:
         return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered))
+
+    def wonder_within(self, wondered: Wondered) -> Supposition:
+        """The same for who is in a copy already, and wants to suppose more than one thing of what is."""
+        return self._copied.within_a_copy(lambda: suppose(self._keeper, wondered))
 
 
 def suppose(keeper: Keeper, wondered: Wondered) -> Supposition:

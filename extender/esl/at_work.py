@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from extender.esl.base import Effect, Esl, Event, TimePassed
@@ -15,6 +15,12 @@ from extender.esl.several import Several
 
 _PAUSE = 4.0
 """So many times as long as policies have thought, others have their turn: they take a fifth of the loop at most."""
+
+
+class Pace:
+    """Of ESLs that share a loop: when the next of them may think."""
+
+    not_before = 0.0
 
 
 class AtWork:
@@ -25,9 +31,10 @@ class AtWork:
         esl: Esl,
         heed: Callable[[Effect], None],
         on_failure: Callable[[BaseException], None] = lambda error: None,
+        pace: Pace | None = None,
     ) -> None:
         """`heed` is called with each effect, in order, and only sees to it that it will be done. `on_failure`: what
-        was spawned has failed, or the ESL itself; `failure` is the first of these."""
+        was spawned has failed, or the ESL itself; `failure` is the first of these. `pace`: that of all on the loop."""
         self.changed = asyncio.Event()
         """Set whenever the ESL has been told something, and when anything fails; clear it to wait for the next time."""
         self.failure: BaseException | None = None
@@ -40,7 +47,7 @@ class AtWork:
         self._several = esl if isinstance(esl, Several) else None
         self._news: list[Event] = []
         self._telling: asyncio.TimerHandle | None = None
-        self._not_before = 0.0
+        self._pace = pace or Pace()
 
     def begin(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -68,9 +75,13 @@ class AtWork:
             return
         self._news.append(event)
         if self._telling is None:
-            self._telling = self._loop.call_at(max(self._not_before, self.now()), self._tell_all, self._several)
+            self._telling = self._loop.call_at(max(self._pace.not_before, self.now()), self._tell_all, self._several)
 
     def _tell_all(self, several: Several) -> None:
+        if self._pace.not_before > self.now():
+            # Another has thought since.
+            self._telling = self._loop.call_at(self._pace.not_before, self._tell_all, several)
+            return
         news, self._news, self._telling = self._news, [], None
         if self.failure is not None:
             return
@@ -80,10 +91,11 @@ class AtWork:
             except Exception as error:
                 self.fail(error)
 
-    async def turn(self) -> None:
-        """It may think again: others have had their turn since it last did."""
-        if (wait := self._not_before - self.now()) > 0:
+    async def turn(self) -> AbstractContextManager[float]:
+        """It may think again, in the block, which begins at once: others have had their turn."""
+        while (wait := self._pace.not_before - self.now()) > 0:  # noqa: ASYNC110 -- who has it says when it is over
             await asyncio.sleep(wait)
+        return self.thinking()
 
     @contextmanager
     def thinking(self) -> Iterator[float]:
@@ -92,7 +104,7 @@ class AtWork:
         try:
             yield began
         finally:
-            self._not_before = self.now() + _PAUSE * (self.now() - began)
+            self._pace.not_before = self.now() + _PAUSE * (self.now() - began)
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
         """It is done after so long, unless the end comes before."""

@@ -98,9 +98,12 @@ class PolicyEsl(ABC):
         self.view = View(domain, namespace)
         self.tasks: dict[str, Task] = {}
         """Those that were asked for and are not over: a task is over when its pod has finished, or was bound and is
-        gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone."""
+        gone, or `release` says so; one that nobody has asked for in this life, when its pod is gone. None is while
+        another pod of it is there, made again by its controller."""
         self._adopted: set[str] = set()
         """Those of them that are known by their pods alone."""
+        self._pods: dict[str, set[str]] = {}
+        """By task, the names of its pods that have not finished."""
         self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
         self._furnishing = Furnishing(self.view, self.owns)
@@ -187,7 +190,12 @@ class PolicyEsl(ABC):
 
     def release(self, task: str, now: float) -> list[Effect]:
         """It is not wanted any more; nothing if it is not known."""
-        self.tasks.pop(task, None)
+        return self.release_all([task], now)
+
+    def release_all(self, tasks: Iterable[str], now: float) -> list[Effect]:
+        """These are not wanted any more: as `take`, what nodes should have is looked at once."""
+        for task in tasks:
+            self.tasks.pop(task, None)
         return self._effects(None, now)
 
     # -- for policies ------------------------------------------------------------------------------------------------
@@ -281,17 +289,21 @@ class PolicyEsl(ABC):
         return self._over and self._furnishing.all_gone
 
     def _learn(self, event: Event, now: float) -> list[Effect]:
-        before = self.view.pods.get((event.namespace, event.name)) if isinstance(event, PodGone) else None
+        before: Pod | None = None
+        match event:
+            case PodSeen(Pod(namespace=namespace, name=name)) | PodGone(namespace, name):
+                before = self.view.pods.get((namespace, name))
         self._furnishing.heed(event, now)
         self.view.take(event)
+        if before is not None and before.namespace == self.namespace:
+            self._forget_pod(before)
         match event:
             case PodSeen(pod):
                 self._adopt(pod)
             case PodGone() if before is not None and before.namespace == self.namespace:
                 task = before.labels.get(self.label, "")
                 if before.node is not None or task in self._adopted:
-                    self.tasks.pop(task, None)
-                    self._adopted.discard(task)
+                    self._is_over(task)
             case EffectRefused(SetCapacity() | RemoveCapacity() as change, why) if self.owns(change.resource):
                 cannot = f"node {change.node} cannot have {change.resource}={units_of(change)}: {why}"
                 return [Notice(self.name, "", cannot)]
@@ -326,9 +338,10 @@ class PolicyEsl(ABC):
         if task is None or pod.namespace != self.namespace:
             return
         if pod.finished:
-            self.tasks.pop(task, None)
-            self._adopted.discard(task)
-        elif task not in self.tasks:
+            self._is_over(task)
+            return
+        self._pods.setdefault(task, set()).add(pod.name)
+        if task not in self.tasks:
             mine = {
                 resource: units for resource, units in pod.requests.items() if not resource.startswith(self._prefix)
             }
@@ -340,3 +353,17 @@ class PolicyEsl(ABC):
                 del self.tasks[task]
             else:
                 self._adopted.add(task)
+
+    def _forget_pod(self, pod: Pod) -> None:
+        """It is gone, or looks otherwise."""
+        task = pod.labels.get(self.label, "")
+        if (names := self._pods.get(task)) is not None:
+            names.discard(pod.name)
+            if not names:
+                del self._pods[task]
+
+    def _is_over(self, task: str) -> None:
+        """A pod of it has ended."""
+        if task not in self._pods:
+            self.tasks.pop(task, None)
+            self._adopted.discard(task)

@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from extender.esl.base import Effect, Event
+from extender.core.cluster import Pod
+from extender.esl.base import CapacityConfirmed, CapacitySeen, Effect, Event, PodSeen
 from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.kube.names import ResourceKey
@@ -51,8 +52,14 @@ class Signal(PolicyEsl):
         return self._effects(None, now)
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
-        self._succeeded |= set(self._named(key for _, key in self.view.units))
-        self._succeeded |= {pod.labels.get(self.label, "") for pod in self.view.pods.values() if pod.succeeded}
+        match event:
+            case CapacityConfirmed(_, key, units) | CapacitySeen(_, key, units):
+                self._succeeded |= set(self._named([key] if units else ()))
+            case PodSeen(pod):
+                self._succeeded |= self._in_success([pod])
+            case None:
+                self._succeeded |= set(self._named({key for _, key in self.view.units}))
+                self._succeeded |= self._in_success(self.view.pods.values())
         if self.tasks or not self._until:
             self._until = now + self.linger
         return []
@@ -67,6 +74,10 @@ class Signal(PolicyEsl):
 
     def due(self) -> float | None:
         return self._until if not self.tasks and self._now < self._until < math.inf else None
+
+    def _in_success(self, pods: Iterable[Pod]) -> set[str]:
+        mine = (pod for pod in pods if pod.namespace == self.namespace and self.label in pod.labels)
+        return {pod.labels[self.label] for pod in mine if pod.succeeded}
 
     def _named(self, keys: Iterable[ResourceKey]) -> Iterator[str]:
         """The tasks whose signals these are, of those that are ours."""

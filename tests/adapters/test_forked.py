@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 
 import pytest
@@ -68,6 +69,35 @@ async def test_what_takes_too_long_is_killed_and_the_next_is_answered() -> None:
     assert await forked.in_a_copy(lambda: 1) == 1
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_copy_tries_several_things_each_in_a_copy_of_its_own(at_once: bool) -> None:
+    forked, state = Forked(at_once=at_once), [1, 2, 3]
+
+    def more(number: int) -> int:
+        state.append(number)
+        return sum(state)
+
+    def work() -> list[int]:
+        # So that a copy of it has more memory mapped than this had at its beginning.
+        thought = b"x" * 2**26
+        assert thought
+        tried = [forked.within_a_copy(lambda number=number: more(number)) for number in (4, 5)]  # type: ignore[misc]
+        return [*tried, sum(state)]
+
+    assert await forked.in_a_copy(work) == [10, 11, 6]
+
+
+async def test_one_that_takes_too_long_in_a_copy_is_told_of_there_and_leaves_time_for_others() -> None:
+    forked = Forked(within=0.6)
+
+    def work() -> str:
+        with pytest.raises(Unavailable, match=r"within 0\.2 s"):
+            forked.within_a_copy(lambda: time.sleep(60))
+        return "another"
+
+    assert await forked.in_a_copy(work) == "another"
+
+
 async def test_what_takes_too_much_memory_is_told_of() -> None:
     with pytest.raises(Unavailable, match="256 MiB"):
         await Forked().in_a_copy(lambda: len(b"x" * 2**30))
@@ -79,3 +109,25 @@ async def test_of_too_many_at_once_the_last_are_turned_away() -> None:
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert answers[:MOST_WAITING] == [1] * MOST_WAITING
     assert all(isinstance(each, Unavailable) for each in answers[MOST_WAITING:])
+
+
+async def test_what_a_terminal_tells_the_copy_too_is_heard_here_once() -> None:
+    heard, told, loop = list[int](), asyncio.Event(), asyncio.get_running_loop()
+
+    def hear() -> None:
+        heard.append(signal.SIGINT)
+        told.set()
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
+    loop.add_signal_handler(signal.SIGINT, hear)
+    try:
+        with pytest.raises(Unavailable):
+            await Forked().in_a_copy(work)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(told.wait(), 5)
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    assert heard == [signal.SIGINT]

@@ -115,13 +115,13 @@ class World(Performing):
 
     def management(self) -> Management:
         """All of it as `/v1` calls it."""
-        what_if = WhatIf(self.keeper, Forked())
+        what_if = WhatIf(self.keeper, forked := Forked())
         return Management(
             resources=self.resources,
             transactions=self.transactions,
             state=self.inquiries,
             gangs=self.inquiries,
-            explain=Helping(self.keeper.tables, self.explain, what_if),
+            explain=Helping(self.keeper.tables, self.explain, forked, what_if.wonder_within),
             brake=Braking(self.keeper, self),
             quota=self.isolating,
             policies=self.policies,

@@ -27,7 +27,12 @@ def test_an_interrupted_demo_prints_no_traceback(moment: str, tmp_path: Path, mo
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     command = [sys.executable, "-X", "importtime", "-m", "extender", "demo", "--nodes", "4", "--rounds", "1"]
-    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # Who is started in the background, as by `make longer &`, hears no Ctrl-C unless it is given back.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
     assert demo.stdout is not None
     before = next((line for line in demo.stdout if moment in line), None)
     demo.send_signal(signal.SIGINT)

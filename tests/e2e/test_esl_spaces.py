@@ -4,12 +4,10 @@ server. The same in virtual time, and on a port of the application's own: tests/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from extender.adapters.kube.extended_resource_policies import Policies
@@ -18,7 +16,6 @@ from extender.controlplane.nodes import NodeShape, plain
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import CancelTask, Event, PodGone
 from extender.esl.furnishing import Wanted
-from extender.esl.policy_asks import Application
 from extender.esl.policy_esl import PolicyEsl, Task
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
@@ -26,6 +23,7 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
+from tests.e2e.esl_stage import PLAIN, Stage, every_space, places, staged, units
 from tests.e2e.outside import NODES, PODS
 from tests.e2e.without_service import as_service_account, until
 
@@ -34,9 +32,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.anyio]
 APART = "app.escher.dev/default.apart--web"
 COUNT = "app.escher.dev/default.counting--n"
 DATA = "app.escher.dev/default.near--data-1"
-PLAIN = "default-scheduler"
-
-every_space = pytest.mark.parametrize("space", ["AppSpace", "LibSpace"])
 
 
 class Near(PolicyEsl):
@@ -92,47 +87,6 @@ def _clean(cluster: LocalCluster) -> Iterator[None]:
         cluster.admin.delete(f"{PODS}/{pod['metadata']['name']}", gracePeriodSeconds=0)
     eventually(lambda: not cluster.admin.list_all(PODS), what="an empty cluster")
     assert all(units(cluster, key) == {} for key in (APART, COUNT, DATA))
-
-
-class Stage:
-    """Two who ask, and the pods of what they ask for."""
-
-    def __init__(self, policies: Policies, connection: Connection, space: str) -> None:
-        shared = space == "LibSpace"
-        self.policies = policies
-        self.one: Policies | Application = policies.application() if shared else policies
-        self.other: Policies | Application = policies.application() if shared else policies
-        self._connection = connection
-
-    async def launch(self, by: Policies | Application, policy: PolicyEsl, name: str, group: str = "") -> None:
-        requirement = await by.ask(policy, Task(name, group))
-        pod = {
-            "metadata": {"name": name, "annotations": {"escher.dev/run-seconds": "1000"}},
-            "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "none"}]},
-        }
-        await self._connection.request("POST", PODS, msgspec.json.encode(requirement.attach(pod)))
-
-
-@asynccontextmanager
-async def staged(kubeconfig: Path, policies: list[PolicyEsl], space: str) -> AsyncIterator[Stage]:
-    credentials = await Credentials.load(from_kubeconfig(kubeconfig))
-    async with Connection(credentials) as connection, Policies(connection, policies) as running:
-        yield Stage(running, connection, space)
-
-
-def units(cluster: LocalCluster, key: str) -> dict[str, str]:
-    """What nodes have of it, in both fields of their status."""
-    found = {}
-    for node in cluster.admin.list_all(NODES):
-        said = {node["status"][field].get(key) for field in ("capacity", "allocatable")}
-        if said != {None}:
-            found[node["metadata"]["name"]] = said.pop() if len(said) == 1 else f"{said}"
-    return found
-
-
-def places(cluster: LocalCluster, *names: str) -> list[str | None]:
-    pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in cluster.admin.list_all(PODS)}
-    return [pods[name] for name in names]
 
 
 @every_space

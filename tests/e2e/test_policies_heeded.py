@@ -79,6 +79,21 @@ def test_pods_are_near_their_data_and_come_when_it_comes(arena: Arena) -> None:
     assert arena.until_bound(late) == {"reader-1": nodes[2]}
 
 
+def test_the_third_wish_wins_and_stands_though_the_first_can_be_had_later(arena: Arena) -> None:
+    nodes = arena.nodes(3)
+    arena.set_resource("data1", 1, nodes[0])
+    arena.set_resource("data2", 1, nodes[1])
+    wishes = {"first": ["data1", "tpu"], "second": ["data2", "tpu"], "third": ["data1"]}
+    for name, data in wishes.items():
+        put(arena, name, "data-locality", data=data)
+    put(arena, "wish", "soft", preferences=[*wishes], wait_seconds=2)
+    names = arena.create(governed(arena, "in-time", "wish"), governed(arena, "at-once", " | ".join(wishes)))
+    assert arena.until_bound(names) == dict.fromkeys(names, nodes[0])
+    for node in nodes:
+        arena.set_resource("tpu", 1, node)
+    stays(lambda: arena.bound(names) == dict.fromkeys(names, nodes[0]), during=3)
+
+
 def test_a_policy_that_comes_later_and_one_that_goes_wake_whom_they_help(arena: Arena) -> None:
     arena.nodes(1)
     names = arena.create(governed(arena, "early", "apart"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from extender.core.cluster import Pod
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import PodGone, PodSeen
+from extender.esl.queue import Queue
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 
@@ -45,3 +48,45 @@ def test_who_begins_anew_changes_nothing_where_all_is_as_it_should_be() -> None:
     world.settle()
     world.restart(AntiAffinity("apart"))
     assert world.actions() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("old", ["deleted", "finished", "finished, and deleted later"])
+def test_a_task_is_not_over_while_another_pod_of_it_waits_made_again_by_its_controller(old: str, seed: int) -> None:
+    """As of a Deployment that is rolled out, or of a Job whose pod has failed."""
+    mutex = Queue("mutex", capacity=1)
+    world = PolicyWorld(mutex, nodes({"n1": 8}), seed=seed)
+    requirement = world.ask("web")
+    world.create("web-1", requirement)
+    world.settle()
+    assert world.where("web-1") == ["n1"]
+    if old == "finished, and deleted later":
+        world.finish("web-1")
+        world.settle()
+    world.create("web-2", requirement)
+    world.pass_time(60)
+    if old != "finished":
+        world.delete("web-1")
+    else:
+        world.finish("web-1")
+    world.pass_time(60)
+    assert world.where("web-2") == ["n1"]
+    world.finish("web-2")
+    world.pass_time(60)
+    assert (mutex.tasks, world.units) == ({}, {})
+
+
+def test_news_of_a_pod_that_finished_long_ago_does_not_end_the_task_that_was_made_again() -> None:
+    mutex = Queue("mutex", capacity=1)
+    world = PolicyWorld(mutex, nodes({"n1": 8}))
+    world.create("web-1", world.ask("web"))
+    world.settle()
+    world.finish("web-1")
+    world.settle()
+    world.create("web-2", world.ask("web"), {CPU: 9 * MILLI})
+    world.pass_time(60)
+    world.finish("web-1")
+    world.pass_time(60)
+    world.add_node(nodes({"n2": 16})[0])
+    world.pass_time(120)
+    assert world.where("web-2") == ["n2"]

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from extender.core.cluster import Pod
+from extender.esl.base import CapacityConfirmed, PodSeen, SetCapacity
 from extender.esl.policy_esl import Task
 from extender.esl.signal import Signal
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.esl.orders import PICK, Orders
 from tests.esl.policy_world import PolicyWorld, nodes
 
@@ -182,3 +183,37 @@ class Graph(Orders):
 
 TestGraph = Graph.TestCase
 TestGraph.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_signal_on_thousands_of_nodes_costs_each_of_their_answers_no_look_at_all_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+
+    def owns(self: Signal, resource: ResourceKey) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        return resource.startswith(self._prefix)
+
+    monkeypatch.setattr(Signal, "owns", owns)
+    signal = Signal("go", after={"b": ["a"]})
+    world = PolicyWorld(signal, nodes({f"n{i}": 8 for i in range(300)}))
+    world.settle()
+    world.launch("a"), world.launch("b")
+    world.settle()
+    under_way = [each for each in signal.succeeded("a", world.now) if isinstance(each, SetCapacity)]
+    answers = [CapacityConfirmed(each.node, each.resource, each.units) for each in under_way]
+    looked_at = 0
+    world.esl.handle_all(answers, world.now)
+    assert len(answers) == 300
+    assert looked_at < 10 * len(answers)
+
+
+def test_a_pod_of_another_namespace_gives_no_signal() -> None:
+    world = PolicyWorld(Signal("go", after={"b": ["a"]}), nodes({"n1": 8}))
+    world.launch("b")
+    world.settle()
+    foreign = Pod(PodUid("x"), "elsewhere", "a", {}, labels={world.esl.label: "a"}, finished=True, succeeded=True)
+    world.perform(world.esl.handle(PodSeen(foreign), world.now))
+    world.settle()
+    assert world.where("b") == [None]

@@ -211,7 +211,7 @@ async def test_whatever_is_put_and_deleted_in_whatever_trouble_only_what_is_in_f
             await cluster.until(lambda: cluster.node_of("t"), what="a task of what is in force")
 
 
-@pytest.mark.parametrize("where", ["change", "take", "release", "handle_all"])
+@pytest.mark.parametrize("where", ["change", "take", "release_all", "handle_all"])
 async def test_a_defect_is_the_policys_own_which_begins_anew(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with asking() as cluster:
         await cluster.put("slots", "queue")
@@ -230,7 +230,7 @@ async def test_a_defect_is_the_policys_own_which_begins_anew(where: str, monkeyp
             case "take":
                 with pytest.raises(KeyError):
                     await cluster.ask("POST", "/slots:ask", {"task": {"name": "a"}})
-            case "release":
+            case "release_all":
                 await asyncio.sleep(700)
             case _:
                 await cluster.create("news")
@@ -327,7 +327,7 @@ async def test_a_policy_that_goes_while_it_is_asked_is_told_to_who_asks() -> Non
         [host] = asks._hosts.values()
         assert host.at_work is not None
         space, _ = host.at_work
-        space._work._not_before = asyncio.get_running_loop().time() + 10
+        space._work._pace.not_before = asyncio.get_running_loop().time() + 10
         waiting = asyncio.create_task(asks.ask_policy(Identity(TEAM, "slots"), Task("a")))
         await asyncio.sleep(1)
         await cluster.ok("DELETE", "/slots")

@@ -52,8 +52,8 @@ def test_the_same_seed_is_the_same_month_and_another_another() -> None:
 def _chooses_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nobody had kept which nodes a rule chose."""
 
-    def choose(wanted: Any, before: Any, having: Any, nodes: Any, ledger: Any, has_left: Any) -> Any:
-        return choose_again(wanted, None, (), nodes, ledger, has_left)
+    def choose(wanted: Any, _before: Any, _having: Any, *cluster: Any) -> Any:
+        return choose_again(wanted, None, (), *cluster)
 
     monkeypatch.setattr("extender.app.steps.choose_again", choose)
 

@@ -7,10 +7,10 @@ where the policies would not have let them, and of who has alternatives, nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import equivalence_of
+from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.feasible import Impossible, even_part, impossible, keeps_apart, pods_spoken_of
 from extender.core.governed import Governed, of_type
 from extender.core.governing import POLICY
@@ -23,6 +23,9 @@ from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
 
+_Kind = tuple[EquivalenceClass, tuple[Governed, ...], bool]
+"""What is the same of pods of which the same is true: the last, whether they ask for ports of their node."""
+
 
 class PolicyFeasible:
     name = "policy-feasible"
@@ -30,10 +33,13 @@ class PolicyFeasible:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._nodes: dict[NodeName, Node] = {}
-        self._told: dict[PodUid, Pod] = {}
+        self._told: dict[PodUid, tuple[str, _Kind]] = {}
+        """The namespace of each who waits and was told so, and its kind."""
+        self._kinds: dict[str, dict[_Kind, dict[PodUid, Pod]]] = {}
+        """The same, by namespace and kind: they may be thousands, and facts come many a second."""
         self._in_doubt = False
         """Whether something has changed by which it may be true no more."""
-        self._bounds: dict[Hashable, Impossible | None] = {}
+        self._bounds: dict[_Kind, Impossible | None] = {}
         """What follows from the nodes as they look now, by what it depends on: who waits is many that are alike."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -44,19 +50,42 @@ class PolicyFeasible:
             if (self._told or self._bounds) and (before is None or not _looks_alike(before, fact)):
                 self._nodes_changed()
         elif fact.uid in self._told:
-            self._in_doubt |= fact.node is not None or fact.governed != self._told[fact.uid].governed
-            self._told[fact.uid] = fact
-        elif self._told and fact.governed:
+            if fact.node is not None:
+                # It has its place, and others may have none for that.
+                self._drop(fact.uid)
+                self._in_doubt = True
+            else:
+                self._in_doubt |= self._told[fact.uid] != (fact.namespace, _kind_of(fact))
+                self._keep(fact)
+        elif fact.governed and (kinds := self._kinds.get(fact.namespace)):
             names = {each.name for each in fact.governed}
-            alike = (_is_like(fact, told) for told in self._told.values() if names & {g.name for g in told.governed})
-            self._in_doubt |= not all(alike)
+            for pods in kinds.values():
+                told = next(iter(pods.values()))
+                self._in_doubt |= not names.isdisjoint(g.name for g in told.governed) and not _is_like(fact, told)
 
     def forget(self, fact: Pod | Node) -> None:
         if isinstance(fact, Node):
             self._nodes.pop(fact.name, None)
             self._nodes_changed()
         else:
-            self._told.pop(fact.uid, None)
+            self._drop(fact.uid)
+
+    def _keep(self, pod: Pod) -> None:
+        self._drop(pod.uid)
+        kind = _kind_of(pod)
+        self._told[pod.uid] = pod.namespace, kind
+        self._kinds.setdefault(pod.namespace, {}).setdefault(kind, {})[pod.uid] = pod
+
+    def _drop(self, uid: PodUid) -> None:
+        if (told := self._told.pop(uid, None)) is None:
+            return
+        namespace, kind = told
+        pods = self._kinds[namespace][kind]
+        del pods[uid]
+        if not pods:
+            del self._kinds[namespace][kind]
+            if not self._kinds[namespace]:
+                del self._kinds[namespace]
 
     def _nodes_changed(self) -> None:
         self._bounds.clear()
@@ -69,25 +98,19 @@ class PolicyFeasible:
             return None
         never = None if _has_alternatives(pod) else self._never(pod, facts)
         if never is None:
-            self._told.pop(pod.uid, None)
+            self._drop(pod.uid)
         else:
-            self._told[pod.uid] = pod
+            self._keep(pod)
         return never
 
     def take_withdrawn(self, facts: Facts) -> Collection[Pod]:
         if not self._in_doubt:
             return ()
         self._in_doubt = False
-        holds: dict[Hashable, bool] = {}
-        withdrawn: list[Pod] = []
-        for pod in self._told.values():
-            kind = (pod.namespace, pod.governed, equivalence_of(pod))
-            if kind not in holds:
-                holds[kind] = pod.node is None and self._never(pod, facts) is not None
-            if not holds[kind]:
-                withdrawn.append(pod)
+        alike = [list(pods.values()) for kinds in self._kinds.values() for pods in kinds.values()]
+        withdrawn = [pod for pods in alike if self._never(pods[0], facts) is None for pod in pods]
         for pod in withdrawn:
-            del self._told[pod.uid]
+            self._drop(pod.uid)
         return withdrawn
 
     def _never(self, pod: Pod, facts: Facts) -> Refuse | None:
@@ -97,8 +120,7 @@ class PolicyFeasible:
         return Refuse(_reason(found), preemption_helps=False, explained=_explained(found))
 
     def _bound(self, pod: Pod, facts: Facts) -> Impossible | None:
-        ports = pod.constraints is not None and bool(pod.constraints.host_ports)
-        kind = (equivalence_of(pod), pod.governed, ports)
+        kind = _kind_of(pod)
         if kind not in self._bounds:
             if len(self._bounds) >= _REMEMBERED:
                 self._bounds.clear()
@@ -130,6 +152,11 @@ class PolicyFeasible:
             place = place_of(node, key, facts)
             found[place] = found.get(place, 0) + number
         return max((number for place, number in found.items() if place is not None), default=0)
+
+
+def _kind_of(pod: Pod) -> _Kind:
+    ports = pod.constraints is not None and bool(pod.constraints.host_ports)
+    return equivalence_of(pod), pod.governed, ports
 
 
 def _looks_alike(one: Node, other: Node) -> bool:

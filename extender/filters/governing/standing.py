@@ -29,7 +29,8 @@ class Standing:
         """By policy, and whether they are being deleted."""
         self._keeping_away: dict[_Name, dict[Governed, int]] = {}
         """By the policy from whose pods they keep away, what others are governed by, and how many pods each governs."""
-        self._namespaces: dict[str, int] = {}
+        self._namespaces: dict[str, dict[PodUid, Pod]] = {}
+        """The same, by namespace."""
         self._nodes: dict[NodeName, object] = {}
         self._stirred: set[str] = set()
 
@@ -47,14 +48,14 @@ class Standing:
             return
         if known is not None:
             if _where(known) == _where(fact):
-                self._pods[fact.uid] = fact
+                self._pods[fact.uid] = self._namespaces[fact.namespace][fact.uid] = fact
                 return
-            self._count(known, -1)
+            self._leave_out(known)
             if known.node is not None and known.governed != fact.governed:
                 # It was in the way of others where it is, and may be no more: no node gains room for that.
                 self._stirred.add(fact.namespace)
         if fact.governed:
-            self._pods[fact.uid] = fact
+            self._pods[fact.uid] = self._namespaces.setdefault(fact.namespace, {})[fact.uid] = fact
             self._count(fact, +1)
         else:
             del self._pods[fact.uid]
@@ -64,12 +65,17 @@ class Standing:
             self._nodes.pop(fact.name, None)
             self._stirred |= self._namespaces.keys()
         elif (known := self._pods.pop(fact.uid, None)) is not None:
-            self._count(known, -1)
+            self._leave_out(known)
             # It may have held a place.
             self._heed_move(known, -1)
 
+    def _leave_out(self, pod: Pod) -> None:
+        del self._namespaces[pod.namespace][pod.uid]
+        if not self._namespaces[pod.namespace]:
+            del self._namespaces[pod.namespace]
+        self._count(pod, -1)
+
     def _count(self, pod: Pod, by: int) -> None:
-        count_in(self._namespaces, pod.namespace, by)
         for each in pod.governed:
             if pod.node is not None and each.parameters is not None:
                 of_policy = self._bound.setdefault(((pod.namespace, each.name), pod.deleting), {})
@@ -134,8 +140,8 @@ class Standing:
 
     def governed_by(self, namespace: str, names: Collection[str]) -> Iterator[Pod]:
         """The namespace's pods, pending and bound, that one of these governs."""
-        for pod in self._pods.values():
-            if pod.namespace == namespace and any(each.name in names for each in pod.governed):
+        for pod in self._namespaces.get(namespace, {}).values():
+            if any(each.name in names for each in pod.governed):
                 yield pod
 
     def keeping_away(self, name: str, pod: Pod) -> Collection[Governed]:

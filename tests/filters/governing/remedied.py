@@ -6,14 +6,15 @@ The same seed is the same situation, down to the last holding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import TypeVar
 
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
-from extender.app.helping import Helping
+from extender.app.helping import Helping, Suppose
 from extender.app.supposed import Added, Ended, Offered, PolicySet, QuorumSet, Released, Supposed, Uncordoned
-from extender.app.supposition import Supposition, Wondered
 from extender.app.what_if import suppose
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
@@ -25,6 +26,7 @@ from extender.kube.node_match import accepts
 from tests.builders import gang_pods, node, pod, units
 from tests.filters.governing.world import ZONE, PolicyWorld, naming, selecting
 
+T = TypeVar("T")
 DATA = ResourceKey("escher.dev/default.data1")
 TARGET = GangKey("default", "target")
 
@@ -72,7 +74,7 @@ class Situation(PolicyWorld):
         return placed >= (there[0].gang.quorum if isinstance(there[0].gang, GangAsk) else 1)
 
     async def explain(self, seed: int) -> Explanation:
-        helping = Helping(self.keeper.tables, Explain(self.keeper.tables), Elsewhere(seed))
+        helping = Helping(self.keeper.tables, Explain(self.keeper.tables), Here(), elsewhere(seed))
         if self.target[0].gang is None:
             return await helping.pod("default", self.target[0].name)
         return await helping.gang(TARGET)
@@ -113,14 +115,19 @@ class Situation(PolicyWorld):
                 raise AssertionError(f"nobody can do {supposed}")
 
 
-class Elsewhere:
+class Here:
+    """No copy at all, for work that changes nothing."""
+
+    async def in_a_copy(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def within_a_copy(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+def elsewhere(seed: int) -> Suppose:
     """What would be, found out in a situation of the same seed: as in a copy of the process."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    async def wonder(self, wondered: Wondered) -> Supposition:
-        return suppose(situation(self._seed).keeper, wondered)
+    return lambda wondered: suppose(situation(seed).keeper, wondered)
 
 
 def situation(seed: int) -> Situation:

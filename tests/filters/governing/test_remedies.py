@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
 from extender.app.helping import MOST_TRIED, Helping
+from extender.app.remedies import Remedies
 from extender.app.supposed import Added, QuorumSet
 from extender.app.supposition import GangThere, PodThere, Supposition, Wondered
 from extender.app.what_if import suppose
+from extender.core.cluster import Pod
 from extender.core.policy_types import AntiAffinity, Balance, DataLocality
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, pod
-from tests.filters.governing.remedied import TARGET, Elsewhere, Situation, situation
+from tests.filters.governing.remedied import TARGET, Here, Situation, elsewhere, situation
 from tests.filters.governing.world import ZONE, PolicyWorld, naming
 
 FEW, MANY = range(36, 52), range(1000, 1400)
@@ -74,11 +77,10 @@ def remedies(world: PolicyWorld, build: Sequence[PolicyWorld], who: str = "targe
     """What is told of the pod or gang of that name; `build`: as many worlds like it as are tried."""
     rest = iter(build)
 
-    class Again:
-        async def wonder(self, wondered: Wondered) -> Supposition:
-            return suppose(next(rest).keeper, wondered)
+    def again(wondered: Wondered) -> Supposition:
+        return suppose(next(rest).keeper, wondered)
 
-    helping = Helping(world.keeper.tables, Explain(world.keeper.tables), Again())
+    helping = Helping(world.keeper.tables, Explain(world.keeper.tables), Here(), again)
     known = any(each.name == who for each in world.pods.values())
     explained = asyncio.run(helping.pod("default", who) if known else helping.gang(TARGET))
     return [remedy.said for remedy in explained.tried]
@@ -177,7 +179,7 @@ class Never:
         self.asked = 0
         self._error = error
 
-    async def wonder(self, wondered: Wondered) -> Supposition:
+    def __call__(self, wondered: Wondered) -> Supposition:
         self.asked += 1
         if self._error is not None:
             raise self._error
@@ -187,7 +189,7 @@ class Never:
 @pytest.mark.parametrize(("error", "most"), [(None, MOST_TRIED), (Unavailable("too many ask"), 1)])
 def test_only_so_much_is_tried_and_what_rules_say_stands_then(error: Exception | None, most: int) -> None:
     world, never = short_of_room(), Never(error)
-    told = asyncio.run(Helping(world.keeper.tables, Explain(world.keeper.tables), never).gang(TARGET))
+    told = asyncio.run(Helping(world.keeper.tables, Explain(world.keeper.tables), Here(), never).gang(TARGET))
     assert told.tried == []
     assert told.remedies
     assert 0 < never.asked <= most
@@ -196,5 +198,24 @@ def test_only_so_much_is_tried_and_what_rules_say_stands_then(error: Exception |
 def test_a_copy_is_what_is_tried_on_and_the_cluster_is_as_it_was() -> None:
     world = situation(2)
     before = {held.holder: held for held in world.keeper.tables.ledger.rows.holdings()}
-    asyncio.run(Helping(world.keeper.tables, Explain(world.keeper.tables), Elsewhere(2)).gang(TARGET))
+    asyncio.run(Helping(world.keeper.tables, Explain(world.keeper.tables), Here(), elsewhere(2)).gang(TARGET))
     assert {held.holder: held for held in world.keeper.tables.ledger.rows.holdings()} == before
+
+
+def test_of_all_who_might_end_only_a_few_are_looked_at() -> None:
+    world = PolicyWorld(zones="a" * 200, cpu=1000)
+    for number in range(200):
+        assert world.place(f"p{number}") is not None
+    assert world.place("mine") is None
+    tables, looked = world.keeper.tables, 0
+
+    class Looked(Remedies):
+        def _unit(self, pod: Pod) -> list[Pod]:
+            nonlocal looked
+            looked += 1
+            return super()._unit(pod)
+
+    mine = Explain(tables).find("default", "mine")
+    families = [list(islice(family, 12)) for family in Looked(tables).for_pod(mine)]
+    assert sum(ladder.rung(1).said.endswith(" ends") for family in families for ladder in family) == 6
+    assert looked < 20
