@@ -17,6 +17,7 @@ from extender.app.filtering import Filtering
 from extender.app.in_flight import InFlight
 from extender.app.population import Population
 from extender.app.ports import Clock
+from extender.app.rivals import Rivals
 from extender.app.settlement import Settlement
 from extender.app.tables import DEFAULT_RULES, Rules, Tables
 from extender.app.turned_away import TurnedAway
@@ -50,7 +51,7 @@ class Keeper:
         self._in_flight = InFlight(tables.ledger)
         following = tables.policies.following
         self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes, following.order)
-        tables.gangs.planning.plans.others_wait = self._others_wait
+        tables.gangs.planning.plans.others_wait = Rivals(tables, self._turned_away).wait_for_room_of
         self._binds = Binds(tables, self._in_flight, self._effects)
         self._population = Population(tables, self._binds, self._turned_away, self._effects)
         self._settlement = Settlement(tables, self._binds, self._turned_away, self._effects)
@@ -63,11 +64,6 @@ class Keeper:
             self._settlement,
             self._effects,
         )
-
-    def _others_wait(self, namespace: str) -> bool:
-        """Whether somebody of another namespace waits for room."""
-        gangs = self.tables.gangs.waiting.queue
-        return self._turned_away.of_others(namespace) or any(key.namespace != namespace for key in gangs)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

@@ -52,9 +52,10 @@ class TurnedAway:
         kind = (pod.namespace, gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()))
         return (*kind, pod.governed, alone)
 
-    def of_others(self, namespace: str) -> bool:
-        """Whether one of another namespace sleeps. O(kinds)."""
-        return any(next(iter(alike.values())).namespace != namespace for alike in self._kinds.values())
+    def kinds_of_others(self, namespace: str) -> Iterator[Pod]:
+        """One of each kind of pods of other namespaces."""
+        firsts = (next(iter(alike.values())) for alike in self._kinds.values())
+        return (pod for pod in firsts if pod.namespace != namespace)
 
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""

@@ -194,6 +194,11 @@ class Changes:
         """Whether `drain_gains` has something to tell."""
         return bool(self._gains)
 
+    @property
+    def gains(self) -> AbstractSet[NodeName]:
+        """What `drain_gains` has to tell."""
+        return self._gains.keys()
+
     def drain_gains(self) -> AbstractSet[NodeName]:
         """The nodes that may have gained room since the last call, in the order in which they did first."""
         gains, self._gains = self._gains, {}

@@ -217,7 +217,7 @@ class Yard:
             pods = [each.pod for each in unit]
             nodes = where(pods, self.history.standing(), self.history.policies, self.history.ground)
             who = f"{self.name}/{pods[0].name} ({pods[0].named}, {dict(pods[0].labels)})"
-            said = f"policies {policies}; there are {standing}"
+            said = f"the service says: {self._explained(pods[0].name)}; policies {policies}; there are {standing}"
             self.done.missed.append(f"{when}, {who} could be on {nodes} and waits; {said}")
         self.done.missed += [f"{when}, {self.name}/{gang}: some are bound and some are not" for gang in part]
         for unit in units:
@@ -225,6 +225,10 @@ class Yard:
             self._units = [each for each in self._units if names.isdisjoint(each)]
             for name in names:
                 self._delete_pod(name)
+
+    def _explained(self, pod: str) -> str:
+        answer = self._service.raw("GET", f"/v1/namespaces/{self.name}/pods/{pod}/explain")
+        return str(answer.json()["summary"]) if answer.status_code == 200 else answer.text
 
     def lay_bait(self) -> None:
         """Some wait, were turned away, and cannot be bound as policies are now."""

@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from extender.app.rivals import MOST_LOOKED_AT
 from extender.core.cluster import Pod
+from extender.core.gangs.backfill import Thrift
 from extender.core.gangs.gang import GIVES_WAY, NOT_BROUGHT
 from extender.core.gangs.plans import FREE, GIVES_WAY_SECONDS
+from extender.core.gangs.promises import GATHER_SECONDS
 from extender.core.gangs.queue import Patience
-from extender.core.policy_types import PolicyInForce, Priority
-from extender.kube.names import PodUid
-from tests.builders import gang_ask, gang_pods, node, pod
+from extender.core.governing import POLICY
+from extender.core.policy_types import HOSTNAME, AntiAffinity, BinPacking, PolicyInForce, Priority, Soft
+from extender.kube.names import NodeName, PodUid
+from tests.builders import gang_ask, gang_pods, node, pod, units
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -78,6 +82,156 @@ def test_where_nobody_else_waits_nobody_gives_way(world: GangWorld) -> None:
     world.assumed.clear()
     world.pass_time(HOLDS + 0.1)
     assert world.filter(second[0], list(world.nodes)).passed
+
+
+def bystander(kind: str, world: GangWorld) -> list[Pod]:
+    """Those of another namespace that wait for n1, which a gang of a third one holds, and could not be on n0."""
+    match kind:
+        case "selectors":
+            return [replace(theirs(), node_selector={HOSTNAME: "n1"})]
+        case "selectors of a gang":
+            return [replace(each, node_selector={HOSTNAME: "n1"}) for each in gang("theirs", 1, "b")]
+        case "what is bound":
+            world.create(pod("runs", SMALL, namespace="c", node="n0"))
+            return [theirs()]
+        case "its policies":
+            world.do(world.keeper.govern("b", "apart", PolicyInForce(AntiAffinity(), ())))
+            world.create(pod("apart", SMALL, namespace="b", node="n0"))
+            return [pod("theirs", SMALL, namespace="b")]
+    raise AssertionError(kind)
+
+
+SMALL = {"cpu": 1000}
+HALF = {"cpu": 4000}
+
+
+def half(name: str) -> Pod:
+    """A gang of one, which takes half of n0, and whose plan holds for HOLDS after its creation."""
+    ask = gang_ask(name, 1, namespace="a", timeout=HOLDS - GATHER_SECONDS)
+    return pod(f"{name}-0", HALF, namespace="a", gang=ask, node_selector={HOSTNAME: "n0"})
+
+
+def end(world: GangWorld, member: Pod, how: str) -> None:
+    """The plan of its gang comes to nothing."""
+    match how:
+        case "deleted":
+            world.delete(member.uid)
+        case "governed anew":
+            world.do(world.keeper.govern(member.namespace, "mine", PolicyInForce(Priority(5), ())))
+        case "not brought":
+            world.pass_time(HOLDS + 0.1)
+
+
+def of_two(world: GangWorld) -> GangWorld:
+    """Two nodes of 8 CPU, of which n1 is held by the plan of a gang for much longer than others are."""
+    for name in ("n0", "n1"):
+        world.add_node(node(name, labels={HOSTNAME: name}))
+    holder = replace(gang("holds", 1, "c")[0], gang=gang_ask("holds", 1, namespace="c", timeout=10 * HOLDS))
+    world.create(holder)
+    assert world.filter(holder, [NodeName("n1")]).passed
+    world.assumed.clear()
+    return world
+
+
+@pytest.fixture
+def two() -> Iterator[GangWorld]:
+    made = of_two(GangWorld(patience=Patience(PASSES, 1e9)))
+    yield made
+    made.check()
+
+
+@pytest.mark.parametrize("how", ["deleted", "governed anew", "not brought"])
+@pytest.mark.parametrize("kept_away_by", ["selectors", "selectors of a gang", "what is bound", "its policies"])
+def test_nobody_gives_way_to_those_who_could_not_be_there(two: GangWorld, kept_away_by: str, how: str) -> None:
+    waiting = bystander(kept_away_by, two)
+    two.create(*waiting)
+    first, second = half("first"), half("second")
+    two.create(first)
+    assert two.filter(first).passed
+    for each in waiting:
+        assert not two.filter(each).passed
+    two.assumed.clear()
+    end(two, first, how)
+    assert {each.uid for each in waiting} == two.asleep.keys() - {first.uid}
+    two.create(second)
+    assert two.filter(second).passed
+
+
+@pytest.mark.parametrize("how", ["deleted", "governed anew", "not brought"])
+@pytest.mark.parametrize("is_gang", [True, False])
+def test_but_to_those_do_who_need_what_several_plans_hold(two: GangWorld, is_gang: bool, how: str) -> None:
+    """Each of them holds half of the node that is left: were they to take turns, nobody else would ever get it."""
+    waiting = gang("theirs", 1, "b")[0] if is_gang else theirs()
+    one, other, third = half("one"), half("other"), half("third")
+    two.create(one)
+    assert two.filter(one).passed
+    two.pass_time(HOLDS / 2)
+    two.create(other, waiting)
+    assert two.filter(other).passed
+    two.assumed.clear()
+    assert not two.filter(waiting).passed
+    if how == "not brought":
+        two.pass_time(HOLDS / 2 + 0.1)
+    else:
+        end(two, one, how)
+    two.create(third)
+    assert {*two.filter(third).unresolvable.values()} == {GIVES_WAY}
+    if how != "governed anew":
+        # That is true of both at once. Else the other's plan runs out.
+        two.pass_time(HOLDS)
+    assert waiting.uid not in two.asleep
+    assert two.filter(waiting).passed
+
+
+def test_who_has_alternatives_waits_for_what_any_of_them_may_leave_it(two: GangWorld) -> None:
+    """Whose turn it is when a plan ends says nothing of the next."""
+    two.do(two.keeper.govern("b", "apart", PolicyInForce(AntiAffinity())))
+    two.do(two.keeper.govern("b", "close", PolicyInForce(BinPacking())))
+    two.do(two.keeper.govern("b", "either", PolicyInForce(Soft(("apart", "close"), wait_seconds=3600))))
+    waiting = pod("theirs", SMALL, namespace="b", annotations={POLICY: "either"})
+    first = replace(half("first"), requests=units({"cpu": 7000}, pods=1))
+    two.create(pod("there", SMALL, namespace="b", node="n0", annotations={POLICY: "apart"}), first, waiting)
+    assert two.filter(first).passed
+    two.assumed.clear()
+    assert not two.filter(waiting).passed
+    two.delete(first.uid)
+    second = half("second")
+    two.create(second)
+    assert {*two.filter(second).unresolvable.values()} == {GIVES_WAY}
+
+
+@pytest.mark.parametrize("for_it", [True, False])
+def test_room_saved_in_vain_is_others_first_who_wait_for_it(for_it: bool) -> None:
+    made = of_two(GangWorld(patience=Patience(PASSES, 1.0), thrift=Thrift(0.25, 10.0)))
+    both, small = gang("both", 2, "a"), half("small")
+    waiting = replace(theirs(), node_selector={HOSTNAME: "n0" if for_it else "n1"})
+    made.create(*both, waiting)
+    for each in both:
+        made.filter(each)
+    made.pass_time(1.1)
+    assert not made.filter(waiting).passed
+    assert waiting.uid in made.asleep
+    made.pass_time(10.1)
+    made.create(small)
+    verdict = made.filter(small)
+    assert {*verdict.unresolvable.values()} == ({GIVES_WAY} if for_it else set())
+    assert bool(verdict.passed) is not for_it
+    made.check()
+
+
+def test_where_too_many_wait_to_look_at_all_somebody_may_want_the_room(two: GangWorld) -> None:
+    elsewhere = {HOSTNAME: "n1"}
+    asks = range(5000, 5000 + MOST_LOOKED_AT + 1)
+    waiting = [pod(f"theirs-{cpu}", {"cpu": cpu}, namespace="b", node_selector=elsewhere) for cpu in asks]
+    first, second = half("first"), half("second")
+    two.create(first, *waiting)
+    assert two.filter(first).passed
+    for each in waiting:
+        assert not two.filter(each).passed
+    two.assumed.clear()
+    two.delete(first.uid)
+    two.create(second)
+    assert {*two.filter(second).unresolvable.values()} == {GIVES_WAY}
 
 
 @pytest.mark.parametrize("deleted", [True, False])

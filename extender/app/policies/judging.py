@@ -12,13 +12,26 @@ Dispatch and nothing else. Must not know what any policy is for, nor who was tur
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from extender.app.policies.containment import REFUSED, Containment, PolicyFailed, having
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.policy import Facts, Filters, Foresees, Judge, Policy, Reads, Refuse, Scorer, Scores, Wakes
+from extender.core.policy import (
+    Facts,
+    Filters,
+    Foresees,
+    GivingWay,
+    Judge,
+    Policy,
+    Reads,
+    Refuse,
+    Scorer,
+    Scores,
+    Wakes,
+)
 from extender.core.units import Short
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
@@ -32,6 +45,7 @@ def _refuse_all(node: NodeName) -> Refuse | None:
 
 
 _NOBODY: Collection[Pod] = ()
+_NOBODYS: GivingWay = {}
 _REFUSING: Judge | None = _refuse_all
 
 
@@ -65,15 +79,26 @@ class Judging:
         judges = self._contained.ask_each(policies, lambda policy: policy.filter(pod, self._facts), _REFUSING)
         return [(name, judge) for name, judge in zip(policies, judges, strict=True) if judge is not None]
 
-    def judges_of_nodes(self, pod: Pod) -> list[tuple[str, Judge]]:
-        """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes."""
+    def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, Judge]]:
+        """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes.
+        `freed`: as for `passes`."""
         found: list[tuple[str, Judge]] = []
+        facts = self._beside(freed) if freed else self._facts
         for name, policy in self._filters.items():
             question = self._wakes[name].could_pass if name in self._wakes else policy.filter
-            judge = self._contained.ask(name, partial(question, pod, self._facts), _REFUSING)
+            judge = self._contained.ask(name, partial(question, pod, facts), _REFUSING)
             if judge is not None:
                 found.append((name, judge))
         return found
+
+    def _beside(self, freed: GivingWay) -> Facts:
+        """The facts, with what these hold given up as well."""
+
+        def giving_way(pod: Pod) -> GivingWay:
+            given = self._facts.giving_way(pod)
+            return {node: (*given.get(node, ()), *freed.get(node, ())) for node in {**given, **freed}}
+
+        return replace(self._facts, giving_way=giving_way)
 
     def verdict(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """What the policies say of the nodes that kube-scheduler sent."""
@@ -124,15 +149,22 @@ class Judging:
         refusals = ((node, self._first_refusal(judges, node)) for node in nodes)
         return [node for node, refusal in refusals if refusal is None or refusal.preemption_helps]
 
-    def room(self, pod: Pod) -> Callable[[NodeName], Short | None]:
-        """What is short on a node for the pod, though all gave way that would."""
-        ledger, giving_way = self._facts.ledger, self._facts.giving_way(pod)
+    def room(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], Short | None]:
+        """What is short on a node for the pod, though all gave way that would. `freed`: as for `passes`."""
+        facts = self._beside(freed) if freed else self._facts
+        ledger, giving_way = facts.ledger, facts.giving_way(pod)
         return lambda node: ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
 
-    def passes(self, pod: Pod) -> Callable[[NodeName], bool]:
-        """Whether the pod, if it were tried now, could go to a node."""
-        judges = self.judges_of_nodes(pod)
-        room = self.room(pod)
+    def passes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], bool]:
+        """Whether the pod, if it were tried now, could go to a node; `freed`: had these given up what they hold."""
+        return self._passes(pod, self.judges_of_nodes(pod, freed), freed)
+
+    def has_room(self, pod: Pod, freed: GivingWay) -> Callable[[NodeName], bool]:
+        """As `passes`, whatever the policies say."""
+        return self._passes(pod, (), freed)
+
+    def _passes(self, pod: Pod, judges: Sequence[tuple[str, Judge]], freed: GivingWay) -> Callable[[NodeName], bool]:
+        room = self.room(pod, freed)
 
         def could_go(name: NodeName) -> bool:
             node = self._facts.nodes.get(name)

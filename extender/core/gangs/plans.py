@@ -27,7 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 LONGEST_UNASKED = 3600.0
 """Where kube-scheduler has not asked about every member: should it do so, that ends the pause."""
 GIVES_WAY_SECONDS = 15.0
-"""So long the room is others' that a namespace's plans have kept idle: kube-scheduler's back-off is ten at most."""
+"""So long the room that a namespace's plans have kept idle is others' who wait for it: kube-scheduler's back-off is ten
+at most."""
 UNDISTURBED_SECONDS = 1.0
 """For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
 turned back at the barrier wait for one to two seconds, and its room would stand idle."""
@@ -76,7 +77,8 @@ class Replans:
 
 
 class Plans:
-    """`nodes`: all there are. `others_wait`: whether pods or gangs of other namespaces than this one wait for room."""
+    """`nodes`: all there are. `others_wait`: whether pods or gangs of other namespaces wait for room that plans of this
+    gang's namespace hold: where this one's is, or was until just now."""
 
     def __init__(self, table: Table, nodes: Sized) -> None:
         self._table = table
@@ -87,7 +89,7 @@ class Plans:
         """Of plans of which kube-scheduler would have no node for a member."""
         self._overdue = Replans()
         """Of plans that ran out though all members existed."""
-        self.others_wait: Callable[[str], bool] = lambda namespace: False
+        self.others_wait: Callable[[GangKey], bool] = lambda gang: False
         self.giving_way: dict[str, float] = {}
         """Namespaces for whose gangs nothing is planned until then, nor saved: plans of theirs were not carried out."""
         self.version = 0
@@ -128,11 +130,11 @@ class Plans:
         return NOT_BROUGHT if self._overdue.pauses(gang, len(self._nodes), now) else ""
 
     def in_vain(self, gang: Gang, now: float) -> None:
-        """Its plan ended, and none of it was carried out; or what was saved for it led to nothing. While others wait,
-        its namespace has no new ones until those that it has have ended too, and for a time after that: else its gangs
-        could take turns in keeping room idle."""
+        """Its plan ends, and none of it was carried out; or what was saved for it led to nothing. Where others wait for
+        that room its namespace has no new ones until those that it has have ended too, and for a time after that: else
+        its gangs could take turns in keeping it idle."""
         namespace = gang.key.namespace
-        if not self.others_wait(namespace):
+        if not self.others_wait(gang.key):
             return
         mine = (other for key in self._left_alone if (other := self._table.by_key.get(key)) is not None)
         ends = [other.plan.deadline or now for other in mine if other is not gang and other.key.namespace == namespace]
