@@ -174,8 +174,9 @@ class Remedies:
             names = sorted({data for node in some for data in missing[node]})
             on = f"{'node' if len(some) == 1 else 'nodes'} {', '.join(some)}"
             supposed = [Offered(EphemeralName(pod.namespace, d), node, 1) for node in some for d in missing[node]]
+            each = ", each as by" if len(supposed) > 1 else ":"
             how = f"escher resource set --namespace {pod.namespace} {names[0]} 1 --node {some[0]}"
-            return Remedy(f"{' and '.join(names)} above 0 on {on}: {how}", supposed)
+            return Remedy(f"{' and '.join(names)} above 0 on {on}{each} {how}", supposed)
 
         if nodes and count == 1:
             for node in nodes:

@@ -129,18 +129,24 @@ def test_a_policy_that_is_too_strict_is_told_with_what_would_do() -> None:
     assert "policy even allows max_skew 2" in remedies(uneven(), [uneven() for _ in range(MOST_TRIED)])
 
 
-def without_data() -> PolicyWorld:
+def without_data(*data: str) -> PolicyWorld:
     world = Situation(zones="ab")
-    world.govern("near", DataLocality(("data1",)))
+    world.govern("near", DataLocality(data))
     world.place("target", annotations=naming("near"))
     return world
 
 
 def test_data_that_is_nowhere_is_told_with_the_command_that_sets_it() -> None:
-    assert remedies(without_data(), [without_data() for _ in range(MOST_TRIED)]) == [
+    assert remedies(without_data("data1"), [without_data("data1") for _ in range(MOST_TRIED)]) == [
         "data1 above 0 on node n0: escher resource set --namespace default data1 1 --node n0",
         "policy near has required false, and prefers such nodes",
     ]
+
+
+def test_where_more_than_one_is_to_be_set_the_command_is_an_example() -> None:
+    both = ("data1", "data2")
+    [told, _] = remedies(without_data(*both), [without_data(*both) for _ in range(MOST_TRIED)])
+    assert told.startswith("data1 and data2 above 0 on node n0, each as by escher resource set ")
 
 
 def held_by_others() -> PolicyWorld:
