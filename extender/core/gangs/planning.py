@@ -239,7 +239,12 @@ class Planning:
 
     def try_again(self, now: float) -> None:
         """Gangs whose pause has ended are tried as if something had changed."""
-        for key in self.plans.end_pauses(now):
+        gave_way = dict.fromkeys(self.plans.giving_way)
+        ended = self.plans.end_pauses(now)
+        if over := gave_way.keys() - self.plans.giving_way.keys():
+            # Most of them were not looked at meanwhile.
+            ended = [*ended, *(key for key in self._waiting.queue if key.namespace in over)]
+        for key in ended:
             if (gang := self._table.by_key.get(key)) is not None:
                 gang.wait.tried_at = None
                 self._waiting.changed(gang)
