@@ -18,6 +18,7 @@ from extender.app.objects.known import Entry
 from extender.app.objects.steps import Change, Create, Delete, Nothing, Written
 from extender.app.objects.writing import version_conflict
 from extender.app.ports import LAST_MOMENT, NO_CHOICE, EphemeralResource, MadeChoice, NodeChoice, ResourceChange
+from extender.app.resource_quota import Amount, amount_of
 from extender.app.tables import Tables
 from extender.core.isolation import Counted
 from extender.core.names import EphemeralName
@@ -265,15 +266,17 @@ def _allowed(
     allowed: dict[NodeName, int] = {}
     why: dict[NodeName, str] = {}
     now = capacities.in_force(name)
+    has, total = amount_of(now), sum(present.values())
     # What gives units back makes room for others.
     for node, number in sorted(units.items(), key=lambda each: each[1] > now.get(each[0], 0)):
+        after = total + number - present.get(node, 0)
         if number > now.get(node, 0):
             if said := capacities.outside(name, [node]):
                 why[node] = said
                 continue
-            over = capacities.over(name, {**present, **allowed, node: number})
+            over = capacities.quota.over(name, Amount(int(after > 0), after).beyond(has))
             if over is not None:
                 why[node] = str(over)
                 continue
-        allowed[node] = number
+        allowed[node], total = number, after
     return allowed, why

@@ -18,6 +18,7 @@ from extender.core.ledger import Ledger
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, gang_pods, gone, node, pod, units
 from tests.core.gang_world import GangWorld
+from tests.core.town import apart
 
 NODES, GANGS = 60, 20
 NEVER = Patience(10**9, float("inf"))
@@ -190,6 +191,21 @@ class TestASlice:
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "new": Phase.PLANNED}
         world.schedule()
         assert world.bound("new") == 2
+
+    def test_that_tried_gangs_whose_members_keep_apart_leaves_the_next_to_others(self, world: GangWorld) -> None:
+        """Where they stand depends on the pods around; these have not changed between two slices."""
+        fillers = self.stage(world)
+        for name in list(world.nodes):
+            world.add_node(node(name, labels={"host": name}))
+        for number in range(3):
+            members = gang_pods(f"apart{number}", 2, {"cpu": 4000})
+            rule, labels = apart("host"), {"app": "train"}
+            world.create(*(replace(each, labels=labels, constraints=rule, created=1.0 + number) for each in members))
+            world.filter(world.pods[members[0].uid], list(world.nodes))
+        [last] = self.waiting(world, "last", {"cpu": 8000}, created=9.0, size=1)
+        world.delete(fillers[0])
+        assert world.gangs["last"] is Phase.PLANNED
+        assert last.uid not in world.asleep
 
 
 def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_there() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from extender.app.explain import Explain
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.gang import NO_ROOM, OVER_QUOTA
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.gang import NO_ROOM, OVER_QUOTA, Gang
+from extender.core.gangs.queue import Patience, Queue
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
@@ -100,6 +100,52 @@ def test_no_room_is_saved_for_it_and_what_was_saved_is_given_back(world: GangWor
     world.create(*others)
     world.schedule()
     assert world.bound("others") == 2
+
+
+MANY = 100
+"""More than are tried at once when a place is free."""
+
+
+def crowd(world: GangWorld) -> list[Pod]:
+    """Gangs of one that wait for one of the four places; those that hold them have 1 CPU each."""
+    holding = [gang(f"first{number}", 1)[0] for number in range(4)]
+    waiting = [replace(gang(f"next{number}", 1)[0], created=9.0 + number) for number in range(MANY)]
+    world.create(*holding, *waiting)
+    world.schedule()
+    assert {world.asleep[each.uid] for each in waiting} == {OVER_QUOTA}
+    return waiting
+
+
+def test_one_place_that_is_free_is_looked_at_for_a_few_and_the_first_in_turn_has_it(
+    world: GangWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, entered = crowd(world), []
+    enter = Queue.enter
+
+    def noting(self: Queue, each: Gang) -> None:
+        entered.append(each)
+        enter(self, each)
+
+    monkeypatch.setattr(Queue, "enter", noting)
+    world.delete(PodUid("uid-first0-0"))
+    assert [each for each in waiting if each.uid not in world.asleep] == waiting[:1]
+    assert len(entered) < MANY / 2
+    assert len(world.keeper.tables.gangs.waiting.quota.aside) == MANY - 1
+    world.schedule()
+
+
+def test_where_those_that_are_first_in_turn_find_no_room_the_place_is_for_who_does(world: GangWorld) -> None:
+    waiting = crowd(world)
+    for name in list(world.nodes):
+        world.create(replace(pod(f"fills-{name}", {"cpu": 6000}, node=name), namespace="b"))
+    large = [replace(gang(f"large{number}", 1, asks=FULL)[0], created=1.0) for number in range(MANY)]
+    world.create(*large)
+    for each in large:
+        world.filter(each, list(world.nodes))
+    world.delete(PodUid("uid-first0-0"))
+    assert [each for each in waiting if each.uid not in world.asleep] == waiting[:1]
+    world.schedule()
+    assert world.bound("next0") == 1
 
 
 def test_a_lower_quota_takes_nothing_away(world: GangWorld) -> None:
@@ -191,9 +237,17 @@ def recounted(world: GangWorld) -> int:
     return bound + sum(each.kind in (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION) for each in held)
 
 
-@settings(max_examples=50)
-@given(st.lists(steps, min_size=4, max_size=25))
-def test_no_new_place_is_ever_beyond_the_quota_and_who_may_have_one_is_not_kept_aside(given_steps: list[Any]) -> None:
+@settings(max_examples=80)
+@given(st.lists(steps, min_size=4, max_size=25), st.sampled_from([1, 16]))
+def test_no_new_place_is_ever_beyond_the_quota_and_who_may_have_one_is_not_kept_aside(
+    given_steps: list[Any], at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("extender.core.gangs.quota._AT_ONCE", at_once)
+        play(given_steps)
+
+
+def play(given_steps: list[Any]) -> None:
     world, limit = GangWorld(), 3
     for number in range(3):
         world.add_node(node(f"n{number}", {"cpu": 4000}))

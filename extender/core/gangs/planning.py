@@ -62,7 +62,7 @@ class Planning:
         unheld = ahead is Ahead.UNHELD
         if self.plans.gives_way(gang) or self.plans.why_none(gang, now) or self._waiting.quota.over(gang) is not None:
             return False
-        if gang.wait.tried_at == self._state_of(gang) and not (first is not None and _offers_more(gang, sent)):
+        if gang.wait.tried_at == self.state_of(gang) and not (first is not None and _offers_more(gang, sent)):
             return False
         deadline = now + (min(gang.terms.timeout, GATHER_SECONDS) if missing else _holds_for(gang))
         found = self._reserve(gang, first, sent, deadline, now, unheld=unheld)
@@ -111,13 +111,13 @@ class Planning:
         if gang.wait.rejected:
             self._waiting.surplus.has(gang)
 
-    def _state_of(self, gang: Gang) -> tuple[int, int]:
+    def state_of(self, gang: Gang) -> tuple[int, int]:
         """Another whenever a plan that was not possible may be."""
         news = self._ledger.changes.gain_count + (self._bystanders.version if self._places.is_constrained(gang) else 0)
         return (news, gang.roster.changes)
 
     def _tried(self, gang: Gang, sent: Sequence[NodeName] | None) -> None:
-        gang.wait.tried_at, gang.wait.tried_on = self._state_of(gang), None if sent is None else frozenset(sent)
+        gang.wait.tried_at, gang.wait.tried_on = self.state_of(gang), None if sent is None else frozenset(sent)
 
     # -- whose plan is given up for it ---------------------------------------------------------------------------
 
@@ -239,7 +239,12 @@ class Planning:
 
     def try_again(self, now: float) -> None:
         """Gangs whose pause has ended are tried as if something had changed."""
-        for key in self.plans.end_pauses(now):
+        gave_way = dict.fromkeys(self.plans.giving_way)
+        ended = self.plans.end_pauses(now)
+        if over := gave_way.keys() - self.plans.giving_way.keys():
+            # Most of them were not looked at meanwhile.
+            ended = [*ended, *(key for key in self._waiting.queue if key.namespace in over)]
+        for key in ended:
             if (gang := self._table.by_key.get(key)) is not None:
                 gang.wait.tried_at = None
                 self._waiting.changed(gang)

@@ -159,5 +159,7 @@ class Wait:
     """Why it did not fit when last tried."""
     tried_at: tuple[int, int] | None = None
     """The ledger's gain count and the gang's changes when it last did not fit: unchanged, it does not fit now."""
+    passed_over_at: tuple[int, int] | None = None
+    """The same when it was last left alone while others were tried."""
     tried_on: frozenset[NodeName] | None = None
     """The nodes that kube-scheduler offered then, which may not know yet of a change that we know; None: all."""

@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
@@ -152,7 +153,7 @@ class Queue:
         """Gangs that may fit now, in turn, given nodes that gained room and gangs whose members changed.
 
         One of each shape at a time: only if it was placed (it has left by the next step), or is `left_alone`, the next
-        of its shape comes. O(shapes), and not O(gangs), where nothing fits.
+        of its shape comes that does not give way. O(shapes), and not O(gangs), where nothing fits.
         """
         self.fits.refresh()
         heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
@@ -181,8 +182,15 @@ class Queue:
                 passed[entry.shape] = turn
             queue = self._queues.get(entry.shape, ())
             after = bisect_right(queue, passed[entry.shape]) if entry.shape in passed else 0
-            if after < len(queue):
-                heappush(heap, queue[after])
+            if (following := self._not_giving_way(queue, after)) is not None:
+                heappush(heap, following)
+
+    def _not_giving_way(self, queue: Sequence[Turn], after: int) -> Turn | None:
+        """The first from there on of whose namespace gangs may be planned: those that give way may be thousands."""
+        giving_way = self.fits.plans.giving_way
+        if not giving_way:
+            return queue[after] if after < len(queue) else None
+        return next((turn for turn in islice(queue, after, None) if turn[-1].namespace not in giving_way), None)
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
-from extender.core.gangs.gang import Gang
+from extender.core.gangs.gang import Gang, Turn
 from extender.core.isolation import Counted, Isolation, Over
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
+
+_AT_ONCE = 16
+"""So many gangs, the first in turn, are tried when places are free: mostly they use them up."""
+_NEVER = (-1, -1)
+"""What is true of no namespace."""
 
 
 @dataclass(eq=False)
@@ -27,6 +33,9 @@ class PlaceQuota:
     was turned away for it."""
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
     """What was true of each of these namespaces when it was looked at last."""
+    _coming: dict[str, tuple[tuple[int, int], int]] = field(default_factory=dict, init=False)
+    """Namespaces of which not all that are to be set aside no more have been told: what was true then, and how many of
+    them were told of at once."""
 
     # -- is there a place ----------------------------------------------------------------------------------------
 
@@ -71,6 +80,7 @@ class PlaceQuota:
         keys = self._of.get(gang.key.namespace)
         if keys is not None and keys.pop(gang.key, gang) is None and not keys:
             del self._of[gang.key.namespace], self._seen[gang.key.namespace]
+            self._coming.pop(gang.key.namespace, None)
 
     # -- news ----------------------------------------------------------------------------------------------------
 
@@ -81,19 +91,32 @@ class PlaceQuota:
     def has_news(self) -> bool:
         return any(self._seen[namespace] != self._state(namespace) for namespace in self._of)
 
-    def take_news(self, gang_of: Callable[[GangKey], Gang | None]) -> list[Gang]:
+    def take_news(self, gang_of: Callable[[GangKey], Gang | None], turn: Callable[[Gang], Turn]) -> list[Gang]:
         """Those of whom something else is true than when they were looked at last: they are to be set aside, or no
-        more; or a member beyond their quorum may have a place."""
+        more; or a member beyond their quorum may have a place.
+
+        Of those that are to be set aside no more the first in turn come first: the others are news still, as long as
+        these have not used the places up. Else thousands would come and go for each place.
+        """
         found: list[Gang] = []
         for namespace, keys in list(self._of.items()):
             if self._seen[namespace] == (now := self._state(namespace)):
                 continue
-            self._seen[namespace] = now
             gangs = [gang for key in list(keys) if (gang := gang_of(key)) is not None]
-            found += [
+            changed = [
                 gang
                 for gang in gangs
                 if (gang.holds_a_plan and self.over_by_one(gang) is None)
                 or (not gang.holds_a_plan and (gang.key in self.aside) == (self.over(gang) is None))
             ]
+            coming = [gang for gang in changed if gang.key in self.aside]
+            then, told = self._coming.pop(namespace, (now, 0))
+            most = 2 * told if told and then == now else _AT_ONCE
+            if len(coming) <= most:
+                self._seen[namespace] = now
+            else:
+                self._coming[namespace], self._seen[namespace] = (now, most), _NEVER
+                first = {gang.key for gang in nsmallest(most, coming, key=turn)}
+                changed = [gang for gang in changed if gang.key in first or gang.key not in self.aside]
+            found += changed
         return found

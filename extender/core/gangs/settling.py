@@ -124,8 +124,7 @@ class Settling:
         is_saved_for = gang is self._queue.saved.gang
         news = None if gang.key in stirred else gains
         if not is_saved_for or self._queue.may_fit(gang, news):
-            if gang.wait.tried_at != (self._ledger.changes.gain_count, gang.roster.changes):
-                self._queue.fits.take_work(shape_of(gang))
+            self._take_work(gang)
             if self._planning.plan(gang, None, list(gains), now):
                 # Whoever has no slot of its own may find room beside the quorum.
                 if gang.wait.rejected:
@@ -143,6 +142,18 @@ class Settling:
             if member is not None:
                 gang.wait.turned_away_in = gang.phase
                 self._table.effects.append(GangTurnedAway(gang.key, member, reason, gang.wait.shortfall))
+
+    def _take_work(self, gang: Gang) -> None:
+        """What the try costs counts, but once only while nothing has changed: else the same would use up every
+        slice, and nobody behind them was ever tried."""
+        state = self._planning.state_of(gang)
+        if gang.key != self._queue.left_alone:
+            if gang.wait.tried_at != state:
+                self._queue.fits.take_work(shape_of(gang))
+        elif gang.wait.passed_over_at != state:
+            # No node is looked at for it.
+            gang.wait.passed_over_at = state
+            self._queue.fits.work.take(1)
 
     def _leave_rest(self, first: Gang, gains: Mapping[NodeName, None], stirred: Mapping[GangKey, None]) -> None:
         self._left = dict(gains)

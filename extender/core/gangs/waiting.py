@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from extender.core.audit import Violation
 from extender.core.brake import Brake
-from extender.core.gangs.gang import Gang
+from extender.core.gangs.gang import Gang, Turn
 from extender.core.gangs.machine import Phase, Step
 from extender.core.gangs.preempting import Preempting
 from extender.core.gangs.queue import Patience, Queue
@@ -83,7 +83,7 @@ class Waiting:
 
     def heed_quota(self) -> None:
         """Whoever waits for gang places of its namespace, or for room, waits for what it lacks now."""
-        for gang in self.quota.take_news(self._table.by_key.get):
+        for gang in self.quota.take_news(self._table.by_key.get, self._turn):
             if gang.holds_a_plan:
                 self.quota.leave(gang)
                 if gang.wait.rejected:
@@ -91,6 +91,11 @@ class Waiting:
                     self.surplus.has(gang)
             else:
                 self.stirred[gang.key] = None
+
+    def _turn(self, gang: Gang) -> Turn:
+        """That of one that is in no queue, where the policies have it now."""
+        self.queue.order.place(gang)
+        return gang.turn
 
     # -- it has one, or is no more -------------------------------------------------------------------------------
 
