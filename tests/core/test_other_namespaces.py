@@ -19,6 +19,7 @@ from extender.core.policy_types import HOSTNAME, AntiAffinity, BinPacking, Polic
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod, units
 from tests.core.gang_world import GangWorld
+from tests.filters.governing.world import selecting
 
 FULL = {"cpu": 8000}
 PASSES, HOLDS = 3, 30.0
@@ -249,6 +250,67 @@ def test_to_delete_or_to_regovern_a_gang_before_its_time_does_not_prolong_it(wor
         policy = PolicyInForce(Priority(5), ())
         world.do(world.keeper.govern("a", "mine", policy))
     assert waiting.uid not in world.asleep
+    assert world.filter(waiting).passed
+
+
+def test_to_exchange_members_for_others_does_not_prolong_it(world: GangWorld) -> None:
+    """Each time the other member of the two has to move for the new one, and all is planned anew."""
+    for name in ("n0", "n1"):
+        world.add_node(node(name, labels={"host": name}))
+
+    def member(name: str, cpu: int, **selector: str) -> Pod:
+        ask = replace(gang_ask("g", 2, namespace="a"), timeout=HOLDS)
+        return replace(pod(name, {"cpu": cpu}), namespace="a", gang=ask, node_selector=selector)
+
+    world.create(member("stays", 4000), member("new0", 8000, host="n0"), theirs())
+    world.filter(world.pods[PodUid("uid-stays")])
+    world.assumed.clear()
+    waiting = world.pods[PodUid("uid-theirs")]
+    assert not world.filter(waiting).passed
+    world.delete(PodUid("uid-new0"))
+    new = member("new1", 8000, host="n1")
+    world.create(new)
+    assert waiting.uid not in world.asleep
+    assert {*world.filter(new).unresolvable.values()} == {GIVES_WAY}
+    assert world.filter(waiting).passed
+
+
+def test_who_is_planned_anew_as_its_members_come_gives_way_to_nobody(world: GangWorld) -> None:
+    """It was planned for members like the first, and the second is another."""
+    world.add_node(node("n0", labels={"host": "n0"}))
+    world.add_node(node("n1", labels={"host": "n1"}))
+    ask = gang_ask("g", 2, namespace="a")
+    first, second = (
+        replace(pod(name, {"cpu": cpu}), namespace="a", gang=ask) for name, cpu in (("g0", 4000), ("g1", 8000))
+    )
+    world.create(first, pod("runs", {"cpu": 1000}, node="n0"), theirs())
+    assert world.filter(first, [NodeName("n1")]).passed
+    world.assumed.clear()
+    assert not world.filter(world.pods[PodUid("uid-theirs")]).passed
+    world.create(replace(second, node_selector={"host": "n1"}))
+    assert world.keeper.tables.ledger.holding(first.uid) is None
+    assert world.filter(world.pods[second.uid]).passed
+
+
+def test_to_regovern_pods_that_a_gang_keeps_away_from_does_not_prolong_it(world: GangWorld) -> None:
+    shy, there = (
+        replace(gang("shy", 1, "a")[0], requests=units(cpu=4000, pods=1)),
+        pod("small", {"cpu": 100}, node="n0"),
+    )
+    world.add_node(node("n0", labels={"kubernetes.io/hostname": "n0"}))
+    away = PolicyInForce(AntiAffinity(("others",)), selecting(app="shy"))
+    world.do(world.keeper.govern("a", "away", away))
+    world.create(replace(shy, labels={"app": "shy"}), replace(there, namespace="a", labels={"app": "small"}))
+    world.filter(world.pods[shy.uid])
+    world.assumed.clear()
+    waiting = replace(pod("theirs", {"cpu": 6000}), namespace="b")
+    world.create(waiting)
+    assert not world.filter(waiting).passed
+    others = PolicyInForce(Priority(0), selecting(app="small"))
+    world.do(world.keeper.govern("a", "others", others))
+    world.do(world.keeper.govern("a", "others", None))
+    assert waiting.uid not in world.asleep
+    assert {*world.filter(world.pods[shy.uid]).unresolvable.values()} == {GIVES_WAY}
     assert world.filter(waiting).passed
 
 

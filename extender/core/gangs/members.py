@@ -140,6 +140,7 @@ class Members:
         for gang in [each for key, each in self._table.by_key.items() if key.namespace == namespace]:
             with self._quarantine.containing(gang.key):
                 if gang.phase is Phase.PLANNED and not self._places.are_allowed(gang):
+                    self._planning.plans.in_vain(gang, now)
                     self._planning.give_up(gang, now, GOVERNED_ANEW)
                 self._waiting.changed(gang)
 

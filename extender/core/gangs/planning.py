@@ -158,8 +158,11 @@ class Planning:
 
     def all_are_there(self, gang: Gang, now: float) -> None:
         """From now on they have their whole time, if the plan, which was made for fewer, is one for all of them."""
-        self.promises.kept(gang)
+        were_to_come = self.promises.kept(gang)
         if gang.plan.covered_at != gang.roster.changes and not self._places.cover(gang):
+            if not were_to_come:
+                # Members were exchanged for others: its next plan has its whole time again.
+                self.plans.in_vain(gang, now)
             self.give_up(gang, now, "the members that came do not fit into the gang's plan")
             return
         gang.plan.covered_at, gang.plan.unheld = gang.roster.changes, False

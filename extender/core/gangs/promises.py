@@ -114,12 +114,12 @@ class Promises:
         """It has a plan, with members missing. `held`: so are their places."""
         self._open.setdefault(gang.key.namespace, {})[gang.key] = _Plan(gang, now, held)
 
-    def kept(self, gang: Gang) -> None:
-        """All its members exist."""
-        plans = self._open.get(gang.key.namespace, {})
-        if gang.key in plans:
-            plan = plans.pop(gang.key)
+    def kept(self, gang: Gang) -> bool:
+        """All its members exist. Whether they do so for the first time since it has its plan."""
+        plan = self._open.get(gang.key.namespace, {}).pop(gang.key, None)
+        if plan is not None:
             self._weigh(gang.key.namespace, plan.since, in_vain=False)
+        return plan is not None
 
     def _look_back(self, namespace: str) -> None:
         """Which plans of the namespace have ended with members missing."""
