@@ -1,0 +1,243 @@
+"""Approaches: the ways in which the same gang can be placed, from the same manifest of a pod.
+
+ungrouped        pods and nothing else, through a kube-scheduler without an extender: the base of all ratios
+ungrouped-again  the same once more: what the measuring itself makes of no difference at all
+through          the same pods through the extender's scheduler: what its calls cost those who ask for nothing
+appspace         pure extended resources: an application's ghosts hold the room, then its members are let in
+libspace         the same, with all gangs' ghosts in turns of one shared library
+extender         one label and one annotation; the ledger plans, the bind is the barrier
+gated            the same behind Escher's scheduling gate
+ledger           as `extender`, where ephemeral resources are in the ledger alone (profile escher-ledger)
+native           Kubernetes' own PodGroup (alpha), which is there before the pods
+job, job-gang    a Job makes the pods: without a gang, and as one by the extender
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
+from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
+from extender.esl import Approach, GangSpec, Space, gang
+from extender.kube.errors import Gone
+from extender.kube.requests import METADATA_ONLY, Requests, address
+
+NAMESPACE = "default"
+PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
+LABEL = "compare.escher.dev/gang"
+"""On each pod that is measured: whose member it is. Nobody but the watcher reads it."""
+BASE = "ungrouped"
+AT_ONCE = 16
+"""Pods that the client creates at the same time, by every approach."""
+
+_JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
+_POD_GROUPS = address("apis", "scheduling.k8s.io", "v1alpha2", "namespaces", NAMESPACE, "podgroups")
+_EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A gang that is to be placed. `cpu` of each member, as Kubernetes spells it."""
+
+    name: str
+    size: int
+    cpu: str
+
+
+class Way(Protocol):
+    """How a gang is placed. One gang of a name at a time."""
+
+    async def prepare(self, ask: Ask) -> None:
+        """What may be there before anybody asks for the gang is there."""
+        ...
+
+    async def submit(self, ask: Ask) -> None:
+        """The gang is asked for; when it is placed is up to the cluster."""
+        ...
+
+    async def end(self, ask: Ask) -> None:
+        """The gang has ended; its pods go, and all that was made for it has gone."""
+        ...
+
+
+class Plain:
+    """The pods, as `shape` has made them."""
+
+    def __init__(self, requests: Requests, shape: Callable[[Manifest, Ask], None]) -> None:
+        self._requests, self._shape = requests, shape
+
+    async def prepare(self, ask: Ask) -> None:
+        return
+
+    async def submit(self, ask: Ask) -> None:
+        made = [manifest(ask, number) for number in range(ask.size)]
+        for each in made:
+            self._shape(each, ask)
+        await create(self._requests, made)
+
+    async def end(self, ask: Ask) -> None:
+        await remove(self._requests, ask)
+
+
+class Native(Plain):
+    async def prepare(self, ask: Ask) -> None:
+        body = {"metadata": {"name": ask.name}, "spec": {"schedulingPolicy": {"gang": {"minCount": ask.size}}}}
+        await self._requests.request("POST", _POD_GROUPS, msgspec.json.encode(body))
+
+    async def end(self, ask: Ask) -> None:
+        await remove(self._requests, ask)
+        await self._requests.request("DELETE", f"{_POD_GROUPS}/{ask.name}")
+
+
+class ByJob(Plain):
+    async def submit(self, ask: Ask) -> None:
+        member = manifest(ask, 0)
+        self._shape(member, ask)
+        del member["metadata"]["name"]
+        template = {"metadata": member["metadata"], "spec": {**member["spec"], "restartPolicy": "Never"}}
+        spec = {
+            "parallelism": ask.size,
+            "completions": ask.size,
+            "completionMode": "Indexed",
+            "template": template,
+        }
+        await self._requests.request("POST", _JOBS, msgspec.json.encode({"metadata": {"name": ask.name}, "spec": spec}))
+
+    async def end(self, ask: Ask) -> None:
+        body = b'{"propagationPolicy":"Background"}'
+        await self._requests.request("DELETE", f"{_JOBS}/{ask.name}", body)
+        await remove(self._requests, ask)
+
+
+class Ghosts:
+    """The members are made when their ghosts hold the room. `gangs`: of an application, or shared by all."""
+
+    def __init__(self, requests: Requests, gangs: ExtendedResourceGangs) -> None:
+        self._requests, self._gangs = requests, gangs
+        self._runs: dict[str, tuple[GangRun, asyncio.Task[None]]] = {}
+
+    async def prepare(self, ask: Ask) -> None:
+        return
+
+    async def submit(self, ask: Ask) -> None:
+        run = self._gangs.start(spec_of(ask))
+        launching = asyncio.create_task(self._launch(ask, run))
+        # Where the comparison is interrupted nobody asks for its outcome, and nobody is to read of it.
+        launching.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._runs[ask.name] = (run, launching)
+
+    async def _launch(self, ask: Ask, run: GangRun) -> None:
+        await run.reserved()
+        asked = [run.spec.requirement(number, Approach.EXTENDED_RESOURCES) for number in range(ask.size)]
+        await create(self._requests, [each.attach(manifest(ask, number)) for number, each in enumerate(asked)])
+
+    async def end(self, ask: Ask) -> None:
+        run, launching = self._runs.pop(ask.name)
+        launching.cancel()
+        await asyncio.gather(launching, return_exceptions=True)
+        await remove(self._requests, ask)
+        run.cancel()
+        await run.ended()
+
+
+def _scheduled_by(scheduler: str) -> Callable[[Manifest, Ask], None]:
+    def shape(pod: Manifest, ask: Ask) -> None:
+        pod["spec"]["schedulerName"] = scheduler
+
+    return shape
+
+
+def _native(pod: Manifest, ask: Ask) -> None:
+    pod["spec"] |= {"schedulerName": _PURE, "schedulingGroup": {"podGroupName": ask.name}}
+
+
+def _a_gang(scheduler: str, *, gated: bool = False) -> Callable[[Manifest, Ask], None]:
+    def shape(pod: Manifest, ask: Ask) -> None:
+        pod["metadata"]["labels"][GANG_LABEL] = ask.name
+        pod["metadata"]["annotations"] = {MIN_MEMBER: str(ask.size)}
+        pod["spec"]["schedulerName"] = scheduler
+        if gated:
+            pod["spec"]["schedulingGates"] = [{"name": GANG_GATE}]
+
+    return shape
+
+
+_BY_SHAPE: Mapping[str, tuple[type[Plain], Callable[[Manifest, Ask], None]]] = {
+    BASE: (Plain, _scheduled_by(_PURE)),
+    "ungrouped-again": (Plain, _scheduled_by(_PURE)),
+    "through": (Plain, _scheduled_by(_EXTENDER)),
+    "extender": (Plain, _a_gang(_EXTENDER)),
+    "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
+    "ledger": (Plain, _a_gang(_LEDGER)),
+    "native": (Native, _native),
+    "job": (ByJob, _scheduled_by(_PURE)),
+    "job-gang": (ByJob, _a_gang(_EXTENDER)),
+}
+_BY_GHOSTS = {"appspace": Space.APP, "libspace": Space.LIB}
+APPROACHES = tuple(dict.fromkeys((*list(_BY_SHAPE)[:3], *_BY_GHOSTS, *list(_BY_SHAPE)[3:])))
+REAL_ONLY = frozenset({"native"})
+"""What the embedded cluster does not have."""
+
+
+async def ways(requests: Requests, chosen: list[str], stack: AsyncExitStack, seed: int) -> dict[str, Way]:
+    """By name. What they keep running ends with the stack."""
+    made: dict[str, Way] = {}
+    for name in chosen:
+        if name in _BY_SHAPE:
+            kind, shape = _BY_SHAPE[name]
+            made[name] = kind(requests, shape)
+        else:
+            gangs = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
+            made[name] = Ghosts(requests, await stack.enter_async_context(gangs))
+    return made
+
+
+def spec_of(ask: Ask) -> GangSpec:
+    return replace(gang(ask.name, ask.size, {"cpu": ask.cpu}, namespace=NAMESPACE), scheduler=_PURE)
+
+
+def manifest(ask: Ask, number: int) -> Manifest:
+    """A member as its author writes it: it says nothing of how it is placed."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.k8s.io/pause:3.10",
+                    "resources": {"requests": {"cpu": ask.cpu}},
+                }
+            ],
+        },
+    }
+
+
+async def create(requests: Requests, pods: list[Manifest]) -> None:
+    """The pods exist; they are created in order, a few at a time."""
+    bodies = iter([msgspec.json.encode(pod) for pod in pods])
+
+    async def work() -> None:
+        for body in bodies:
+            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
+
+    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
+
+
+async def remove(requests: Requests, ask: Ask) -> None:
+    """The gang's members are deleted, by one call."""
+    try:
+        path = f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}"
+        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
+    except Gone:
+        return

@@ -1,0 +1,112 @@
+"""Costs: what was spent so far, by the counters of those who spend it; a trial's is the difference of two.
+
+The API server counts requests and bytes, kube-schedulers their attempts, the kernel each process' seconds of CPU. What
+a cluster does not tell is None, and never 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import httpx
+
+from extender.controlplane.clusters import LocalCluster
+from extender.kube.errors import Unavailable
+from extender.kube.requests import Requests
+
+_MUTATING = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
+_NOT_COUNTED = {"leases", "events"}
+"""Of whom they are is no matter of a gang; and events may be dropped."""
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_SCHEDULERS = ("kube-scheduler", "kube-scheduler-resources")
+Labels = Mapping[str, str]
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
+    seconds of CPU of each component."""
+
+    writes: float | None = None
+    bytes: float | None = None
+    attempts: float | None = None
+    cpu_service: float | None = None
+    cpu_scheduler: float | None = None
+    cpu_apiserver: float | None = None
+
+    def since(self, before: Costs) -> Costs:
+        """What was spent between the two; None for what either does not know."""
+        spent = {}
+        for each in fields(self):
+            now, then = getattr(self, each.name), getattr(before, each.name)
+            spent[each.name] = None if now is None or then is None else now - then
+        return Costs(**spent)
+
+
+class Purse:
+    """Reads all counters of a cluster."""
+
+    def __init__(self, cluster: LocalCluster, requests: Requests) -> None:
+        self._cluster, self._requests = cluster, requests
+        # The schedulers' certificates are their own, and no other machine is asked.
+        self._schedulers = httpx.AsyncClient(verify=False, timeout=10.0, trust_env=False)
+
+    async def aclose(self) -> None:
+        await self._schedulers.aclose()
+
+    async def spent(self) -> Costs:
+        pids = self._cluster.pids()
+        said = (await self._requests.request("GET", "/metrics", accept="text/plain")).decode()
+        return Costs(
+            writes=writes(said),
+            bytes=total(said, "apiserver_request_body_size_bytes_sum", _counts),
+            attempts=await self._attempts(pids),
+            cpu_service=_cpu(pids, "service"),
+            cpu_scheduler=_cpu(pids, *_SCHEDULERS),
+            cpu_apiserver=_cpu(pids, "kube-apiserver"),
+        )
+
+    async def _attempts(self, pids: Mapping[str, int]) -> float | None:
+        there = [each for each in _SCHEDULERS if each in pids]
+        found = 0.0
+        for name in there:
+            try:
+                answer = await self._schedulers.get(f"https://127.0.0.1:{self._cluster.port(name)}/metrics")
+            except httpx.HTTPError as error:
+                raise Unavailable(f"{name} does not tell its metrics: {error}") from error
+            found += total(answer.text, "scheduler_schedule_attempts_total") or 0.0
+        return found if there else None
+
+
+def writes(metrics: str) -> float | None:
+    return total(metrics, "apiserver_request_total", lambda of: _counts(of) and of.get("code", "").startswith("2"))
+
+
+def total(metrics: str, name: str, counts: Callable[[Labels], bool] = lambda labels: True) -> float | None:
+    """The sum of a counter's samples whose labels count; None where there is no such counter."""
+    found = [
+        (dict(_LABEL.findall(labels)), float(value)) for each, labels, value in _SAMPLE.findall(metrics) if each == name
+    ]
+    return sum(value for labels, value in found if counts(labels)) if found else None
+
+
+def _counts(labels: Labels) -> bool:
+    return labels.get("verb", "").upper() in _MUTATING and labels.get("resource") not in _NOT_COUNTED
+
+
+def _cpu(pids: Mapping[str, int], *components: str) -> float | None:
+    found = [_of_process(pids[each]) for each in components if each in pids]
+    return sum(found) if found else None
+
+
+def _of_process(pid: int) -> float:
+    """Its seconds of CPU, of all threads."""
+    # The name of the program comes first, in parentheses, and may have blanks.
+    said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(said[11]) + int(said[12])) / _TICKS

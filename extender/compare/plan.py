@@ -1,0 +1,71 @@
+"""Plan: which trials a comparison has, and in which order. The same plan has the same trials under the same numbers.
+
+Every round has every approach once, in an order drawn from the seed, so that what changes on the machine meanwhile
+meets all of them alike. The first rounds of each set-up warm up; they are kept, and count in no figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+
+from extender.compare.approaches import APPROACHES, BASE, REAL_ONLY
+from extender.controlplane.errors import WrongUse
+
+SINGLE = "single"
+MOST_NODES, LARGEST = 5000, 256
+_MOST_ROUNDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One gang, alone on the cluster. `repetition`: the round; below 0 it warms up."""
+
+    number: int
+    nodes: int
+    workload: str
+    size: int
+    approach: str
+    repetition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`nodes` of each cluster, `sizes` of the gangs, `approaches` by name, `rounds` that count."""
+
+    cluster: str = "real"
+    nodes: Sequence[int] = (100,)
+    sizes: Sequence[int] = (8, 64)
+    approaches: Sequence[str] = APPROACHES
+    rounds: int = 15
+    warm_up: int = 2
+    seed: int = 1
+    cpu: str = "500m"
+
+    def check(self) -> None:
+        """Raises WrongUse."""
+        for option, given, most in (("--nodes", self.nodes, MOST_NODES), ("--size", self.sizes, LARGEST)):
+            for each in given:
+                if not 1 <= each <= most:
+                    raise WrongUse(f"{option} should be between 1 and {most}, found {each}")
+        if not 1 <= self.rounds <= _MOST_ROUNDS:
+            raise WrongUse(f"--rounds should be between 1 and {_MOST_ROUNDS}, found {self.rounds}")
+        for name in self.approaches:
+            if name not in APPROACHES:
+                raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(APPROACHES)}")
+            if name in REAL_ONLY and self.cluster != "real":
+                raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
+        if BASE not in self.approaches:
+            raise WrongUse(f"--approach {BASE} is missing, and all others are told as ratios to it")
+        if "job-gang" in self.approaches and "job" not in self.approaches:
+            raise WrongUse("--approach job is missing: job-gang is told as a ratio to it")
+
+    def trials(self) -> Iterator[Trial]:
+        numbers, order = count(), Random(self.seed)
+        for nodes in self.nodes:
+            for size in self.sizes:
+                for repetition in range(-self.warm_up, self.rounds):
+                    for approach in order.sample(list(self.approaches), len(self.approaches)):
+                        yield Trial(next(numbers), nodes, SINGLE, size, approach, repetition)
