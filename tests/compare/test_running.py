@@ -1,0 +1,115 @@
+"""The comparison on the embedded cluster: every approach places its gangs, and the measuring measures what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from extender.compare import running
+from extender.compare.approaches import APPROACHES, REAL_ONLY
+from extender.compare.plan import Plan
+from extender.compare.running import Outcome, run
+from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
+
+NODES, SIZE = 8, 4
+EVERYBODY = [each for each in APPROACHES if each not in REAL_ONLY]
+
+
+@pytest.fixture(scope="module")
+def cluster(state_folder: Path) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster.start(nodes=NODES) as made:
+        yield made
+
+
+def outcomes(cluster: LocalCluster, plan: Plan) -> list[Outcome]:
+    plan.check()
+    found: list[Outcome] = []
+    asyncio.run(run(cluster, plan, plan.trials(), found.append))
+    return found
+
+
+def latency(outcome: Outcome) -> float:
+    return max(pod.bound for pod in outcome.pods.values() if pod.bound is not None) - outcome.asked
+
+
+def test_every_approach_places_its_gang_and_leaves_nothing(cluster: EmbeddedCluster) -> None:
+    found = outcomes(cluster, Plan(cluster="embedded", sizes=[SIZE], approaches=EVERYBODY, rounds=1, warm_up=0))
+    assert {each.trial.approach for each in found} == set(EVERYBODY)
+    for each in found:
+        assert each.done, each
+        assert len(each.pods) == SIZE
+        assert all(pod.node and pod.bound and pod.running and pod.gone for pod in each.pods.values())
+        assert 0 < latency(each) <= each.seconds
+        # Created, bound, seen running and deleted: each at least.
+        assert each.costs.writes is not None
+        assert each.costs.writes >= 2 * SIZE
+        assert each.costs.cpu_scheduler is None
+    assert cluster.admin.list_all("/api/v1/pods") == []
+    by_name = {each.trial.approach: each for each in found}
+    assert (by_name["appspace"].costs.writes or 0) > (by_name["extender"].costs.writes or 0)
+
+
+def test_a_gang_without_room_is_stuck_and_what_is_left_of_it_goes(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_PATIENCE", 1.0)
+    monkeypatch.setattr(running, "_PATIENCE_PER_MEMBER", 0.0)
+    too_large = Plan(
+        cluster="embedded",
+        sizes=[NODES + 1],
+        approaches=["ungrouped", "extender", "libspace"],
+        rounds=1,
+        warm_up=0,
+        cpu="8",
+    )
+    found = {each.trial.approach: each for each in outcomes(cluster, too_large)}
+    assert not any(each.done for each in found.values())
+    bound = {name: sum(pod.bound is not None for pod in each.pods.values()) for name, each in found.items()}
+    assert bound == {"ungrouped": NODES, "extender": 0, "libspace": 0}
+    assert cluster.admin.list_all("/api/v1/pods") == []
+
+
+DELAY = 0.05
+SLOW = f"""
+    import time
+
+
+    class Slow:
+        name = "slow"
+        decides = True
+
+        def __init__(self):
+            self.delayed = set()
+
+        def filter(self, pod, facts):
+            # It is asked more than once of a pod: when kube-scheduler filters, and again before the bind.
+            if pod.uid not in self.delayed:
+                self.delayed.add(pod.uid)
+                time.sleep({DELAY})
+            return None
+"""
+
+
+@pytest.mark.longer
+def test_a_known_delay_comes_out_as_that_delay_and_nobody_else_has_it(state_folder: Path, tmp_path: Path) -> None:
+    """kube-scheduler filters one pod after the other, so that the last of four has waited for it four times."""
+    (tmp_path / "slow.py").write_text(dedent(SLOW))
+    settings = tmp_path / "escher.yaml"
+    settings.write_text(f"policies_folder: {tmp_path}\npolicies: ['slow:Slow']\n")
+    plan = Plan(cluster="embedded", sizes=[SIZE], approaches=["ungrouped", "through"], rounds=5, warm_up=1)
+    medians: dict[bool, dict[str, float]] = {}
+    for slow in (False, True):
+        with EmbeddedCluster.start(nodes=NODES, service_arguments=["--config", str(settings)] if slow else []) as made:
+            found = [each for each in outcomes(made, plan) if each.trial.repetition >= 0]
+        medians[slow] = {
+            name: statistics.median(latency(each) for each in found if each.trial.approach == name)
+            for name in plan.approaches
+        }
+    more = {name: medians[True][name] - medians[False][name] for name in plan.approaches}
+    assert more["through"] == pytest.approx(SIZE * DELAY, rel=0.3)
+    assert abs(more["ungrouped"]) < DELAY / 2
