@@ -1,15 +1,7 @@
-"""Approaches: the ways in which the same gang can be placed, from the same manifest of a pod.
+"""Approaches: the ways in which the same gang can be placed, from the same manifest of a pod (see `vocabulary`).
 
-ungrouped        pods and nothing else, through a kube-scheduler without an extender: the base of all ratios
-ungrouped-again  the same once more: what the measuring itself makes of no difference at all
-through          the same pods through the extender's scheduler: what its calls cost those who ask for nothing
-appspace         pure extended resources: an application's ghosts hold the room, then its members are let in
-libspace         the same, with all gangs' ghosts in turns of one shared library
-extender         one label and one annotation; the ledger plans, the bind is the barrier
-gated            the same behind Escher's scheduling gate
-ledger           as `extender`, where ephemeral resources are in the ledger alone (profile escher-ledger)
-native           Kubernetes' own PodGroup (alpha), which is there before the pods
-job, job-gang    a Job makes the pods: without a gang, and as one by the extender
+Each is carried out as its users would: pods alone, pods with a label and an annotation, a PodGroup, a Job, or
+an application that has ghosts hold the room first. They differ in nothing else: the same client creates the pods.
 """
 
 from __future__ import annotations
@@ -23,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
+from extender.compare.vocabulary import APPROACHES, APPSPACE, BASE, BASE_AGAIN, EXTENDER, JOB, LIBSPACE, NATIVE
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, gang
 from extender.kube.errors import Gone
@@ -32,7 +25,6 @@ NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
 LABEL = "compare.escher.dev/gang"
 """On each pod that is measured: whose member it is. Nobody but the watcher reads it."""
-BASE = "ungrouped"
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 
@@ -172,18 +164,19 @@ def _a_gang(scheduler: str, *, gated: bool = False) -> Callable[[Manifest, Ask],
 
 _BY_SHAPE: Mapping[str, tuple[type[Plain], Callable[[Manifest, Ask], None]]] = {
     BASE: (Plain, _scheduled_by(_PURE)),
-    "ungrouped-again": (Plain, _scheduled_by(_PURE)),
+    BASE_AGAIN: (Plain, _scheduled_by(_PURE)),
     "through": (Plain, _scheduled_by(_EXTENDER)),
-    "extender": (Plain, _a_gang(_EXTENDER)),
+    EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
     "ledger": (Plain, _a_gang(_LEDGER)),
-    "native": (Native, _native),
-    "job": (ByJob, _scheduled_by(_PURE)),
+    NATIVE: (Native, _native),
+    JOB: (ByJob, _scheduled_by(_PURE)),
     "job-gang": (ByJob, _a_gang(_EXTENDER)),
 }
-_BY_GHOSTS = {"appspace": Space.APP, "libspace": Space.LIB}
-APPROACHES = tuple(dict.fromkeys((*list(_BY_SHAPE)[:3], *_BY_GHOSTS, *list(_BY_SHAPE)[3:])))
-REAL_ONLY = frozenset({"native"})
+_BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
+MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS)
+"""Those that this can carry out."""
+REAL_ONLY = frozenset({NATIVE})
 """What the embedded cluster does not have."""
 
 

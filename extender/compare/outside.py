@@ -76,6 +76,7 @@ class Pod(msgspec.Struct):
     """What became of one, by the watcher's clock; None: that was never seen."""
 
     gang: str
+    created: float
     node: str = ""
     bound: float | None = None
     running: float | None = None
@@ -99,7 +100,7 @@ class Watched(Changing):
         if seen is None:
             self.begun = True
         else:
-            pod = self.pods.setdefault(seen.pod, Pod(seen.gang))
+            pod = self.pods.setdefault(seen.pod, Pod(seen.gang, seen.time))
             if seen.gone:
                 pod.gone = seen.time
             elif seen.node:

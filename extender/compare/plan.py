@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from random import Random
 
-from extender.compare.approaches import APPROACHES, BASE, REAL_ONLY
+from extender.compare.approaches import MADE, REAL_ONLY
+from extender.compare.vocabulary import base_of
 from extender.controlplane.errors import WrongUse
 
 SINGLE = "single"
@@ -38,7 +39,7 @@ class Plan:
     cluster: str = "real"
     nodes: Sequence[int] = (100,)
     sizes: Sequence[int] = (8, 64)
-    approaches: Sequence[str] = APPROACHES
+    approaches: Sequence[str] = MADE
     rounds: int = 15
     warm_up: int = 2
     seed: int = 1
@@ -53,14 +54,13 @@ class Plan:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
             raise WrongUse(f"--rounds should be between 1 and {_MOST_ROUNDS}, found {self.rounds}")
         for name in self.approaches:
-            if name not in APPROACHES:
-                raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(APPROACHES)}")
+            if name not in MADE:
+                raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(MADE)}")
             if name in REAL_ONLY and self.cluster != "real":
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
-        if BASE not in self.approaches:
-            raise WrongUse(f"--approach {BASE} is missing, and all others are told as ratios to it")
-        if "job-gang" in self.approaches and "job" not in self.approaches:
-            raise WrongUse("--approach job is missing: job-gang is told as a ratio to it")
+        for name in self.approaches:
+            if (base := base_of(name)) not in self.approaches:
+                raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
 
     def trials(self) -> Iterator[Trial]:
         numbers, order = count(), Random(self.seed)

@@ -11,13 +11,13 @@ from textwrap import dedent
 import pytest
 
 from extender.compare import running
-from extender.compare.approaches import APPROACHES, REAL_ONLY
+from extender.compare.approaches import MADE, REAL_ONLY
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome, run
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
 
 NODES, SIZE = 8, 4
-EVERYBODY = [each for each in APPROACHES if each not in REAL_ONLY]
+EVERYBODY = [each for each in MADE if each not in REAL_ONLY]
 
 
 @pytest.fixture(scope="module")

@@ -7,33 +7,14 @@ python -m tests.docs.lines FILE ...   # of these files, each and together
 
 from __future__ import annotations
 
-import ast
-import io
 import sys
-import tokenize
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from extender.compare.lines import code_lines
+
 ROOT = Path(__file__).parents[2]
-_NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-
-
-def code_lines(source: str) -> int:
-    """How many lines of it bear code. What stands in several lines counts as many; a text that is nobody's value is a
-    docstring, wherever it stands."""
-    texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr) and _is_text(node.value)]
-    docstrings = {(text.lineno, text.col_offset) for text in texts}
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NO_CODE and token.start not in docstrings:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    written = source.splitlines()
-    return sum(bool(written[line - 1].strip()) for line in lines)
-
-
-def _is_text(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def lines_of(*files: str) -> int:

@@ -1,0 +1,159 @@
+"""`escher compare`: gangs by every approach on one control plane, and a report."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from extender.cli.reported import Told, reported
+from extender.controlplane.errors import WrongUse
+
+if TYPE_CHECKING:
+    from extender.compare.plan import Plan
+    from extender.compare.running import Outcome
+
+HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
+
+Every round has every approach once, in an order drawn from the seed. The folder keeps the raw data: a run that was cut
+off can be gone on with, and the report can be made again without a run. Exit code 1 if what we claim does not hold.
+
+Example: escher compare --nodes 100 --size 8 --size 64
+
+Example: escher compare --embedded --quick
+
+Example: escher compare --go-on results/compare-1
+
+Example: escher compare --plot results/compare-1
+"""
+
+_QUICK = {"nodes": (100,), "sizes": (8,), "rounds": 5, "warm_up": 1}
+
+
+def compare(
+    embedded: Annotated[bool, typer.Option("--embedded", help="On the embedded cluster: a quick look, no Go.")] = False,
+    nodes: Annotated[
+        list[int] | None, typer.Option(help="Nodes of a cluster; may be given again. [default: 100]")
+    ] = None,
+    size: Annotated[
+        list[int] | None, typer.Option(help="Members of a gang; may be given again. [default: 8, 64]")
+    ] = None,
+    approach: Annotated[
+        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
+    seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 5 rounds: some minutes.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where it is kept. [default: results/compare-TIME]")
+    ] = None,
+    go_on: Annotated[
+        Path | None, typer.Option("--go-on", metavar="FOLDER", help="Go on with the run that was begun there.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Only make the report of the run there again.")
+    ] = None,
+) -> None:
+    given = [name for name, value in (("--out", out), ("--go-on", go_on), ("--plot", plot)) if value is not None]
+    with reported():
+        if len(given) > 1:
+            raise WrongUse(f"{' and '.join(given)}: give one of them")
+        if plot is None:
+            chosen = _chosen(embedded, nodes, size, approach, rounds, seed, quick=quick)
+            folder = _run(chosen, out, go_on)
+        else:
+            folder = plot
+        held = _report(folder)
+    raise typer.Exit(0 if held else 1)
+
+
+def _chosen(
+    embedded: bool,
+    nodes: list[int] | None,
+    sizes: list[int] | None,
+    approaches: list[str] | None,
+    rounds: int | None,
+    seed: int,
+    *,
+    quick: bool,
+) -> Plan:
+    from extender.compare.approaches import MADE, REAL_ONLY
+    from extender.compare.plan import Plan
+
+    everybody = [each for each in MADE if not (embedded and each in REAL_ONLY)]
+    given = {"nodes": nodes, "sizes": sizes, "rounds": rounds}
+    wanted = (_QUICK if quick else {}) | {name: value for name, value in given.items() if value}
+    plan = Plan(
+        cluster="embedded" if embedded else "real",
+        approaches=tuple(dict.fromkeys(approaches or everybody)),
+        seed=seed,
+        **wanted,  # type: ignore[arg-type]
+    )
+    plan.check()
+    return plan
+
+
+def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
+    import uvloop
+
+    from extender.compare import comparing
+    from extender.controlplane import binaries
+
+    with Told() as building, _Bar() as bar:
+        if plan.cluster == "real":
+            binaries.build(building)
+        if go_on is not None:
+            uvloop.run(comparing.go_on(go_on, bar))
+            return go_on
+        folder = out or Path("results") / f"compare-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        command = " ".join(["escher", *sys.argv[1:]])
+        uvloop.run(comparing.begin(plan, folder, command, bar))
+        return folder
+
+
+class _Bar:
+    """How far it is, and how long it takes still; on standard error, where a line a minute is enough for a log."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+        self._progress = Progress(*columns, console=self._console, transient=True)
+        self._task = self._progress.add_task("starting", total=None, left="")
+        self._seen = 0
+
+    def __enter__(self) -> _Bar:
+        if self._console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def cluster(self, nodes: int) -> None:
+        self._progress.update(self._task, description=f"starting a control plane of {nodes} nodes")
+        if not self._console.is_terminal:
+            self._console.print(f"starting a control plane of {nodes} nodes")
+
+    def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
+        self._seen += 1
+        trial = outcome.trial
+        said = f"{trial.nodes} nodes, gang of {trial.size}, {trial.approach}"
+        time_left = f"{left} to go, about {seconds_left / 60:.0f} min"
+        self._progress.update(
+            self._task, description=said, total=self._seen + left, completed=self._seen, left=time_left
+        )
+        if not self._console.is_terminal and self._seen % 50 == 0:
+            self._console.print(f"{said}: {time_left}")
+        if not outcome.done:
+            self._console.print(f"stuck: {said}, round {trial.repetition}")
+
+
+def _report(folder: Path) -> bool:
+    """Whether no claim is contradicted by what was measured."""
+
+    raise NotImplementedError

@@ -1,0 +1,156 @@
+"""Comparing: a plan carried out on clusters of its own, written down trial by trial, and gone on with when cut off."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol
+
+import msgspec
+
+from extender.compare import lines
+from extender.compare.plan import SINGLE, Plan, Trial
+from extender.compare.running import Outcome, run
+from extender.compare.runs import DEFAULT_SAMPLING, DONE, EMBEDDED, STUCK, PodRow, Recorder, Run, TrialRow, Unreadable
+from extender.compare.vocabulary import NATIVE
+from extender.controlplane import binaries
+from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from extender.controlplane.errors import WrongUse
+from extender.controlplane.progress import Progress
+
+
+class Told(Protocol):
+    """Who hears how far it is."""
+
+    def cluster(self, nodes: int) -> Progress | None:
+        """One of so many nodes is being started; whom its progress is told."""
+        ...
+
+    def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
+        """A trial has ended, so many are left, and they take about so long."""
+        ...
+
+
+async def begin(plan: Plan, folder: Path, command: str, told: Told) -> None:
+    """The folder has the run. Raises WrongUse where it has one already, ClusterError."""
+    plan.check()
+    about = Run(
+        command=command,
+        seed=plan.seed,
+        began=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine(),
+        versions=versions(),
+        plan=asdict(plan),
+        lines=lines.of_approaches(),
+    )
+    try:
+        recorder = Recorder.begin(folder, about)
+    except FileExistsError:
+        raise WrongUse(f"--out {folder}: a run is there already; go on with it by --go-on {folder}") from None
+    except OSError as error:
+        raise WrongUse(f"--out {folder}: {error.strerror}") from None
+    await _carry_out(plan, list(plan.trials()), recorder, told)
+
+
+async def go_on(folder: Path, told: Told) -> None:
+    """The folder has the whole run that was begun there. Raises WrongUse where none was, ClusterError."""
+    try:
+        recorder, recorded = Recorder.go_on(folder)
+        plan = msgspec.convert(recorded.run.plan, Plan)
+    except (Unreadable, msgspec.ValidationError) as error:
+        raise WrongUse(f"--go-on {folder}: {error}") from None
+    except OSError as error:
+        raise WrongUse(f"--go-on {folder}: no run was begun there ({error.strerror})") from None
+    done = {trial.trial for trial in recorded.trials}
+    await _carry_out(plan, [trial for trial in plan.trials() if trial.number not in done], recorder, told)
+
+
+async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, told: Told) -> None:
+    began, left = monotonic(), len(trials)
+
+    def take(outcome: Outcome) -> None:
+        nonlocal left
+        left -= 1
+        recorder.add(trial_row(plan, outcome), pod_rows(outcome))
+        told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
+
+    for nodes, mine in groupby(trials, lambda trial: trial.nodes):
+        with _cluster(plan, nodes, told) as cluster:
+            await run(cluster, plan, mine, take)
+
+
+def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
+    progress = told.cluster(nodes)
+    if plan.cluster == EMBEDDED:
+        return EmbeddedCluster.start(nodes=nodes, progress=progress)
+    return RealCluster.start(nodes=nodes, native_gangs=NATIVE in plan.approaches, progress=progress)
+
+
+# -- what is written down --------------------------------------------------------------------------------------------
+
+
+def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
+    trial = outcome.trial
+    return TrialRow(
+        trial=trial.number,
+        cluster=plan.cluster,
+        nodes=trial.nodes,
+        sampling=DEFAULT_SAMPLING,
+        workload=SINGLE,
+        size=trial.size,
+        gangs=1,
+        approach=trial.approach,
+        repetition=trial.repetition,
+        outcome=DONE if outcome.done else STUCK,
+        seconds=round(outcome.seconds, 6),
+        **{name: None if value is None else round(value, 3) for name, value in asdict(outcome.costs).items()},
+    )
+
+
+def pod_rows(outcome: Outcome) -> Iterator[PodRow]:
+    def since(time: float | None) -> float | None:
+        return None if time is None else round(time - outcome.asked, 6)
+
+    for name, pod in outcome.pods.items():
+        yield PodRow(
+            trial=outcome.trial.number,
+            gang=pod.gang,
+            pod=name,
+            created=since(pod.created),
+            bound=since(pod.bound),
+            running=since(pod.running),
+            gone=since(pod.gone),
+            asked=0.0,
+        )
+
+
+def machine() -> Mapping[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "processor": _processor() or platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
+
+
+def versions() -> Mapping[str, Any]:
+    return {
+        "escher": version("escher-kubernetes"),
+        "kubernetes": binaries.kubernetes_version(),
+        "python": platform.python_version(),
+    }
