@@ -153,8 +153,8 @@ recording: setup ## Record the demo's terminal anew as docs/demo.svg, the pictur
 	$(BIN)/python -m extender.demo.recording --out docs/demo.svg --title "escher demo, on the embedded cluster" -- escher demo
 
 .PHONY: compare
-compare: ## Not there yet: `escher compare` will compare the approaches over many workloads; `make bench` measures gangs
-	@echo "escher compare does not exist yet; make bench measures gangs by approach" >&2; exit 2
+compare: cluster ## Compare the ways to place a gang on a real control plane, with a report (half an hour; QUICK=1: minutes)
+	$(BIN)/escher compare $(if $(QUICK),--quick) $(COMPARE_ARGS)
 
 ##@ Housekeeping
 

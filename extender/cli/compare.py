@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 from extender.cli.reported import Told, reported
 from extender.controlplane.errors import WrongUse
@@ -154,6 +155,30 @@ class _Bar:
 
 
 def _report(folder: Path) -> bool:
-    """Whether no claim is contradicted by what was measured."""
+    """The folder has its report. Whether nothing that we claim is contradicted by it."""
+    try:
+        from extender.compare.report import write_report
+    except ImportError as error:
+        raise WrongUse(
+            f"the report needs the extra `report` ({error}): pip install 'escher-kubernetes[report]'"
+        ) from None
+    from extender.compare.figures import Verdict
+    from extender.compare.measured import judge, measured
+    from extender.compare.runs import Unreadable, read
 
-    raise NotImplementedError
+    try:
+        written = write_report(folder)
+        found = judge(measured(read(folder)))
+    except Unreadable as error:
+        raise WrongUse(str(error)) from None
+    except OSError as error:
+        raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
+    console = Console(highlight=False)
+    table = Table("claim", "where", "ratio", "")
+    for each in found:
+        where = f"{each.setting.where}, {each.setting.what}"
+        table.add_row(each.claim.text, where, f"{each.found.value:.2f}", each.verdict.value)
+    if found:
+        console.print(table)
+    console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
+    return not any(each.verdict is Verdict.FLIPS for each in found)

@@ -54,6 +54,7 @@ def test_every_approach_places_its_gang_and_leaves_nothing(cluster: EmbeddedClus
     assert (by_name["appspace"].costs.writes or 0) > (by_name["extender"].costs.writes or 0)
 
 
+@pytest.mark.longer
 def test_a_gang_without_room_is_stuck_and_what_is_left_of_it_goes(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,33 @@
+"""`escher compare`: what it refuses, and with which exit code; what it runs is in tests/compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from extender.cli.main import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rounds", "0"], "--rounds should be between 1 and 1000, found 0"),
+        (["--nodes", "9000"], "--nodes should be between 1 and 5000, found 9000"),
+        (["--approach", "magic"], "--approach magic: there is none of that name; choose from ungrouped"),
+        (["--embedded", "--approach", "native"], "--approach native is not on the embedded cluster"),
+        (["--approach", "extender"], "--approach ungrouped is missing"),
+        (["--out", "a", "--go-on", "b"], "--out and --go-on: give one of them"),
+        (["--plot", "nowhere"], "nowhere: no run is there"),
+        (["--embedded", "--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_write(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["compare", *arguments])
+    assert done.exit_code == 2, done.output
+    assert said in " ".join(done.output.split())
+    assert not list(tmp_path.iterdir())
