@@ -88,7 +88,7 @@ def _chosen(
 
     everybody = [each for each in MADE if not (embedded and each in REAL_ONLY)]
     given = {"nodes": nodes, "sizes": sizes, "rounds": rounds}
-    wanted = (_QUICK if quick else {}) | {name: value for name, value in given.items() if value}
+    wanted = (_QUICK if quick else {}) | {name: value for name, value in given.items() if value is not None}
     plan = Plan(
         cluster="embedded" if embedded else "real",
         approaches=tuple(dict.fromkeys(approaches or everybody)),
