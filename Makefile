@@ -164,9 +164,9 @@ lock: | $(VENV)/bin/python ## Pin the newest versions anew in requirements/*.txt
 	@for name in runtime build test lint load mutants; do \
 		case $$name in \
 			runtime) from="pyproject.toml" ;; \
-			test) from="pyproject.toml --group build --group test" ;; \
-			lint) from="pyproject.toml --group build --group test --group lint" ;; \
-			mutants) from="pyproject.toml --group build --group test --group lint --group mutants" ;; \
+			test) from="pyproject.toml --extra report --group build --group test" ;; \
+			lint) from="pyproject.toml --extra report --group build --group test --group lint" ;; \
+			mutants) from="pyproject.toml --extra report --group build --group test --group lint --group mutants" ;; \
 			*) from="--group $$name" ;; \
 		esac; \
 		echo "requirements/$$name.txt"; \

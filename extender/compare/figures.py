@@ -1,0 +1,174 @@
+"""Figures: quantiles, means and ratios with bootstrap percentile intervals, and whether a claim holds. Pure.
+
+What is drawn anew is whole repetitions, not single gangs: gangs of one trial share its luck. Approaches are interleaved
+in rounds, so that of two that are compared the same repetitions are drawn. The same samples give the same figures.
+
+A gang that was never placed is infinitely late. It counts like any other: a median is finite while more than half of
+the gangs were placed.
+
+Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13 (percentile intervals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import ceil, floor, inf
+
+import numpy as np
+import numpy.typing as npt
+
+LEVEL = 0.95
+RESAMPLES = 2000
+SEED = 20221107
+"""Of what is drawn; the figures of a run do not depend on the run's own."""
+ROUNDS = 6
+"""Fewer decide nothing: even if all of five fall on one side, they do so by chance more often than 1 - LEVEL."""
+_AT_ONCE = 4_000_000
+
+Sample = Mapping[int, Sequence[float]]
+"""By repetition what was measured in it."""
+Numbers = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+Statistic = Callable[[Numbers, Counts], Numbers]
+"""Of sorted values, and of how often each is there by resample (in rows): one number by resample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """`value` of the sample, and an interval that covers the true one in LEVEL of all runs, about; nan where there is
+    none. `count` values of so many `rounds` went into it."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+    rounds: int
+
+    def times(self, factor: float) -> Estimate:
+        return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    def above(self, bound: float) -> bool:
+        """Whether all of its interval is, and there are rounds enough to say so."""
+        return self.rounds >= ROUNDS and self.low > bound
+
+    def below(self, bound: float) -> bool:
+        return self.rounds >= ROUNDS and self.high < bound
+
+
+def quantile(share: float) -> Statistic:
+    """Between two values in proportion (Hyndman and Fan's type 7); infinity beside any that is infinite."""
+
+    def of(values: Numbers, counts: Counts) -> Numbers:
+        through = np.cumsum(counts, axis=1)
+        where = share * (through[:, -1] - 1)
+        below = np.floor(where)
+        low, high = (values[(through <= at[:, None]).sum(axis=1)] for at in (below, np.ceil(where)))
+        with np.errstate(invalid="ignore"):
+            found: Numbers = np.where(low == high, low, low + (where - below) * (high - low))
+        return found
+
+    return of
+
+
+def mean(values: Numbers, counts: Counts) -> Numbers:
+    found: Numbers = (np.where(counts > 0, values, 0.0) * counts).sum(axis=1) / counts.sum(axis=1)
+    return found
+
+
+MEDIAN, P90, P99 = quantile(0.5), quantile(0.9), quantile(0.99)
+
+
+def estimate(sample: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED) -> Estimate | None:
+    """None of nothing."""
+    repetitions = sorted(number for number, values in sample.items() if values)
+    if not repetitions:
+        return None
+    return _estimate(_resampled(sample, repetitions, statistic, seed), sample, repetitions)
+
+
+def ratio(sample: Sample, base: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED) -> Estimate | None:
+    """Of the one to the other, over the repetitions that both have; None if there are none."""
+
+    def divided(ours: Numbers, theirs: Numbers) -> Numbers:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return ours / theirs
+
+    found = _compared(sample, base, statistic, seed, divided)
+    return found and replace(found, low=max(found.low, 0.0))
+
+
+def difference(sample: Sample, base: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED) -> Estimate | None:
+    """How much more it is than the other, over the repetitions that both have; None if there are none."""
+
+    def less(ours: Numbers, theirs: Numbers) -> Numbers:
+        with np.errstate(invalid="ignore"):
+            return ours - theirs
+
+    return _compared(sample, base, statistic, seed, less)
+
+
+def _compared(
+    sample: Sample, base: Sample, statistic: Statistic, seed: int, how: Callable[[Numbers, Numbers], Numbers]
+) -> Estimate | None:
+    both = sorted(number for number in sample.keys() & base.keys() if sample[number] and base[number])
+    if not both:
+        return None
+    ours, theirs = (_resampled(each, both, statistic, seed) for each in (sample, base))
+    return _estimate(how(ours, theirs), sample, both)
+
+
+def _resampled(sample: Sample, repetitions: Sequence[int], statistic: Statistic, seed: int) -> Numbers:
+    """Of the sample as it is, and then of each that is drawn; the same repetitions are drawn for the same seed."""
+    pooled = np.array([value for number in repetitions for value in sample[number]], dtype=np.float64)
+    owner = np.repeat(np.arange(len(repetitions)), [len(sample[number]) for number in repetitions])
+    order = np.argsort(pooled, kind="stable")
+    pooled, owner = pooled[order], owner[order]
+    drawn = np.random.default_rng(seed).multinomial(
+        len(repetitions), np.full(len(repetitions), 1 / len(repetitions)), size=RESAMPLES
+    )
+    times = np.vstack([np.ones(len(repetitions), dtype=np.int64), drawn])
+    step = max(1, _AT_ONCE // len(pooled))
+    parts = [statistic(pooled, times[at : at + step][:, owner]) for at in range(0, len(times), step)]
+    return np.concatenate(parts)
+
+
+def _estimate(found: Numbers, sample: Sample, repetitions: Sequence[int]) -> Estimate:
+    """The first is of the sample itself. What is not a number, for both were infinite, may be anything."""
+    drawn, outside = found[1:], (1 - LEVEL) / 2
+    below, above = (np.sort(np.where(np.isnan(drawn), instead, drawn)) for instead in (-inf, inf))
+    last = len(drawn) - 1
+    low, high = below[floor(outside * last)], above[ceil((1 - outside) * last)]
+    count = sum(len(sample[number]) for number in repetitions)
+    return Estimate(float(found[0]), float(low), float(high), count, len(repetitions))
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+class Verdict(Enum):
+    HOLDS = "holds"
+    FLIPS = "flips"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The median latency of `approach` is less than `below` times that of `base`. `text` says so to people.
+
+    It is about trials of this workload and sampling."""
+
+    text: str
+    approach: str
+    base: str
+    below: float = 1.0
+    workload: str = "single"
+    sampling: str = "default"
+
+
+def judged(claim: Claim, found: Estimate | None) -> Verdict:
+    """By the ratio of the two. It holds, or flips, only if its whole interval is on that side."""
+    if found is None or not (found.above(claim.below) or found.below(claim.below)):
+        return Verdict.UNDECIDED
+    return Verdict.HOLDS if found.below(claim.below) else Verdict.FLIPS

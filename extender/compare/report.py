@@ -1,0 +1,224 @@
+"""Report: of a run's folder, as Markdown, as one page of HTML, and as plots; from its raw files alone.
+
+    report.md, report.html   the same words, tables and plots; the page has all of it within itself
+    summary.csv              every figure, for other programs
+    plots/                   each plot as SVG and PNG
+
+Written anew each time, the same for the same raw files. Needs the extra `report`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from math import inf
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from extender.compare import plots, telling
+from extender.compare.figures import MEDIAN, P90, P99, Estimate, estimate, mean
+from extender.compare.measured import Measured, Setting, Table, measured, ratio_of
+from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
+from extender.compare.runs import PODS, TRIALS, read
+from extender.compare.vocabulary import WORKLOADS, base_of
+
+REPORT, PAGE, SUMMARY, PLOTS = "report.md", "report.html", "summary.csv", "plots"
+
+
+def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[Path]:
+    """All that was written. `lines` of policy code by approach, instead of those that the run has kept.
+
+    Raises Unreadable, and OSError where a raw file is not there.
+    """
+    recorded = read(folder)
+    if lines is not None:
+        recorded = replace(recorded, run=replace(recorded.run, lines=lines))
+    table = measured(recorded)
+    gallery = Gallery(folder)
+    blocks: list[Block] = [
+        Heading("Gangs by approach: a comparison", 1),
+        Code(_command(recorded.run.command)),
+        *telling.opening(recorded, table),
+        *telling.claims(table),
+        *telling.losses(table),
+        *telling.paper(table, recorded.run),
+        *telling.ratios(table),
+    ]
+    for workload, settings in groupby(table, lambda setting: setting.workload):
+        blocks += _workload(workload, list(settings), table, gallery)
+    blocks += telling.method(recorded, table)
+    texts = {REPORT: as_markdown(blocks), PAGE: as_html(blocks), SUMMARY: summary(table)}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return [*(folder / name for name in texts), *gallery.written]
+
+
+class Gallery:
+    """The plots of a report. What an earlier report has drawn and this one does not is removed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / PLOTS
+        self._folder.mkdir(exist_ok=True)
+        for old in (*self._folder.glob("*.svg"), *self._folder.glob("*.png")):
+            old.unlink()
+        self.written: list[Path] = []
+
+    def hang(self, figure: Figure, told: str, source: str, *name: str | int) -> Picture:
+        drawn = plots.save(figure, self._folder / "-".join(map(str, name)), told)
+        self.written += [drawn.svg, drawn.png]
+        return Picture(told, drawn.inline, f"{PLOTS}/{drawn.svg.name}", f"{PLOTS}/{drawn.png.name}", source)
+
+
+def _command(command: str) -> str:
+    """In lines that are not wider than a page."""
+    rows = [""]
+    for word in shlex.split(command):
+        quoted = shlex.quote(word)
+        if rows[-1] and len(rows[-1]) + len(quoted) > 100:
+            rows.append("   ")
+        rows[-1] += f" {quoted}" if rows[-1] else quoted
+    return " \\\n".join(rows)
+
+
+def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery: Gallery) -> Iterator[Block]:
+    yield Heading(WORKLOADS.get(workload, workload))
+    by_table = [list(each) for _, each in groupby(settings, lambda setting: setting.table)]
+    for each in by_table:
+        yield Heading(f"Latency: {each[0].where}", 3)
+        yield telling.latencies(each, table)
+        if rates := telling.throughput(each, table):
+            yield Said("Until all gangs of a trial were running, and how many were bound in a second until then:")
+            yield rates
+    for setting, where, points in _lines(settings, table, lambda s: s._replace(size=0), lambda s: s.size):
+        told = f"Median latency by size of the gang: {where}.{_endless(points)}"
+        named = ("latency-by-size", workload, setting.cluster, setting.nodes, setting.sampling)
+        yield gallery.hang(plots.lines(points, "members of the gang"), told, PODS, *named)
+    for setting, _, points in _lines(settings, table, lambda s: s._replace(nodes=0), lambda s: s.nodes):
+        told = f"Median latency by nodes: {setting.what}, sampling {setting.sampling}.{_endless(points)}"
+        gangs = setting.what.replace(" ", "-")
+        figure = plots.lines(points, "nodes")
+        yield gallery.hang(figure, told, PODS, "latency-by-nodes", workload, setting.cluster, gangs, setting.sampling)
+    yield Heading("How latency is distributed", 3)
+    for setting in settings:
+        samples = {name: [gang.to_bound * telling.MS for gang in m.gangs] for name, m in table[setting].items()}
+        told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
+        yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
+    yield Heading("Bound in part", 3)
+    yield Said(telling.PARTLY)
+    for each in by_table:
+        yield from [Said(f"With {each[0].where}:")] * (len(by_table) > 1)
+        yield telling.partly(each, table)
+    for setting in settings:
+        told = f"How long gangs were bound in part: {setting.where}, {setting.what}."
+        yield gallery.hang(_partly(table[setting]), told, PODS, "partly-bound", *_named(setting))
+    if any(telling.costs(each, table) for each in by_table):
+        yield Heading("What it costs", 3)
+        yield Said(telling.COSTS)
+    for each in by_table:
+        if spent := telling.costs(each, table):
+            yield from [Said(f"With {each[0].where}:")] * (len(by_table) > 1)
+            yield spent
+    for setting in settings:
+        if panels := list(_costs(table[setting])):
+            told = f"What a gang costs: {setting.where}, {setting.what}."
+            yield gallery.hang(plots.bars(panels), told, TRIALS, "cost", *_named(setting))
+
+
+def _named(setting: Setting) -> tuple[str | int, ...]:
+    several = () if setting.gangs == 1 else (f"{setting.gangs}x",)
+    return setting.workload, setting.cluster, setting.nodes, setting.sampling, *several, setting.size or "sizes"
+
+
+def _lines(
+    settings: Sequence[Setting],
+    table: Table,
+    besides: Callable[[Setting], Setting],
+    along: Callable[[Setting], int],
+) -> Iterator[tuple[Setting, str, dict[str, list[tuple[int, Estimate]]]]]:
+    """By what else is the same, where there are two numbers or more: one of its set-ups, and points by approach."""
+    for _, each in groupby(sorted(settings, key=lambda s: (besides(s), along(s))), besides):
+        these = [setting for setting in each if along(setting)]
+        points: dict[str, list[tuple[int, Estimate]]] = {}
+        for setting in these:
+            for name, found in table[setting].items():
+                median = estimate(found.to_bound)
+                if median is not None:
+                    points.setdefault(name, []).append((along(setting), median.times(telling.MS)))
+        if len(these) > 1:
+            yield these[0], these[0].where, points
+
+
+def _endless(points: Mapping[str, Sequence[tuple[int, Estimate]]]) -> str:
+    endless = any(found.value < found.high == inf for each in points.values() for _, found in each)
+    return " ∞ above a marker: its interval has no upper end." if endless else ""
+
+
+def _partly(row: Mapping[str, Measured]) -> Figure:
+    spans = {name: [gang.partly * telling.MS for gang in found.gangs] for name, found in row.items()}
+    medians = {name: median.times(telling.MS) for name, found in row.items() if (median := estimate(found.partly))}
+    return plots.bars(
+        [
+            plots.Bars("bound in part, median, ms", medians),
+            plots.Bars("bound in part, longest, ms", {name: [max(each)] for name, each in spans.items() if each}),
+        ]
+    )
+
+
+def _costs(row: Mapping[str, Measured]) -> Iterator[plots.Bars]:
+    for title, columns, factor, each_pod in (
+        ("writes", ["writes"], 1.0, False),
+        ("KiB written", ["bytes"], 1 / 1024, False),
+        ("attempts for each pod", ["attempts"], 1.0, True),
+    ):
+        found = {name: estimate(m.cost(*columns, each_pod=each_pod), mean) for name, m in row.items()}
+        known = {name: each.times(factor) for name, each in found.items() if each is not None}
+        if known:
+            yield plots.Bars(title, known)
+    parts = [column for column in telling.CPU if any(estimate(m.cost(telling.CPU[column])) for m in row.values())]
+    stacked = {}
+    for name, m in row.items():
+        each = [estimate(m.cost(telling.CPU[part]), mean) for part in parts]
+        if any(each):
+            stacked[name] = [0.0 if one is None else one.value * telling.MS for one in each]
+    if stacked:
+        yield plots.Bars("CPU, ms", stacked, parts)
+
+
+# -- for other programs ----------------------------------------------------------------------------------------------
+
+_HEAD = [*Setting._fields, "approach", "figure", "statistic", "value", "low", "high", "values", "base"]
+
+
+def summary(table: Table) -> str:
+    """A row for each figure; seconds, bytes and plain numbers. `base` is there where it is a ratio."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(_HEAD)
+    for setting, row in table.items():
+        for name, found in row.items():
+            for figure, statistic, base, each in _figures(row, name, found):
+                if each is not None:
+                    numbers = (f"{value:.6g}" for value in (each.value, each.low, each.high))
+                    rows.writerow([*setting, name, figure, statistic, *numbers, each.count, base])
+    return text.getvalue()
+
+
+def _figures(
+    row: Mapping[str, Measured], name: str, found: Measured
+) -> Iterator[tuple[str, str, str, Estimate | None]]:
+    for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
+        yield "to_bound", statistic, "", estimate(found.to_bound, how)
+        yield "to_running", statistic, "", estimate(found.to_running, how)
+    base = base_of(name)
+    yield "to_bound", "median", base, ratio_of(row, name, base)
+    yield "partly_bound", "median", "", estimate(found.partly)
+    yield "all_done", "median", "", estimate(found.by_trial(lambda each: each.all_done))
+    yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
+    yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
+    for column in ("writes", "bytes", "attempts", *telling.CPU.values()):
+        yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

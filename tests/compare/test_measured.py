@@ -1,0 +1,94 @@
+"""From raw rows to claims: a run that is known to be so is told so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from extender.compare.figures import Claim, Verdict, estimate, mean
+from extender.compare.measured import CLAIMS, Judged, judge, measured, ratio_of
+from tests.compare.runs_made import TRIAL, compared
+
+TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}
+
+
+def said(found: list[Judged]) -> dict[tuple[str, str, float], Verdict]:
+    return {(each.claim.approach, each.claim.base, each.claim.below): each.verdict for each in found}
+
+
+def test_what_is_faster_holds_and_what_is_slower_flips() -> None:
+    assert set(said(judge(measured(compared(TOOK, noise=0.05)))).values()) == {Verdict.HOLDS}
+    slow = said(judge(measured(compared(TOOK | {"extender": 0.6}))))
+    assert slow == {
+        ("extender", "libspace", 0.4): Verdict.FLIPS,
+        ("extender", "native", 1.0): Verdict.FLIPS,
+        ("extender", "native", 0.7): Verdict.FLIPS,
+    }
+
+
+def test_what_is_too_close_or_too_seldom_tried_is_not_decided() -> None:
+    close = said(judge(measured(compared(TOOK | {"extender": 0.4}, seed=3))))
+    assert close["extender", "native", 1.0] is Verdict.UNDECIDED
+    assert set(said(judge(measured(compared(TOOK, rounds=5)))).values()) == {Verdict.UNDECIDED}
+
+
+def test_claims_are_about_their_own_workload_and_sampling_and_what_was_measured() -> None:
+    assert judge(measured(compared({"extender": 0.2}))) == []
+    off = compared(TOOK, base=replace(TRIAL, sampling="off"))
+    assert judge(measured(off)) == []
+    assert judge(measured(off), [Claim("sooner", "extender", "native", sampling="off")])
+    assert len(judge(measured(compared(TOOK, sizes=(8, 64), nodes=(100, 5000))))) == 4 * len(CLAIMS)
+
+
+def test_a_known_ratio_comes_out() -> None:
+    ((setting, row),) = measured(compared(TOOK)).items()
+    assert (setting.where, setting.what) == ("100 nodes, default sampling", "a gang of 8")
+    again, twice = ratio_of(row, "ungrouped-again", "ungrouped"), ratio_of(row, "native", "ungrouped")
+    assert again is not None
+    assert twice is not None
+    assert again.low <= 1 <= again.high
+    assert twice.low <= 2 <= twice.high
+    assert ratio_of(row, "job", "ungrouped") is None
+
+
+def test_rounds_that_warm_up_count_in_nothing() -> None:
+    recorded = compared({"extender": 0.2}, rounds=3)
+    (row,) = measured(recorded).values()
+    assert len(recorded.trials) == 4
+    assert len(row["extender"].trials) == 3
+    assert set(row["extender"].to_bound) == {0, 1, 2}
+
+
+def test_stuck_trials_are_counted_and_are_infinite() -> None:
+    (row,) = measured(compared({"appspace": 0.8}, rounds=8, stuck={"appspace": 3})).values()
+    found = row["appspace"]
+    assert found.stuck == 3
+    assert sum(gang.to_bound == inf for gang in found.gangs) == 3
+    median = estimate(found.to_bound)
+    assert median is not None
+    assert median.value < inf
+    assert median.high == inf
+
+
+def test_costs_are_for_a_gang_or_for_a_member_and_of_trials_that_have_them_all() -> None:
+    recorded = compared({"extender": 0.2}, rounds=2)
+    last = replace(recorded.trials[-1], cpu_service=None)
+    (row,) = measured(replace(recorded, trials=[*recorded.trials[:-1], last])).values()
+    found = row["extender"]
+    assert found.cost("writes") == {0: [16.0], 1: [16.0]}
+    assert found.cost("attempts", each_pod=True) == {0: [1.5], 1: [1.5]}
+    both = found.cost("cpu_service", "cpu_scheduler")
+    assert {number: len(values) for number, values in both.items()} == {0: 1, 1: 0}
+    assert both[0][0] == pytest.approx(0.03)
+    cpu = estimate(found.cost("cpu_service"), mean)
+    assert cpu is not None
+    assert cpu.count == 1
+
+
+def test_set_ups_and_approaches_are_told_in_one_order_and_unknown_ones_last() -> None:
+    recorded = compared({"zebra": 0.1, "native": 0.1, "anew": 0.1, "ungrouped": 0.1}, sizes=(64, 8), nodes=(5000, 100))
+    table = measured(recorded)
+    assert [(each.nodes, each.size) for each in table] == [(100, 8), (100, 64), (5000, 8), (5000, 64)]
+    assert {tuple(row) for row in table.values()} == {("ungrouped", "native", "anew", "zebra")}

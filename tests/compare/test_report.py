@@ -1,0 +1,196 @@
+"""The report: what is on it, and that it needs nothing but the raw files."""
+
+from __future__ import annotations
+
+import csv
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from extender.compare.report import write_report
+from extender.compare.runs import PODS, TRIALS, Recorded
+from extender.compare.runs import RUN as RUN_FILE
+from tests.compare.runs_made import RUN, TRIAL, compared, written
+
+TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "appspace": 0.9, "libspace": 0.8, "extender": 0.25, "native": 0.1}
+ODD = {"arrivals": "Gangs that arrive", "storms": "storms"}
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recorded = compared(TOOK, sizes=(4, 8), nodes=(10, 100), rounds=8, stuck={"appspace": 2})
+    run = replace(RUN, lines={"appspace": 855, "extender": 5187}, machine={"cores": 2, "name": "a <b> | c"})
+    folder = written(tmp_path_factory.mktemp("full"), replace(recorded, run=run))
+    write_report(folder)
+    return folder
+
+
+def report(folder: Path, recorded: Recorded) -> str:
+    write_report(written(folder, recorded))
+    return (folder / "report.md").read_text()
+
+
+class Parsed(HTMLParser):
+    """Which tags there are, all ids, and whatever would be fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
+                self.fetched.append(value or "")
+
+
+def test_the_page_is_one_file_without_a_script_or_anything_to_fetch(full: Path) -> None:
+    text = (full / "report.html").read_text()
+    page = Parsed(text)
+    assert page.fetched == []
+    assert {"script", "link", "img", "iframe"} & set(page.tags) == set()
+    assert page.tags.count("svg") == len(list((full / "plots").glob("*.svg"))) > 8
+    assert len(page.ids) == len(set(page.ids))
+    assert re.findall(r"@import|url\((?!#)", text) == []
+    assert "default-src 'none'" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "a &lt;b&gt; | c" in text
+
+
+def test_every_plot_is_there_as_svg_and_png_and_each_says_from_which_file(full: Path) -> None:
+    text = (full / "report.md").read_text()
+    names = set(re.findall(r"\(plots/([^)]+)\)", text))
+    assert names == {path.name for path in (full / "plots").iterdir()}
+    assert {Path(name).suffix for name in names} == {".svg", ".png"}
+    pictures = text.count("![")
+    assert len(re.findall(r"^!\[.*\n\n.*From `(?:pods|trials)\.csv`", text, re.MULTILINE)) == pictures > 8
+    for kind in ("latency-by-size", "latency-by-nodes", "cdf", "cost", "partly-bound"):
+        assert any(name.startswith(kind) for name in names), kind
+
+
+def test_every_table_names_its_raw_file(full: Path) -> None:
+    blocks = (full / "report.md").read_text().split("\n\n")
+    tables = [number for number, block in enumerate(blocks) if block.startswith("|")]
+    assert len(tables) > 8
+    assert [blocks[n] for n in tables if not re.match(r"From `(pods|trials|run)\.", blocks[n + 1])] == []
+
+
+def test_the_papers_table_is_beside_ours_and_says_what_differs(full: Path) -> None:
+    text = (full / "report.md").read_text()
+    assert "| paper: lines of code | 78 | 261 | 1,624 |" in text
+    assert "| ours: lines of code | 855 | not counted | 5,187 |" in text
+    assert "| paper: ms | 937, 1.05 of LibSpace | 892, 1.00 of LibSpace | 381, 0.43 of LibSpace |" in text
+    assert "nodes are kwok's" in text
+
+
+def test_lines_can_be_given_instead_of_those_that_were_kept(tmp_path: Path) -> None:
+    recorded = compared({"libspace": 0.8}, rounds=1)
+    write_report(written(tmp_path, replace(recorded, run=replace(RUN, lines={"extender": 5}))), {"libspace": 77})
+    assert "| ours: lines of code | not counted | 77 | not counted |" in (tmp_path / "report.md").read_text()
+
+
+def test_where_ours_loses_is_said_in_words(full: Path) -> None:
+    text = (full / "report.md").read_text()
+    assert re.search(r"`extender` takes longer than `native` in 4 of 4 set-ups: by a factor of up to 2\.\d", text)
+    assert "`extender` nowhere takes longer than `appspace` and `libspace`" in text
+    assert "| **flips** |" in text
+
+
+def test_stuck_trials_do_not_vanish(full: Path) -> None:
+    text = (full / "report.md").read_text()
+    assert re.search(r"\| `appspace` \| 8 \| 2 \| [\d,]+ \([\d,]+–∞\) \| ∞ ", text)
+    assert "8 trials did not end in time" in text
+    assert "∞" in (full / "plots" / "latency-by-size-single-real-100-default.svg").read_text()
+    assert "appspace (25% never)" in (full / "plots" / "cdf-single-real-100-default-8.svg").read_text()
+
+
+def test_machine_versions_seed_command_and_the_check_on_itself_are_on_it(full: Path) -> None:
+    text = (full / "report.md").read_text()
+    for each in (
+        RUN.command,
+        "v1.36.1",
+        f"Seed {RUN.seed}",
+        RUN.began,
+        "a <b> \\| c",
+        "The base against itself: 1.00 is",
+    ):
+        assert each in text, each
+
+
+def test_every_figure_is_in_the_summary_with_what_is_behind_it(full: Path) -> None:
+    with (full / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    (found,) = (
+        row
+        for row in rows
+        if (row["approach"], row["nodes"], row["size"], row["figure"], row["base"])
+        == ("native", "100", "8", "to_bound", "ungrouped")
+    )
+    assert float(found["low"]) < 0.5 < float(found["high"])
+    assert found["values"] == "8"
+    assert {row["approach"] for row in rows} == set(TOOK)
+
+
+def test_written_again_it_is_the_same_to_the_byte(tmp_path: Path) -> None:
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    report(tmp_path, compared({"ungrouped": 0.2, "extender": 0.3}, rounds=2))
+    before = contents()
+    (tmp_path / "plots" / "cdf-of-another-run.svg").write_text("old")
+    assert {*write_report(tmp_path), *(tmp_path / name for name in (RUN_FILE, TRIALS, PODS))} == set(before)
+    assert contents() == before
+
+
+def test_plots_are_sound_xml_without_a_date(full: Path) -> None:
+    for path in (full / "plots").glob("*.svg"):
+        text = path.read_text()
+        ET.fromstring(text)
+        assert "dc:date" not in text
+        assert len(text) < 200_000, path.name
+
+
+def test_what_was_not_measured_is_not_mentioned(tmp_path: Path) -> None:
+    text = report(tmp_path, compared({"extender": 0.25}, rounds=1))
+    for each in ("native", "AppSpace in", "Claims", "Where ours loses", "All ratios", "arrive", "base against itself"):
+        assert each not in text, each
+    assert "| 1\u00a0×\u00a08 | `extender` | 1 | 0 | 2" in text
+    assert not list((tmp_path / "plots").glob("latency-by-*"))
+
+
+@pytest.mark.parametrize("workload", ODD)
+def test_other_workloads_are_shown_whatever_they_are(tmp_path: Path, workload: str) -> None:
+    base = replace(TRIAL, workload=workload, cluster="embedded")
+    text = report(tmp_path, compared({"ungrouped": 0.2, "own": 0.3}, rounds=6, base=base))
+    assert f"## {ODD[workload]}" in text
+    assert "`own`" in text
+    assert "embedded cluster" in text
+    assert "The paper's table" not in text or "one process that answers as a control plane does" in text
+
+
+def test_of_several_gangs_it_tells_how_many_were_placed_in_a_second(tmp_path: Path) -> None:
+    several = compared({"ungrouped": 0.2}, rounds=6, noise=0.0)
+    trials = [replace(trial, size=4, gangs=2, workload="arrivals") for trial in several.trials]
+    pods = [replace(pod, gang="ab"[int(pod.pod[-1]) % 2]) for pod in several.pods]
+    text = report(tmp_path, replace(several, trials=trials, pods=pods))
+    assert "| gangs | approach | all running, s | gangs/s | pods/s |" in text
+    assert "| 2\u00a0×\u00a04 | `ungrouped` | 0.20 | 10 | 40 |" in text
+    assert (tmp_path / "plots" / "cdf-arrivals-real-100-default-2x-4.svg").exists()
+
+
+def test_gangs_that_were_never_placed_at_all_can_be_told(tmp_path: Path) -> None:
+    text = report(tmp_path, compared({"ungrouped": 0.2, "appspace": 0.3}, rounds=6, stuck={"appspace": 6}))
+    assert "| `appspace` | 6 | 6 | ∞ | ∞ | ∞ | ∞ | ∞ |" in text
+
+
+def test_an_unfinished_run_that_has_nothing_yet_makes_a_report(tmp_path: Path) -> None:
+    assert "0 trials" in report(tmp_path, Recorded(RUN, [], []))
