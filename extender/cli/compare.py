@@ -33,7 +33,7 @@ Example: escher compare --go-on results/compare-1
 Example: escher compare --plot results/compare-1
 """
 
-_QUICK = {"nodes": (100,), "sizes": (8,), "rounds": 5, "warm_up": 1}
+_QUICK = {"nodes": (100,), "sizes": (8,), "rounds": 8, "warm_up": 1}
 
 
 def compare(
@@ -49,7 +49,7 @@ def compare(
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 5 rounds: some minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where it is kept. [default: results/compare-TIME]")
     ] = None,

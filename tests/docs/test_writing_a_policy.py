@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from escher_k8s.esl import PolicyEsl, Queue
-from tests.docs.lines import ROOT, code_lines
+from extender.compare.lines import code_lines
+from tests.docs.lines import ROOT
 
 PAGE = (ROOT / "docs/writing-a-policy.md").read_text()
 FILES = dict(re.findall(r"^\*\*`([\w.]+)`\*\*\n\n```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
