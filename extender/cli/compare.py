@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
 
 Every round has every approach once, in an order drawn from the seed. The folder keeps the raw data: a run that was cut
-off can be gone on with, and the report can be made again without a run. Exit code 1 if what we claim does not hold.
+off can be gone on with, and the report can be made again without a run. Exit code 1 if a real control plane contradicts
+what we say of it, beyond the interval.
 
 Example: escher compare --nodes 100 --size 8 --size 64
 
@@ -155,15 +156,14 @@ class _Bar:
 
 
 def _report(folder: Path) -> bool:
-    """The folder has its report. Whether nothing that we claim is contradicted by it."""
+    """The folder has its report. Whether nothing that we say is contradicted by it."""
     try:
         from extender.compare.report import write_report
     except ImportError as error:
         raise WrongUse(
             f"the report needs the extra `report` ({error}): pip install 'escher-kubernetes[report]'"
         ) from None
-    from extender.compare.figures import Verdict
-    from extender.compare.measured import judge, measured
+    from extender.compare.measured import contradicted, judge, measured
     from extender.compare.runs import Unreadable, read
 
     try:
@@ -181,4 +181,4 @@ def _report(folder: Path) -> bool:
     if found:
         console.print(table)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
-    return not any(each.verdict is Verdict.FLIPS for each in found)
+    return not contradicted(found)

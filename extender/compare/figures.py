@@ -157,7 +157,7 @@ class Verdict(Enum):
 class Claim:
     """The median latency of `approach` is less than `below` times that of `base`. `text` says so to people.
 
-    It is about trials of this workload and sampling."""
+    It is about trials of this workload and sampling. `is_goal`: what we aim at, and do not say of it yet."""
 
     text: str
     approach: str
@@ -165,6 +165,7 @@ class Claim:
     below: float = 1.0
     workload: str = "single"
     sampling: str = "default"
+    is_goal: bool = False
 
 
 def judged(claim: Claim, found: Estimate | None) -> Verdict:

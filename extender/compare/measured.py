@@ -8,14 +8,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from extender.compare.figures import MEDIAN, Claim, Estimate, Sample, Statistic, Verdict, judged, ratio
-from extender.compare.runs import DEFAULT_SAMPLING, EMBEDDED, STUCK, Recorded, TrialRow
+from extender.compare.runs import DEFAULT_SAMPLING, EMBEDDED, REAL, STUCK, Recorded, TrialRow
 from extender.compare.timeline import GangTimes, TrialTimes, times_of
 from extender.compare.vocabulary import APPROACHES, EXTENDER, LIBSPACE, NATIVE, WORKLOADS, in_order
 
 CLAIMS = (
-    Claim("The extender places a gang in at most 0.4 of LibSpace's time (2.5 times faster)", EXTENDER, LIBSPACE, 0.4),
+    Claim("The extender places a gang sooner than LibSpace", EXTENDER, LIBSPACE),
     Claim("The extender places a gang sooner than Kubernetes' own pod group", EXTENDER, NATIVE),
-    Claim("The extender places a gang in less than 0.70 of the time of a pod group", EXTENDER, NATIVE, 0.7),
+    Claim("Goal: in at most 0.4 of LibSpace's time (2.5 times faster)", EXTENDER, LIBSPACE, 0.4, is_goal=True),
+    Claim("Goal: in less than 0.70 of the time of a pod group", EXTENDER, NATIVE, 0.7, is_goal=True),
 )
 
 
@@ -160,3 +161,12 @@ def judge(table: Table, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
                 if compared is not None:
                     found.append(Judged(claim, setting, compared, judged(claim, compared)))
     return found
+
+
+def contradicted(found: Sequence[Judged]) -> list[Judged]:
+    """What we say, and a real control plane says otherwise. Times of the embedded cluster are its own."""
+    return [
+        each
+        for each in found
+        if each.verdict is Verdict.FLIPS and not each.claim.is_goal and each.setting.cluster == REAL
+    ]

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from extender.compare.figures import Claim, Verdict, estimate, mean
-from extender.compare.measured import CLAIMS, Judged, judge, measured, ratio_of
+from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, ratio_of
 from tests.compare.runs_made import TRIAL, compared
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}
@@ -22,10 +22,19 @@ def test_what_is_faster_holds_and_what_is_slower_flips() -> None:
     assert set(said(judge(measured(compared(TOOK, noise=0.05)))).values()) == {Verdict.HOLDS}
     slow = said(judge(measured(compared(TOOK | {"extender": 0.6}))))
     assert slow == {
+        ("extender", "libspace", 1.0): Verdict.HOLDS,
         ("extender", "libspace", 0.4): Verdict.FLIPS,
         ("extender", "native", 1.0): Verdict.FLIPS,
         ("extender", "native", 0.7): Verdict.FLIPS,
     }
+
+
+def test_what_we_say_is_contradicted_by_a_real_control_plane_alone_and_a_goal_by_nothing() -> None:
+    slow = TOOK | {"extender": 0.6}
+    found = contradicted(judge(measured(compared(slow))))
+    assert [(each.claim.base, each.claim.below) for each in found] == [("native", 1.0)]
+    assert contradicted(judge(measured(compared(slow, base=replace(TRIAL, cluster="embedded"))))) == []
+    assert contradicted(judge(measured(compared(TOOK | {"extender": 0.35})))) == []
 
 
 def test_what_is_too_close_or_too_seldom_tried_is_not_decided() -> None:
