@@ -275,6 +275,27 @@ def test_to_exchange_members_for_others_does_not_prolong_it(world: GangWorld) ->
     assert world.filter(waiting).passed
 
 
+def test_a_quorum_that_goes_down_and_up_does_not_prolong_it(world: GangWorld) -> None:
+    """The one is bound, and enough; the other is asked for again and again, and never brought."""
+    world.add_node(node("n0"))
+    one = replace(gang_ask("g", 1, namespace="a"), timeout=HOLDS)
+    two = replace(one, quorum=2)
+    world.create(replace(pod("small", {"cpu": 100}), namespace="a", gang=one))
+    world.schedule()
+    world.create(large := replace(pod("large", {"cpu": 7000}), namespace="a", gang=two))
+    assert world.filter(large).passed
+    world.assumed.clear()
+    world.create(waiting := replace(pod("theirs", {"cpu": 7000}), namespace="b"))
+    assert not world.filter(waiting).passed
+    world.pass_time(HOLDS / 2)
+    for ask in (one, two):
+        world.change(large.uid, gang=ask)
+        world.catch_up()
+    assert {*world.filter(world.pods[large.uid]).unresolvable.values()} == {GIVES_WAY}
+    assert waiting.uid not in world.asleep
+    assert world.filter(waiting).passed
+
+
 def test_who_is_planned_anew_as_its_members_come_gives_way_to_nobody(world: GangWorld) -> None:
     """It was planned for members like the first, and the second is another."""
     world.add_node(node("n0", labels={"host": "n0"}))

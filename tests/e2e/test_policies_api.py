@@ -162,7 +162,8 @@ def test_the_status_says_how_many_pods_a_policy_governs(arena: Arena, policies: 
             arena.pod("other", cpu="10m"),
         )
     )
-    assert policies.told("a")["pods"] == 2
+    # Counted anew after a twentieth of a second.
+    eventually(lambda: policies.told("a")["pods"] == 2, what="both being counted")
     assert policies.call("PATCH", "/a", {"parameters": {"max_skew": 3}})["pods"] == 2
     policies.until_ready("a")
     assert policies.stored("a")["status"]["pods"] == 2

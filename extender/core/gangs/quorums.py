@@ -78,6 +78,9 @@ class Quorums:
     def _has_its_quorum(self, gang: Gang, now: float) -> None:
         if gang.phase is Phase.BOUND:
             return
+        if gang.phase is Phase.PLANNED and next(gang.roster.unplaced(), None) is not None:
+            # The quorum became less, or was met otherwise: who has places may come for others as often as it does.
+            self._planning.plans.in_vain(gang, now)
         gang.step(Step.QUORUM_BOUND)
         if misled := _misleading(gang):
             self._table.effects.append(VoidAttempts(gang.key, misled))
