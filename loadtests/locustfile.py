@@ -47,6 +47,8 @@ ALL = "escher-ledger"
 """The profile that sends all nodes; `escher` sends a sample."""
 
 REFERENCE = os.environ.get("REFERENCE", "").rstrip("/")
+DRAWS = 32
+"""So many lists of names are there for each call: no two calls in a row of a real scheduler bring the same."""
 _OF_REFERENCE = ", reference"
 
 _times: dict[str, array[float]] = defaultdict(lambda: array("d"))
@@ -55,9 +57,9 @@ _number = itertools.count(1)
 
 
 @functools.cache
-def ready(call: Call) -> Ready:
-    """Shared by all users: whole nodes are large."""
-    return call.prepare(random.Random(call.cluster))
+def ready(call: Call, draw: int) -> Ready:
+    """With other nodes in another order for each `draw`. Shared by all users: whole nodes are large."""
+    return call.prepare(random.Random(draw))
 
 
 def named(call: Call) -> str:
@@ -77,7 +79,9 @@ class Asking(FastHttpUser):  # type: ignore[misc]  # Locust lives in an environm
         """One of the recorded calls that have these values has been sent and answered as it should."""
         call = random.choice(select(_calls, **wanted))
         number = next(_number)
-        body = ready(call).body(f"load-{number}", str(uuid.uuid4()), f"load-{number}")
+        body = ready(call, random.randrange(1 if call.whole else DRAWS)).body(
+            f"load-{number}", str(uuid.uuid4()), f"load-{number}"
+        )
         hosts = [("", ""), (REFERENCE, _OF_REFERENCE)] if REFERENCE else [("", "")]
         for host, suffix in random.sample(hosts, len(hosts)):
             self._post(call, body, host, suffix)

@@ -90,6 +90,13 @@ def test_pods_are_new_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [name for _, name, _ in client.posted][-1] == "filter, ordinary, 5000 names"
 
 
+def test_names_are_others_in_another_order_from_call_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch), Client(answer={"Error": ""})
+    for _ in range(4):
+        asks(module, "Sampling", client)
+    assert len({tuple(body["NodeNames"]) for _, _, body in client.posted}) > 5
+
+
 @pytest.mark.parametrize(("status", "answer", "told"), [(503, None, "503"), (200, {"Error": "no"}, "no")])
 def test_an_error_is_a_failure(status: int, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, client = locustfile(monkeypatch), Client(status, answer)
