@@ -108,8 +108,8 @@ bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to 
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
 
 .PHONY: loadtest
-loadtest: cluster $(VENV_LOAD)/.ready ## Load the filter verb with Locust; HOST=http://... for a service that runs already
-	@BIN=$(BIN) LOCUST=$(VENV_LOAD)/bin/locust HOST="$(HOST)" loadtests/run
+loadtest: cluster $(VENV_LOAD)/.ready ## Load the filter verb with Locust; HOST=http://... for a service that runs already; REFERENCE=1: beside one in Go
+	@BIN=$(BIN) LOCUST=$(VENV_LOAD)/bin/locust HOST="$(HOST)" REFERENCE="$(REFERENCE)" WHO="$(WHO)" loadtests/run
 
 ##@ Quality
 

@@ -1,0 +1,3 @@
+module escher.dev/loadtests/reference
+
+go 1.24

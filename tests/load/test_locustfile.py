@@ -1,0 +1,125 @@
+"""Who asks in the load tests, and what. Locust itself is played: it lives in an environment of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import loadtests
+
+REFERENCE = "http://127.0.0.1:9"
+WHO = ("Scheduler", "Sampling", "Ephemeral", "Gangs", "WholeNodes", "Scorer", "Preemptor", "Binder")
+
+
+class Hook:
+    """As one of Locust's events."""
+
+    def add_listener(self, listener: Callable[..., None]) -> Callable[..., None]:
+        return listener
+
+
+class Client:
+    """Notes what is posted, and answers as it is told to."""
+
+    def __init__(self, status: int = 200, answer: Any = None) -> None:
+        self.posted: list[tuple[str, str, dict[str, Any]]] = []
+        self.failures: list[str] = []
+        self.renamed: list[str] = []
+        self._status, self._answer = status, answer
+
+    @contextmanager
+    def post(self, path: str, *, data: bytes, name: str, **_: Any) -> Iterator[Any]:
+        self.posted.append((path, name, json.loads(data)))
+        meta: dict[str, str] = {}
+        yield SimpleNamespace(
+            status_code=self._status, json=lambda: self._answer, failure=self.failures.append, request_meta=meta
+        )
+        self.renamed += meta.values()
+
+
+def locustfile(monkeypatch: pytest.MonkeyPatch, reference: str = "") -> Any:
+    played: Any = ModuleType("locust")
+    played.FastHttpUser = type("FastHttpUser", (), {})
+    played.constant = played.task = lambda given: given
+    played.events = SimpleNamespace(request=Hook(), quitting=Hook())
+    monkeypatch.setitem(sys.modules, "locust", played)
+    monkeypatch.setenv("REFERENCE", reference)
+    monkeypatch.delitem(sys.modules, "loadtests.locustfile", raising=False)
+    return importlib.import_module("loadtests.locustfile")
+
+
+def asks(module: Any, who: str, client: Client) -> None:
+    """That user has done everything that it does once."""
+    user = getattr(module, who)()
+    user.client = client
+    for each in getattr(user, "tasks", [module.Binder.bind]):
+        each(user)
+
+
+@pytest.mark.parametrize("who", [each for each in WHO if each != "WholeNodes"])
+def test_each_user_finds_what_it_asks_among_the_recorded_calls(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch), Client(answer=[])
+    asks(module, who, client)
+    assert {path for path, _, _ in client.posted} <= {
+        f"/scheduler/{verb}" for verb in ("filter", "prioritize", "bind", "preempt")
+    }
+    assert len(client.posted) == (1 if who == "Binder" else 3)
+    assert client.failures == []
+
+
+def test_the_file_says_who_there_is() -> None:
+    text = (Path(loadtests.__file__ or "").parent / "locustfile.py").read_text()
+    assert [name for name in WHO if f"\n    {name} " not in text or f"\nclass {name}(" not in text] == []
+    assert text.count("(Asking):\n") == len(WHO)
+
+
+def test_pods_are_new_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch), Client(answer={"Error": ""})
+    asks(module, "Scheduler", client)
+    pods = [body["Pod"]["metadata"] for _, _, body in client.posted]
+    assert len({pod["uid"] for pod in pods}) == len({pod["name"] for pod in pods}) == 3
+    assert [len(body["NodeNames"]) for _, _, body in client.posted] == [100, 500, 5000]
+    assert [name for _, name, _ in client.posted][-1] == "filter, ordinary, 5000 names"
+
+
+def test_names_are_others_in_another_order_from_call_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch), Client(answer={"Error": ""})
+    for _ in range(4):
+        asks(module, "Sampling", client)
+    assert len({tuple(body["NodeNames"]) for _, _, body in client.posted}) > 5
+
+
+@pytest.mark.parametrize(("status", "answer", "told"), [(503, None, "503"), (200, {"Error": "no"}, "no")])
+def test_an_error_is_a_failure(status: int, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch), Client(status, answer)
+    asks(module, "Scheduler", client)
+    assert client.failures == [told] * 3
+
+
+def test_a_bind_for_a_pod_that_is_not_there_is_counted_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch), Client(answer={"Error": "pod not found"})
+    asks(module, "Binder", client)
+    assert (client.renamed, client.failures) == (["bind, answered with an error"], [])
+
+
+def test_the_reference_is_asked_the_same_and_the_ratio_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, client = locustfile(monkeypatch, f"{REFERENCE}/"), Client(answer={"Error": ""})
+    asks(module, "Binder", client)
+    (path, _, body), (other, _, same) = sorted(client.posted, key=lambda each: each[0])
+    assert (path, other) == ("/scheduler/bind", f"{REFERENCE}/scheduler/bind")
+    assert body == same
+    for name, took in (("bind", 3.0), ("bind", 5.0), ("bind, reference", 2.0), ("filter", 1.0)):
+        module.note(name=name, response_time=took, exception=None)
+    module.note(name="bind", response_time=900.0, exception=ValueError())
+    module.tell_ratios()
+    assert " ".join(capsys.readouterr().out.split()) == "bind 4.00 ms, reference 2.00 ms, ratio 2.00"
