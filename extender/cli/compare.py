@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from extender.cli.reported import Told, reported
@@ -33,8 +33,6 @@ Example: escher compare --go-on results/compare-1
 
 Example: escher compare --plot results/compare-1
 """
-
-_QUICK = {"nodes": (100,), "sizes": (8,), "rounds": 8, "warm_up": 1}
 
 
 def compare(
@@ -85,16 +83,19 @@ def _chosen(
     quick: bool,
 ) -> Plan:
     from extender.compare.approaches import MADE, REAL_ONLY
-    from extender.compare.plan import Plan
+    from extender.compare.plan import QUICK, Plan
+    from extender.compare.runs import EMBEDDED, REAL
 
     everybody = [each for each in MADE if not (embedded and each in REAL_ONLY)]
-    given = {"nodes": nodes, "sizes": sizes, "rounds": rounds}
-    wanted = (_QUICK if quick else {}) | {name: value for name, value in given.items() if value is not None}
-    plan = Plan(
-        cluster="embedded" if embedded else "real",
+    usual = QUICK if quick else Plan()
+    plan = replace(
+        usual,
+        cluster=EMBEDDED if embedded else REAL,
+        nodes=usual.nodes if nodes is None else nodes,
+        sizes=usual.sizes if sizes is None else sizes,
+        rounds=usual.rounds if rounds is None else rounds,
         approaches=tuple(dict.fromkeys(approaches or everybody)),
         seed=seed,
-        **wanted,  # type: ignore[arg-type]
     )
     plan.check()
     return plan
@@ -104,10 +105,11 @@ def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
     import uvloop
 
     from extender.compare import comparing
+    from extender.compare.runs import REAL
     from extender.controlplane import binaries
 
     with Told() as building, _Bar() as bar:
-        if plan.cluster == "real":
+        if plan.cluster == REAL:
             binaries.build(building)
         if go_on is not None:
             uvloop.run(comparing.go_on(go_on, bar))
@@ -122,6 +124,8 @@ class _Bar:
     """How far it is, and how long it takes still; on standard error, where a line a minute is enough for a log."""
 
     def __init__(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
         self._console = Console(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
         self._progress = Progress(*columns, console=self._console, transient=True)

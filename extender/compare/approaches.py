@@ -9,22 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
+from extender.compare.outside import LABEL, NAMESPACE, PODS
 from extender.compare.vocabulary import APPROACHES, APPSPACE, BASE, BASE_AGAIN, EXTENDER, JOB, LIBSPACE, NATIVE
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, gang
 from extender.kube.errors import Gone
 from extender.kube.requests import METADATA_ONLY, Requests, address
 
-NAMESPACE = "default"
-PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
-LABEL = "compare.escher.dev/gang"
-"""On each pod that is measured: whose member it is. Nobody but the watcher reads it."""
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 
@@ -194,7 +191,7 @@ async def ways(requests: Requests, chosen: list[str], stack: AsyncExitStack, see
 
 
 def spec_of(ask: Ask) -> GangSpec:
-    return replace(gang(ask.name, ask.size, {"cpu": ask.cpu}, namespace=NAMESPACE), scheduler=_PURE)
+    return gang(ask.name, ask.size, {"cpu": ask.cpu}, namespace=NAMESPACE)
 
 
 def manifest(ask: Ask, number: int) -> Manifest:

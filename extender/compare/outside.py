@@ -17,11 +17,15 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import LABEL, PODS
 from extender.controlplane.witness import Changing, Collection, Late, Sighting, following, name_of
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.requests import address
 
+NAMESPACE = "default"
+PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
+LABEL = "compare.escher.dev/gang"
+"""On each pod that is measured: whose member it is. Nobody else reads it."""
 _STARTS_WITHIN = 60.0
 
 

@@ -12,6 +12,7 @@ from itertools import count
 from random import Random
 
 from extender.compare.approaches import MADE, REAL_ONLY
+from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
 from extender.controlplane.errors import WrongUse
 
@@ -36,7 +37,7 @@ class Trial:
 class Plan:
     """`nodes` of each cluster, `sizes` of the gangs, `approaches` by name, `rounds` that count."""
 
-    cluster: str = "real"
+    cluster: str = REAL
     nodes: Sequence[int] = (100,)
     sizes: Sequence[int] = (8, 64)
     approaches: Sequence[str] = MADE
@@ -56,7 +57,7 @@ class Plan:
         for name in self.approaches:
             if name not in MADE:
                 raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(MADE)}")
-            if name in REAL_ONLY and self.cluster != "real":
+            if name in REAL_ONLY and self.cluster != REAL:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
         for name in self.approaches:
             if (base := base_of(name)) not in self.approaches:
@@ -69,3 +70,7 @@ class Plan:
                 for repetition in range(-self.warm_up, self.rounds):
                     for approach in order.sample(list(self.approaches), len(self.approaches)):
                         yield Trial(next(numbers), nodes, SINGLE, size, approach, repetition)
+
+
+QUICK = Plan(sizes=(8,), rounds=8, warm_up=1)
+"""Some minutes."""

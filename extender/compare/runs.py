@@ -23,7 +23,7 @@ import msgspec
 RUN, TRIALS, PODS = "run.json", "trials.csv", "pods.csv"
 DONE, STUCK = "done", "stuck"
 EMBEDDED, REAL = "embedded", "real"
-DEFAULT_SAMPLING, NO_SAMPLING = "default", "off"
+DEFAULT_SAMPLING = "default"
 
 
 class Unreadable(ValueError):

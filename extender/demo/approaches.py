@@ -12,9 +12,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
+from extender.compare.approaches import AT_ONCE, create
 from extender.core.governing import POLICY
 from extender.demo.jobs import Job
 from extender.demo.outside import JOB_LABEL, NAMESPACE, PODS, Outside
@@ -24,7 +23,6 @@ from extender.kube.errors import Gone
 from extender.kube.requests import METADATA_ONLY
 
 Manifest = dict[str, Any]
-_AT_ONCE = 16
 
 
 class Way(Protocol):
@@ -138,17 +136,6 @@ def manifest(job: Job, number: int) -> Manifest:
     }
 
 
-async def create(connection: Connection, pods: list[Manifest]) -> None:
-    """The pods exist; they are created in order, a few at a time."""
-    bodies = iter([msgspec.json.encode(pod) for pod in pods])
-
-    async def work() -> None:
-        for body in bodies:
-            await connection.request("POST", PODS, body, accept=METADATA_ONLY)
-
-    await asyncio.gather(*(work() for _ in range(min(_AT_ONCE, len(pods)))))
-
-
 async def remove(connection: Connection, outside: Outside, names: list[str]) -> None:
     """None of these pods exists any more."""
     left = iter(names)
@@ -160,5 +147,5 @@ async def remove(connection: Connection, outside: Outside, names: list[str]) -> 
             except Gone:
                 continue
 
-    await asyncio.gather(*(work() for _ in range(min(_AT_ONCE, len(names)))))
+    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(names)))))
     await outside.until(lambda: not set(names) & set(outside.names()), "the end of the job's pods")

@@ -6,13 +6,13 @@ gang was ever partly bound.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
+from extender.compare.costs import writes
 from extender.controlplane.witness import Changing, Collection, Json, Sighting, following, name_of
 from extender.core.names import DOMAIN
 from extender.demo.jobs import PARTLY_AFTER, Job
@@ -29,11 +29,6 @@ JOB_LABEL = "demo.escher.dev/job"
 Rule = Callable[[Mapping[str, str]], bool]
 _PER_MEMBER, _PER_MEMBER_AND_NODE = 0.02, 0.00001
 """Bindings are single calls, and take a moment; and kube-scheduler looks at nodes for each."""
-
-_MUTATING = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
-_NOT_COUNTED = {"leases", "events"}
-_REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class _Pod(NamedTuple):
@@ -164,13 +159,7 @@ class Outside(Changing):
     async def writes(self) -> int:
         """Writes that succeeded, as the API server has counted them; leases and events are left out."""
         text = (await self._connection.request("GET", "/metrics", accept="text/plain")).decode()
-        total = 0.0
-        for labels, value in _REQUESTS.findall(text):
-            said = dict(_LABEL.findall(labels))
-            counts = said.get("verb") in _MUTATING and said.get("resource") not in _NOT_COUNTED
-            if counts and said.get("code", "").startswith("2"):
-                total += float(value)
-        return int(total)
+        return int(writes(text) or 0)
 
 
 def _read_pod(found: Json) -> _Pod:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from extender.compare.approaches import create
 from extender.core.names import DOMAIN
-from extender.demo.approaches import Extender, Manifest, create, manifest, members, remove
+from extender.demo.approaches import Extender, Manifest, manifest, members, remove
 from extender.demo.jobs import Job
 from extender.demo.outside import NAMESPACE
 from extender.demo.scenes import LOOK, NotAsPromised, Show

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from extender.compare.approaches import create
 from extender.controlplane.witness import Late
 from extender.core.names import DOMAIN
-from extender.demo.approaches import Manifest, Plain, Way, create, manifest, members, remove
+from extender.demo.approaches import Manifest, Plain, Way, manifest, members, remove
 from extender.demo.board import Board
 from extender.demo.jobs import Job
 from extender.demo.outside import NAMESPACE, Outside, ghosts

@@ -19,7 +19,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import islice
 
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
@@ -188,9 +187,8 @@ class Queue:
     def _not_giving_way(self, queue: Sequence[Turn], after: int) -> Turn | None:
         """The first from there on of whose namespace gangs may be planned: those that give way may be thousands."""
         giving_way = self.fits.plans.giving_way
-        if not giving_way:
-            return queue[after] if after < len(queue) else None
-        return next((turn for turn in islice(queue, after, None) if turn[-1].namespace not in giving_way), None)
+        following = (queue[at] for at in range(after, len(queue)))
+        return next((turn for turn in following if turn[-1].namespace not in giving_way), None)
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
