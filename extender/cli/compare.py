@@ -49,7 +49,7 @@ def compare(
         list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
     ] = None,
     approach: Annotated[
-        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
+        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all that people use]")
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
@@ -88,11 +88,11 @@ def _chosen(
     *,
     quick: bool,
 ) -> Plan:
-    from extender.compare.approaches import MADE, REAL_ONLY
+    from extender.compare.approaches import REAL_ONLY, USUAL
     from extender.compare.plan import QUICK, Plan
     from extender.compare.runs import EMBEDDED, REAL
 
-    everybody = [each for each in MADE if not (embedded and each in REAL_ONLY)]
+    everybody = [each for each in USUAL if not (embedded and each in REAL_ONLY)]
     usual = QUICK if quick else Plan()
     plan = replace(
         usual,

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
-from extender.compare.outside import LABEL, NAMESPACE, PODS
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create, manifest, remove
+from extender.compare.unsafe import Unsafe
 from extender.compare.vocabulary import (
     APPROACHES,
     APPSPACE,
@@ -27,21 +29,17 @@ from extender.compare.vocabulary import (
     LIBSPACE,
     NATIVE,
     THROUGH,
+    UNSAFE,
 )
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, gang
-from extender.kube.errors import Gone
-from extender.kube.requests import METADATA_ONLY, Requests, address
-
-AT_ONCE = 16
-"""Pods that the client creates at the same time, by every approach."""
+from extender.kube.requests import Requests, address
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
 _POD_GROUPS = address("apis", "scheduling.k8s.io", "v1alpha2", "namespaces", NAMESPACE, "podgroups")
 _EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
 
-Manifest = dict[str, Any]
 Shape = Callable[[Manifest, Ask], None]
 
 
@@ -198,8 +196,11 @@ _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
 _SCHEDULERS = dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER) | {"ledger": _LEDGER}
 """Of those that are not placed by the scheduler without an extender."""
-MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS)
+MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS or each == UNSAFE)
 """Those that this can carry out."""
+BY_NAME_ONLY = frozenset({UNSAFE})
+"""Those that take part only where somebody asks for them."""
+USUAL = tuple(each for each in MADE if each not in BY_NAME_ONLY)
 REAL_ONLY = frozenset({NATIVE})
 """What the embedded cluster does not have."""
 
@@ -223,6 +224,8 @@ async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack,
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
             gangs = kind(requests, shape)
+        elif name == UNSAFE:
+            gangs = Unsafe(requests)
         else:
             ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
@@ -232,42 +235,3 @@ async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack,
 
 def spec_of(ask: Ask) -> GangSpec:
     return gang(ask.name, ask.size, dict(ask.requests), namespace=NAMESPACE)
-
-
-def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": dict(ask.requests)},
-                }
-            ],
-        },
-    }
-
-
-async def create(requests: Requests, pods: list[Manifest]) -> None:
-    """The pods exist; they are created in order, a few at a time."""
-    bodies = iter([msgspec.json.encode(pod) for pod in pods])
-
-    async def work() -> None:
-        for body in bodies:
-            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
-
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
-
-
-async def remove(requests: Requests, ask: Ask) -> None:
-    """The gang's members are deleted, by one call."""
-    try:
-        path = f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}"
-        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
-    except Gone:
-        return

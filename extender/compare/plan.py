@@ -12,7 +12,7 @@ from itertools import count
 from math import ceil
 from random import Random
 
-from extender.compare.approaches import MADE, REAL_ONLY
+from extender.compare.approaches import MADE, REAL_ONLY, USUAL
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
 from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
@@ -56,7 +56,7 @@ class Plan:
     nodes: Sequence[int] = (100,)
     workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
-    approaches: Sequence[str] = MADE
+    approaches: Sequence[str] = USUAL
     rounds: int = 15
     warm_up: int = 2
     seed: int = 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
 JOB, JOB_GANG = "job", "job-gang"
 APPSPACE, LIBSPACE, EXTENDER, NATIVE = "appspace", "libspace", "extender", "native"
+UNSAFE = "unsafe"
 
 APPROACHES = {
     BASE: "pods without a gang and without the extender: the base of all ratios",
@@ -22,6 +23,7 @@ APPROACHES = {
     "coscheduling": "the coscheduling plugin of scheduler-plugins",
     JOB: "the pods of a Job, without a gang: the base of job-gang",
     JOB_GANG: "the pods of a Job as a gang by the extender",
+    UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
 WORKLOADS = {
     "single": "One gang on an idle cluster",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
-from extender.compare.approaches import AT_ONCE, create
+from extender.compare.pods import AT_ONCE, create
 from extender.core.governing import POLICY
 from extender.demo.jobs import Job
 from extender.demo.outside import JOB_LABEL, NAMESPACE, PODS, Outside

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extender.compare.approaches import create
+from extender.compare.pods import create
 from extender.core.names import DOMAIN
 from extender.demo.approaches import Extender, Manifest, manifest, members, remove
 from extender.demo.jobs import Job

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.compare.approaches import create
+from extender.compare.pods import create
 from extender.controlplane.witness import Late
 from extender.core.names import DOMAIN
 from extender.demo.approaches import Manifest, Plain, Way, manifest, members, remove

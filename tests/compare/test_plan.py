@@ -54,6 +54,11 @@ def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: s
     assert said in str(refused.value)
 
 
+def test_the_unsafe_variant_takes_part_only_where_somebody_asks_for_it() -> None:
+    assert "unsafe" not in Plan().approaches
+    replace(PLAN, approaches=("ungrouped", "unsafe")).check()
+
+
 def test_a_good_one_is_not() -> None:
     PLAN.check()
 
