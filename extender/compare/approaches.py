@@ -26,8 +26,11 @@ from extender.compare.vocabulary import (
     EXTENDER,
     JOB,
     JOB_GANG,
+    LEDGER,
     LIBSPACE,
     NATIVE,
+    OPTIMISTIC,
+    OPTIMISTIC_LEDGER,
     THROUGH,
     UNSAFE,
 )
@@ -188,17 +191,22 @@ _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
     THROUGH: (Plain, _scheduled_by(_EXTENDER)),
     EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
-    "ledger": (Plain, _a_gang(_LEDGER)),
+    LEDGER: (Plain, _a_gang(_LEDGER)),
+    OPTIMISTIC: (Plain, _a_gang(_EXTENDER)),
+    OPTIMISTIC_LEDGER: (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
     JOB: (ByJob, _scheduled_by(_PURE)),
     JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
-_SCHEDULERS = dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER) | {"ledger": _LEDGER}
+_SCHEDULERS = dict.fromkeys((THROUGH, EXTENDER, "gated", OPTIMISTIC, JOB_GANG), _EXTENDER)
+_SCHEDULERS |= dict.fromkeys((LEDGER, OPTIMISTIC_LEDGER), _LEDGER)
 """Of those that are not placed by the scheduler without an extender."""
 MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS or each == UNSAFE)
 """Those that this can carry out."""
-BY_NAME_ONLY = frozenset({UNSAFE})
+SETTINGS = dict.fromkeys((OPTIMISTIC, OPTIMISTIC_LEDGER), "reserve_at_filter: false\n")
+"""Of the service, for those who need other than its usual ones."""
+BY_NAME_ONLY = frozenset({*SETTINGS, UNSAFE})
 """Those that take part only where somebody asks for them."""
 USUAL = tuple(each for each in MADE if each not in BY_NAME_ONLY)
 REAL_ONLY = frozenset({NATIVE})
@@ -213,7 +221,7 @@ class Ways:
     ordinary: Way
 
     def of(self, ask: Ask) -> Way:
-        return self.gangs if ask.is_gang else self.ordinary
+        return self.gangs if ask.is_gang and not ask.alone else self.ordinary
 
 
 async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int) -> dict[str, Ways]:

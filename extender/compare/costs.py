@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from extender.compare.service import Service
 from extender.controlplane.clusters import LocalCluster
 from extender.kube.errors import Unavailable
 from extender.kube.requests import Requests
@@ -31,7 +32,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component."""
+    seconds of CPU of each component; `binds`: how often the service was asked to bind a pod."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -39,6 +40,7 @@ class Costs:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    binds: float | None = None
 
     def since(self, before: Costs) -> Costs:
         """What was spent between the two; None for what either does not know."""
@@ -52,8 +54,8 @@ class Costs:
 class Purse:
     """Reads all counters of a cluster."""
 
-    def __init__(self, cluster: LocalCluster, requests: Requests) -> None:
-        self._cluster, self._requests = cluster, requests
+    def __init__(self, cluster: LocalCluster, requests: Requests, service: Service) -> None:
+        self._cluster, self._requests, self._service = cluster, requests, service
         # The schedulers' certificates are their own, and no other machine is asked.
         self._schedulers = httpx.AsyncClient(verify=False, timeout=10.0, trust_env=False)
 
@@ -70,6 +72,7 @@ class Purse:
             cpu_service=_cpu(pids, "service"),
             cpu_scheduler=_cpu(pids, *_SCHEDULERS),
             cpu_apiserver=_cpu(pids, "kube-apiserver"),
+            binds=total(await self._service.metrics(), "escher_extender_duration_seconds_count", _is_bind),
         )
 
     async def _attempts(self, pids: Mapping[str, int]) -> float | None:
@@ -94,6 +97,10 @@ def total(metrics: str, name: str, counts: Callable[[Labels], bool] = lambda lab
         (dict(_LABEL.findall(labels)), float(value)) for each, labels, value in _SAMPLE.findall(metrics) if each == name
     ]
     return sum(value for labels, value in found if counts(labels)) if found else None
+
+
+def _is_bind(labels: Labels) -> bool:
+    return labels.get("verb") == "bind"
 
 
 def _counts(labels: Labels) -> bool:

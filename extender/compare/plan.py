@@ -79,6 +79,9 @@ class Plan:
             if name in REAL_ONLY and self.cluster != REAL:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
         for workload in self.workloads:
+            if not self.approaches_of(workload):
+                has = ", ".join(each for each in MADE if each not in WORKLOADS[workload].leaves_out)
+                raise WrongUse(f"--workload {workload} has none of these approaches: it is for {has}")
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:
                     raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")

@@ -46,6 +46,11 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
             "--nodes 10 is too few for 10 nodes, contention, 2 gangs of 64: 24 or more are needed",
         ),
         (replace(PLAN, approaches=("ungrouped", "job-gang")), "--approach job is missing"),
+        (replace(PLAN, workloads=("claims",), approaches=("optimistic",)), "--approach extender is missing"),
+        (
+            replace(PLAN, workloads=("claims",), approaches=("ungrouped",)),
+            "--workload claims has none of these approaches: it is for extender, ledger, optimistic, optimistic-ledger",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: str) -> None:
@@ -54,9 +59,10 @@ def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: s
     assert said in str(refused.value)
 
 
-def test_the_unsafe_variant_takes_part_only_where_somebody_asks_for_it() -> None:
-    assert "unsafe" not in Plan().approaches
-    replace(PLAN, approaches=("ungrouped", "unsafe")).check()
+@pytest.mark.parametrize("name", ["unsafe", "optimistic", "optimistic-ledger"])
+def test_what_nobody_is_to_use_takes_part_only_where_somebody_asks_for_it(name: str) -> None:
+    assert name not in Plan().approaches
+    replace(PLAN, approaches=("ungrouped", "libspace", name), workloads=("single", "mixed"), nodes=(100,)).check()
 
 
 def test_a_good_one_is_not() -> None:
