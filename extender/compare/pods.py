@@ -15,7 +15,6 @@ from extender.kube.requests import METADATA_ONLY, Requests
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 
-
 Manifest = dict[str, Any]
 
 

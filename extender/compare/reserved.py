@@ -13,9 +13,10 @@ from random import Random
 from typing import Protocol
 
 from extender.compare.costs import total
+from extender.kube.errors import Unavailable
 from extender.kube.names import CPU
 
-EVERY = 0.25
+_EVERY = 0.25
 """Seconds on average. The moments are drawn, so that none is always just before or after what happens then."""
 _NOT_BOUND = ("reserved", "assumed", "saved")
 
@@ -30,13 +31,16 @@ class Reserved:
         """Cores."""
 
     def cpu_seconds(self, seconds: float) -> float | None:
-        """Of so many; None if they were too few for a sample."""
+        """Of so many; None if they were too few for a sample, or if it was not told all the time."""
         return sum(self.samples) / len(self.samples) * seconds if self.samples else None
 
     async def follow(self, service: Telling, random: Random) -> None:
-        while True:
-            await asyncio.sleep(random.uniform(0, 2 * EVERY))
-            self.samples.append(held_cpu(await service.metrics()))
+        try:
+            while True:
+                await asyncio.sleep(random.uniform(0, 2 * _EVERY))
+                self.samples.append(held_cpu(await service.metrics()))
+        except Unavailable:
+            self.samples.clear()
 
 
 def held_cpu(metrics: str) -> float:
@@ -51,7 +55,7 @@ def held_cpu(metrics: str) -> float:
 
 @asynccontextmanager
 async def reserving(service: Telling, random: Random) -> AsyncIterator[Reserved]:
-    """What is held while the block lasts. Raises Unavailable where the service did not tell."""
+    """What is held while the block lasts."""
     found = Reserved()
     following = asyncio.create_task(found.follow(service, random))
     try:
@@ -59,5 +63,3 @@ async def reserving(service: Telling, random: Random) -> AsyncIterator[Reserved]
     finally:
         following.cancel()
         await asyncio.wait([following])
-    if not following.cancelled():
-        following.result()

@@ -192,7 +192,8 @@ def test_what_checks_at_bind_is_told_beside_what_reserves_where_both_were_measur
     trials = [replace(each, binds=8.0 if each.approach == "extender" else 10.0) for each in run.trials]
     write_report(written(tmp_path / "both", replace(run, trials=trials)))
     text = (tmp_path / "both" / "report.md").read_text()
-    rows = [line.split(" | ")[1:4] for line in text.split("or checked at bind")[1].splitlines() if line.startswith("| cl")]
+    told = text.split("or checked at bind")[1].splitlines()
+    rows = [line.split(" | ")[1:4] for line in told if line.startswith("| claims")]
     assert rows == [["`extender`", "0", "1.50"], ["`optimistic`", "0.25", "1.50"]]
     write_report(written(tmp_path / "one", compared({"extender": 0.2})))
     assert "or checked at bind" not in (tmp_path / "one" / "report.md").read_text()

@@ -127,7 +127,7 @@ def test_who_checks_at_bind_alone_has_conflicts_and_who_reserves_at_filter_has_n
     profile whose resources kube-scheduler counts as well, no two are."""
     approaches = ["extender", "optimistic", "ledger", "optimistic-ledger"]
     plan = Plan(
-        cluster="embedded", nodes=[NODES], workloads=["claims"], approaches=approaches, rounds=2, warm_up=0, seed=5
+        cluster="embedded", nodes=[NODES], workloads=["claims"], approaches=approaches, rounds=1, warm_up=0, seed=5
     )
     refused = dict.fromkeys(approaches, 0.0)
     for each in outcomes(cluster, plan):
