@@ -6,17 +6,20 @@ meets all of them alike. The first rounds of each set-up warm up; they are kept,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
+from extender.compare import brought
 from extender.compare.approaches import MADE, REAL_ONLY
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
 from extender.controlplane.errors import WrongUse
 
 SINGLE = "single"
+USUAL = tuple(each for each in MADE if each not in brought.BROUGHT)
+"""The approaches that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
 _MOST_ROUNDS = 1000
 
@@ -35,16 +38,20 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`nodes` of each cluster, `sizes` of the gangs, `approaches` by name, `rounds` that count."""
+    """`nodes` of each cluster, `sizes` of the gangs, `approaches` by name, `rounds` that count.
+
+    `scheduler_binaries`: of approaches in `brought.BROUGHT`, absolute: a run can be gone on with from anywhere.
+    """
 
     cluster: str = REAL
     nodes: Sequence[int] = (100,)
     sizes: Sequence[int] = (8, 64)
-    approaches: Sequence[str] = MADE
+    approaches: Sequence[str] = USUAL
     rounds: int = 15
     warm_up: int = 2
     seed: int = 1
     cpu: str = "500m"
+    scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -59,6 +66,9 @@ class Plan:
                 raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(MADE)}")
             if name in REAL_ONLY and self.cluster != REAL:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
+        if self.scheduler_binaries and self.cluster != REAL:
+            raise WrongUse("--scheduler-binary is for a real control plane: leave it or --embedded out")
+        brought.check(self.scheduler_binaries, self.approaches)
         for name in self.approaches:
             if (base := base_of(name)) not in self.approaches:
                 raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
