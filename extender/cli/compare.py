@@ -28,6 +28,8 @@ what we say of it, beyond the interval.
 
 Example: escher compare --nodes 100 --size 8 --size 64
 
+Example: escher compare --workload contention --workload arrivals --size 8
+
 Example: escher compare --embedded --quick
 
 Example: escher compare --scheduler-binary coscheduling=../scheduler-plugins/bin/kube-scheduler
@@ -45,6 +47,9 @@ def compare(
     ] = None,
     size: Annotated[
         list[int] | None, typer.Option(help="Members of a gang; may be given again. [default: 8, 64]")
+    ] = None,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
     ] = None,
     approach: Annotated[
         list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
@@ -71,7 +76,7 @@ def compare(
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
         if plot is None:
-            chosen = _chosen(embedded, nodes, size, approach, scheduler_binary, rounds, seed, quick=quick)
+            chosen = _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick)
             folder = _run(chosen, out, go_on)
         else:
             folder = plot
@@ -83,6 +88,7 @@ def _chosen(
     embedded: bool,
     nodes: list[int] | None,
     sizes: list[int] | None,
+    workloads: list[str] | None,
     approaches: list[str] | None,
     scheduler_binaries: list[str] | None,
     rounds: int | None,
@@ -103,6 +109,7 @@ def _chosen(
         cluster=EMBEDDED if embedded else REAL,
         nodes=usual.nodes if nodes is None else nodes,
         sizes=usual.sizes if sizes is None else sizes,
+        workloads=usual.workloads if workloads is None else tuple(dict.fromkeys(workloads)),
         rounds=usual.rounds if rounds is None else rounds,
         approaches=tuple(dict.fromkeys(approaches or everybody)),
         seed=seed,
@@ -159,7 +166,7 @@ class _Bar:
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         self._seen += 1
         trial = outcome.trial
-        said = f"{trial.nodes} nodes, gang of {trial.size}, {trial.approach}"
+        said = f"{trial.set_up}, {trial.approach}"
         time_left = f"{left} to go, about {seconds_left / 60:.0f} min"
         self._progress.update(
             self._task, description=said, total=self._seen + left, completed=self._seen, left=time_left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -25,9 +25,12 @@ from extender.compare.vocabulary import (
     COSCHEDULING,
     EXTENDER,
     JOB,
+    JOB_GANG,
     LIBSPACE,
     NATIVE,
+    THROUGH,
 )
+from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, gang
 from extender.kube.errors import Gone
@@ -38,18 +41,11 @@ AT_ONCE = 16
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
 _COSCHEDULING_API = ("scheduling.x-k8s.io", "v1alpha1")
+_COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
 
 Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A gang that is to be placed. `cpu` of each member, as Kubernetes spells it."""
-
-    name: str
-    size: int
-    cpu: str
+Shape = Callable[[Manifest, Ask], None]
 
 
 class Way(Protocol):
@@ -63,25 +59,34 @@ class Way(Protocol):
         """The gang is asked for; when it is placed is up to the cluster."""
         ...
 
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        """That member was lost; its owner makes another, of this name, in its place."""
+        ...
+
     async def end(self, ask: Ask) -> None:
-        """The gang has ended; its pods go, and all that was made for it has gone."""
+        """The gang has ended, or is not wanted any more; its pods go, and all that was made for it has gone."""
         ...
 
 
 class Plain:
     """The pods, as `shape` has made them."""
 
-    def __init__(self, requests: Requests, shape: Callable[[Manifest, Ask], None]) -> None:
+    def __init__(self, requests: Requests, shape: Shape) -> None:
         self._requests, self._shape = requests, shape
 
     async def prepare(self, ask: Ask) -> None:
         return
 
     async def submit(self, ask: Ask) -> None:
-        made = [manifest(ask, number) for number in range(ask.size)]
-        for each in made:
-            self._shape(each, ask)
-        await create(self._requests, made)
+        await create(self._requests, [self._member(ask, number) for number in range(ask.size)])
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        await create(self._requests, [self._member(ask, number, name)])
+
+    def _member(self, ask: Ask, number: int, name: str = "") -> Manifest:
+        made = manifest(ask, number, name)
+        self._shape(made, ask)
+        return made
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
@@ -121,8 +126,7 @@ class Coscheduling(Grouped):
 
 class ByJob(Plain):
     async def submit(self, ask: Ask) -> None:
-        member = manifest(ask, 0)
-        self._shape(member, ask)
+        member = self._member(ask, 0)
         del member["metadata"]["name"]
         template = {"metadata": member["metadata"], "spec": {**member["spec"], "restartPolicy": "Never"}}
         spec = {
@@ -132,6 +136,9 @@ class ByJob(Plain):
             "template": template,
         }
         await self._requests.request("POST", _JOBS, msgspec.json.encode({"metadata": {"name": ask.name}, "spec": spec}))
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        """The Job's controller makes it."""
 
     async def end(self, ask: Ask) -> None:
         body = b'{"propagationPolicy":"Background"}'
@@ -158,10 +165,15 @@ class Ghosts:
 
     async def _launch(self, ask: Ask, run: GangRun) -> None:
         await run.reserved()
-        asked = [run.spec.requirement(number, Approach.EXTENDED_RESOURCES) for number in range(ask.size)]
-        await create(self._requests, [each.attach(manifest(ask, number)) for number, each in enumerate(asked)])
+        await create(self._requests, [_let_in(ask, run, number) for number in range(ask.size)])
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        run, _ = self._runs[ask.name]
+        await create(self._requests, [_let_in(ask, run, number, name)])
 
     async def end(self, ask: Ask) -> None:
+        if ask.name not in self._runs:
+            return
         run, launching = self._runs.pop(ask.name)
         launching.cancel()
         await asyncio.gather(launching, return_exceptions=True)
@@ -170,7 +182,12 @@ class Ghosts:
         await run.ended()
 
 
-def _scheduled_by(scheduler: str) -> Callable[[Manifest, Ask], None]:
+def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
+    """The member, as its ghost knows it."""
+    return run.spec.requirement(number, Approach.EXTENDED_RESOURCES).attach(manifest(ask, number, name))
+
+
+def _scheduled_by(scheduler: str) -> Shape:
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["spec"]["schedulerName"] = scheduler
 
@@ -182,11 +199,11 @@ def _native(pod: Manifest, ask: Ask) -> None:
 
 
 def _coscheduled(pod: Manifest, ask: Ask) -> None:
-    pod["metadata"]["labels"][f"{_COSCHEDULING_API[0]}/pod-group"] = ask.name
+    pod["metadata"]["labels"][_COSCHEDULING_LABEL] = ask.name
     pod["spec"]["schedulerName"] = COSCHEDULING
 
 
-def _a_gang(scheduler: str, *, gated: bool = False) -> Callable[[Manifest, Ask], None]:
+def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["metadata"]["labels"][GANG_LABEL] = ask.name
         pod["metadata"]["annotations"] = {MIN_MEMBER: str(ask.size)}
@@ -197,55 +214,74 @@ def _a_gang(scheduler: str, *, gated: bool = False) -> Callable[[Manifest, Ask],
     return shape
 
 
-_BY_SHAPE: Mapping[str, tuple[type[Plain], Callable[[Manifest, Ask], None]]] = {
+_BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
     BASE: (Plain, _scheduled_by(_PURE)),
     BASE_AGAIN: (Plain, _scheduled_by(_PURE)),
-    "through": (Plain, _scheduled_by(_EXTENDER)),
+    THROUGH: (Plain, _scheduled_by(_EXTENDER)),
     EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
     "ledger": (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
     COSCHEDULING: (Coscheduling, _coscheduled),
     JOB: (ByJob, _scheduled_by(_PURE)),
-    "job-gang": (ByJob, _a_gang(_EXTENDER)),
+    JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
+_SCHEDULERS = {
+    **dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER),
+    "ledger": _LEDGER,
+    COSCHEDULING: COSCHEDULING,
+}
+"""Of those that are not placed by the scheduler without an extender."""
 MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS)
 """Those that this can carry out."""
 REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
 
-async def ways(requests: Requests, chosen: list[str], stack: AsyncExitStack, seed: int) -> dict[str, Way]:
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How an approach places gangs, and how the ordinary pods beside them are placed: by the same scheduler."""
+
+    gangs: Way
+    ordinary: Way
+
+    def of(self, ask: Ask) -> Way:
+        return self.gangs if ask.is_gang else self.ordinary
+
+
+async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int) -> dict[str, Ways]:
     """By name. What they keep running ends with the stack."""
-    made: dict[str, Way] = {}
+    made: dict[str, Ways] = {}
     for name in chosen:
+        gangs: Way
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
-            made[name] = kind(requests, shape)
+            gangs = kind(requests, shape)
         else:
-            gangs = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
-            made[name] = Ghosts(requests, await stack.enter_async_context(gangs))
+            ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
+            gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
+        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))))
     return made
 
 
 def spec_of(ask: Ask) -> GangSpec:
-    return gang(ask.name, ask.size, {"cpu": ask.cpu}, namespace=NAMESPACE)
+    return gang(ask.name, ask.size, dict(ask.requests), namespace=NAMESPACE)
 
 
-def manifest(ask: Ask, number: int) -> Manifest:
+def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
     """A member as its author writes it: it says nothing of how it is placed."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
+        "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
         "spec": {
             "terminationGracePeriodSeconds": 0,
             "containers": [
                 {
                     "name": "main",
                     "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": {"cpu": ask.cpu}},
+                    "resources": {"requests": dict(ask.requests)},
                 }
             ],
         },

@@ -17,15 +17,30 @@ import msgspec
 
 from extender.compare import lines
 from extender.compare.brought import BROUGHT, digest
-from extender.compare.plan import SINGLE, Plan, Trial
+from extender.compare.plan import Plan, Trial
 from extender.compare.running import Outcome, run
-from extender.compare.runs import DEFAULT_SAMPLING, DONE, EMBEDDED, STUCK, PodRow, Recorder, Run, TrialRow, Unreadable
+from extender.compare.runs import (
+    DEFAULT_SAMPLING,
+    DONE,
+    EMBEDDED,
+    GHOST,
+    MEMBER,
+    ORDINARY,
+    STUCK,
+    PodRow,
+    Recorder,
+    Run,
+    TrialRow,
+    Unreadable,
+)
 from extender.compare.vocabulary import NATIVE
 from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.progress import Progress
 from extender.controlplane.schedulers import check_brought
+from extender.kube.names import CPU
+from extender.kube.quantities import count
 
 
 class Told(Protocol):
@@ -87,7 +102,7 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
         recorder.add(trial_row(plan, outcome), pod_rows(outcome))
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
-    for nodes, mine in groupby(trials, lambda trial: trial.nodes):
+    for nodes, mine in groupby(trials, lambda trial: trial.set_up.nodes):
         with _cluster(plan, nodes, told) as cluster:
             await run(cluster, plan, mine, take)
 
@@ -111,15 +126,15 @@ def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
 
 
 def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
-    trial = outcome.trial
+    trial, set_up = outcome.trial, outcome.trial.set_up
     return TrialRow(
         trial=trial.number,
         cluster=plan.cluster,
-        nodes=trial.nodes,
+        nodes=set_up.nodes,
         sampling=DEFAULT_SAMPLING,
-        workload=SINGLE,
-        size=trial.size,
-        gangs=1,
+        workload=set_up.workload,
+        size=set_up.shape.size,
+        gangs=set_up.shape.gangs,
         approach=trial.approach,
         repetition=trial.repetition,
         outcome=DONE if outcome.done else STUCK,
@@ -130,18 +145,22 @@ def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
 
 def pod_rows(outcome: Outcome) -> Iterator[PodRow]:
     def since(time: float | None) -> float | None:
-        return None if time is None else round(time - outcome.asked, 6)
+        return None if time is None else round(time - outcome.began, 6)
 
     for name, pod in outcome.pods.items():
+        ask, asked = outcome.asks.get(pod.gang or "", (None, None))
         yield PodRow(
             trial=outcome.trial.number,
-            gang=pod.gang,
+            gang=ask.name if ask is not None and ask.is_gang else "",
             pod=name,
             created=since(pod.created),
             bound=since(pod.bound),
             running=since(pod.running),
             gone=since(pod.gone),
-            asked=0.0,
+            asked=since(asked),
+            role=GHOST if ask is None else MEMBER if ask.is_gang else ORDINARY,
+            cpu=None if ask is None else count(CPU, ask.requests[CPU]) / 1000,
+            holds=pod.cpu,
         )
 
 

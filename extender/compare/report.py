@@ -214,7 +214,7 @@ def _figures(
     for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
         yield "to_bound", statistic, "", estimate(found.to_bound, how)
         yield "to_running", statistic, "", estimate(found.to_running, how)
-    base = base_of(name)
+    base = base_of(name, found.setting.workload)
     yield "to_bound", "median", base, ratio_of(row, name, base)
     yield "partly_bound", "median", "", estimate(found.partly)
     yield "all_done", "median", "", estimate(found.by_trial(lambda each: each.all_done))

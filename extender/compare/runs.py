@@ -22,6 +22,7 @@ import msgspec
 
 RUN, TRIALS, PODS = "run.json", "trials.csv", "pods.csv"
 DONE, STUCK = "done", "stuck"
+MEMBER, ORDINARY, GHOST = "member", "ordinary", "ghost"
 EMBEDDED, REAL = "embedded", "real"
 DEFAULT_SAMPLING = "default"
 
@@ -70,6 +71,9 @@ class TrialRow:
 class PodRow:
     """Seconds since the trial began; None: never seen. `gang` is empty for a pod of none.
 
+    `role`: a member of a gang, an ordinary pod that was asked for beside gangs, or a ghost: one that nobody asked for,
+    and that an approach has made. `cpu` that it was asked for with, and `holds` of its node: a member that its ghost
+    has let in holds none, for the ghost does.
     `asked`: when its gang was asked for, which is before the first member is created where an approach makes room
     first; None: with the creation of its first member.
     """
@@ -82,6 +86,9 @@ class PodRow:
     running: float | None = None
     gone: float | None = None
     asked: float | None = None
+    role: str = MEMBER
+    cpu: float | None = None
+    holds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

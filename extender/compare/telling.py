@@ -219,7 +219,7 @@ def latencies(settings: Sequence[Setting], table: Table) -> Block:
         row = [setting.short, f"`{name}`", str(len(found.trials)), str(found.stuck)]
         row += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90, P99)]
         row += [interval(estimate(found.to_running), MS)]
-        rows.append([*row, "1" if name == base_of(name) else _ratio(table[setting], name)])
+        rows.append([*row, "1" if name == base_of(name, setting.workload) else _ratio(table[setting], name)])
     return Tabular(head, rows, PODS, 2)
 
 
@@ -242,7 +242,7 @@ def _each(settings: Sequence[Setting], table: Table) -> Iterator[tuple[Setting, 
 
 
 def _ratio(row: Mapping[str, Measured], name: str) -> str:
-    return times(ratio_of(row, name, base_of(name)))
+    return times(ratio_of(row, name, base_of(name, row[name].setting.workload))) if name in row else NOTHING
 
 
 def partly(settings: Sequence[Setting], table: Table) -> Block:

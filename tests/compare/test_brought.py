@@ -11,8 +11,8 @@ import msgspec
 import yaml
 
 from extender.compare import approaches
-from extender.compare.approaches import Ask
 from extender.compare.brought import BROUGHT
+from extender.compare.workloads import Ask
 from extender.controlplane import schedulers
 
 
@@ -45,7 +45,7 @@ def test_a_gang_of_coscheduling_is_a_pod_group_of_the_definition_and_pods_with_i
     async def placed() -> None:
         async with AsyncExitStack() as stack:
             ways = await approaches.ways(server, ["coscheduling"], stack, seed=1)
-            way, ask = ways["coscheduling"], Ask("a", 3, "1")
+            way, ask = ways["coscheduling"].gangs, Ask("a", 3, {"cpu": "1"})
             await way.prepare(ask)
             await way.submit(ask)
             await way.end(ask)

@@ -16,7 +16,7 @@ PLAN = Plan(nodes=(10, 100), sizes=(2, 8), approaches=("ungrouped", "extender", 
 
 def test_every_round_has_every_approach_once() -> None:
     trials = list(PLAN.trials())
-    turns = Counter((each.nodes, each.size, each.repetition, each.approach) for each in trials)
+    turns = Counter((each.set_up, each.repetition, each.approach) for each in trials)
     assert set(turns.values()) == {1}
     assert len(trials) == 2 * 2 * 4 * 3
     assert {each.repetition for each in trials} == {-1, 0, 1, 2}
@@ -60,6 +60,12 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
             "--scheduler-binary is for a real control plane: leave it or --embedded out",
         ),
         (replace(PLAN, approaches=("extender",)), "--approach ungrouped is missing"),
+        (replace(PLAN, workloads=("magic",)), "--workload magic: there is none of that name; choose from single, "),
+        (replace(PLAN, workloads=("contention",)), "--approach libspace is missing"),
+        (
+            replace(PLAN, workloads=("contention",), sizes=(64,), approaches=("libspace",)),
+            "--nodes 10 is too few for 10 nodes, contention, 2 gangs of 64: 24 or more are needed",
+        ),
         (replace(PLAN, approaches=("ungrouped", "job-gang")), "--approach job is missing"),
     ],
 )
@@ -76,3 +82,11 @@ def test_a_good_one_is_not(tmp_path: Path) -> None:
     program.touch(0o755)
     given = {"coscheduling": str(program)}
     replace(PLAN, approaches=("ungrouped", "coscheduling"), scheduler_binaries=given).check()
+
+
+def test_all_approaches_of_a_round_have_the_same_work_and_no_two_rounds_do() -> None:
+    plan = replace(PLAN, workloads=("mixed",), nodes=(100,), approaches=("libspace", "extender"))
+    works = {(trial.set_up, trial.repetition, trial.approach): plan.work(trial) for trial in plan.trials()}
+    for (set_up, repetition, approach), work in works.items():
+        assert work == works[set_up, repetition, "libspace"], approach
+    assert works[set_up, 0, "libspace"] != works[set_up, 1, "libspace"]

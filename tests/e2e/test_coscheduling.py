@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare import comparing, running
+from extender.compare import comparing, workloads
 from extender.compare.brought import BROUGHT
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome
@@ -90,7 +90,7 @@ def test_a_gang_is_placed_by_the_plugin_and_its_scheduler_is_counted(
 def test_nobody_of_a_gang_without_room_is_bound(
     program: Path, state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_PATIENCE", 5.0)
+    monkeypatch.setattr(workloads, "_patience", lambda size: 8.0)
     asyncio.run(comparing.begin(planned(program, NODES + 1, "8"), tmp_path / "run", "", Unheard()))
     found = read(tmp_path / "run")
     pods = found.pods_by_trial()
