@@ -93,7 +93,8 @@ class Workload:
 _CPU = "2"
 """Of each pod, where room is short: four of them have room on a node of the usual shape."""
 _LASTS = 1.0
-_QUIET = 30.0
+_QUIET = 65.0
+"""Longer than any time-out by which an approach ends a deadlock itself: kube-scheduler waits 60 s for an extender."""
 
 
 def _alone(sizes: Sequence[int]) -> Iterator[Shape]:
