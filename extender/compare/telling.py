@@ -301,8 +301,9 @@ def optimistic(table: Table) -> list[Block]:
     if not rows:
         return []
     said = (
-        "A conflict is a bind that the service refused: what was free when the pod was filtered is free no more. Where "
-        "these were compared the service was started anew before each trial, with the settings that its approach needs."
+        "Conflicts are binds that the service refused, for whatever reason: what was free when a pod was filtered may "
+        "be free no more. Where these were compared the service was started anew before each trial, with the settings "
+        "that its approach needs."
     )
     head = ["set-up", "approach", "conflicts/pod", "attempts/pod", "median, ms", "p90, ms", "ratio of medians"]
     return [Heading("Reserved at filter, or checked at bind"), Said(said), Tabular(head, rows, f"{PODS}, {TRIALS}", 2)]
