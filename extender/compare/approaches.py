@@ -30,7 +30,8 @@ from extender.compare.vocabulary import (
 )
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
-from extender.esl import Approach, GangSpec, Space, gang
+from extender.esl import Approach, GangSpec, Space, Times, gang
+from extender.esl.gang_life import USUAL_TIMES
 from extender.kube.errors import Gone
 from extender.kube.requests import METADATA_ONLY, Requests, address
 
@@ -81,9 +82,7 @@ class Plain:
         await create(self._requests, [self._member(ask, number, name)])
 
     def _member(self, ask: Ask, number: int, name: str = "") -> Manifest:
-        made = manifest(ask, number, name)
-        self._shape(made, ask)
-        return made
+        return _shaped(self._shape, ask, number, name)
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
@@ -215,8 +214,10 @@ class Ways:
         return self.gangs if ask.is_gang else self.ordinary
 
 
-async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int) -> dict[str, Ways]:
-    """By name. What they keep running ends with the stack."""
+async def ways(
+    requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int, times: Times = USUAL_TIMES
+) -> dict[str, Ways]:
+    """By name. What they keep running ends with the stack. `times` of ghosts."""
     made: dict[str, Ways] = {}
     for name in chosen:
         gangs: Way
@@ -224,7 +225,8 @@ async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack,
             kind, shape = _BY_SHAPE[name]
             gangs = kind(requests, shape)
         else:
-            ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
+            space = _BY_GHOSTS[name]
+            ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=space, times=times, seed=seed)
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
         made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))))
     return made
@@ -232,6 +234,17 @@ async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack,
 
 def spec_of(ask: Ask) -> GangSpec:
     return gang(ask.name, ask.size, dict(ask.requests), namespace=NAMESPACE)
+
+
+def member(approach: str, ask: Ask, number: int) -> Manifest:
+    """A pod as this approach has it made, one of those that know no ghosts."""
+    return _shaped(_BY_SHAPE[approach][1], ask, number)
+
+
+def _shaped(shape: Shape, ask: Ask, number: int, name: str = "") -> Manifest:
+    made = manifest(ask, number, name)
+    shape(made, ask)
+    return made
 
 
 def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
@@ -266,8 +279,12 @@ async def create(requests: Requests, pods: list[Manifest]) -> None:
 
 async def remove(requests: Requests, ask: Ask) -> None:
     """The gang's members are deleted, by one call."""
+    await delete(requests, f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}")
+
+
+async def delete(requests: Requests, path: str) -> None:
+    """What is there is deleted without delay, if anything is."""
     try:
-        path = f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}"
         await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
     except Gone:
         return

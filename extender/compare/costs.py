@@ -62,7 +62,7 @@ class Purse:
 
     async def spent(self) -> Costs:
         pids = self._cluster.pids()
-        said = (await self._requests.request("GET", "/metrics", accept="text/plain")).decode()
+        said = await told(self._requests)
         return Costs(
             writes=writes(said),
             bytes=total(said, "apiserver_request_body_size_bytes_sum", _counts),
@@ -84,7 +84,13 @@ class Purse:
         return found if there else None
 
 
+async def told(requests: Requests) -> str:
+    """The API server's metrics."""
+    return (await requests.request("GET", "/metrics", accept="text/plain")).decode()
+
+
 def writes(metrics: str) -> float | None:
+    """Those that succeeded, without leases and events; a call that deletes many objects is one."""
     return total(metrics, "apiserver_request_total", lambda of: _counts(of) and of.get("code", "").startswith("2"))
 
 

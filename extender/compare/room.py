@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import create
+from extender.compare.approaches import create, delete
 from extender.compare.outside import NAMESPACE, PODS
 from extender.controlplane.witness import Late
 from extender.kube.names import CPU
@@ -47,7 +47,7 @@ async def room_for(requests: Requests, pods: int | None, cpu: str) -> AsyncItera
         await asyncio.sleep(_SETTLE)
         yield
     finally:
-        await requests.request("DELETE", _SELECTED, b'{"gracePeriodSeconds":0}')
+        await delete(requests, _SELECTED)
         await _until_none(requests, f"{_SELECTED}&limit=1", "a pod that took a node is still there")
         await asyncio.sleep(_SETTLE)
 
