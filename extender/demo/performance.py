@@ -172,6 +172,6 @@ def _table(show: Show, rows: list[dict[str, Any]], rounds: int) -> None:
         ("approach", f"gang of {measuring.size_of(show)}", "to plain", "API writes", "partly bound"),
         f"gang: median of {rounds}, from its first create until its last pod is bound. API writes: for one such"
         " gang, from creation to removal by one call, without events and leases. partly bound: of all gangs in this"
-        f" show, those bound in part for more than {PARTLY_AFTER:g} s (or {each}), seen from outside. Containers start at once"
-        " here; where they do not, ghosts pay for that too.",
+        f" show, those bound in part for more than {PARTLY_AFTER:g} s (or {each}), seen from outside. Containers"
+        " start at once here; where they do not, ghosts pay for that too.",
     )
