@@ -11,12 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
-from extender.compare.outside import LABEL, NAMESPACE, PODS
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create, manifest, remove
 from extender.compare.vocabulary import (
     APPROACHES,
     APPSPACE,
@@ -34,18 +35,13 @@ from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, Times, gang
 from extender.esl.gang_life import USUAL_TIMES
-from extender.kube.errors import Gone
-from extender.kube.requests import METADATA_ONLY, Requests, address
-
-AT_ONCE = 16
-"""Pods that the client creates at the same time, by every approach."""
+from extender.kube.requests import Requests, address
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
 _COSCHEDULING_API = ("scheduling.x-k8s.io", "v1alpha1")
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
 
-Manifest = dict[str, Any]
 Shape = Callable[[Manifest, Ask], None]
 
 
@@ -280,46 +276,3 @@ def _shaped(shape: Shape, ask: Ask, number: int, name: str = "") -> Manifest:
     made = manifest(ask, number, name)
     shape(made, ask)
     return made
-
-
-def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": dict(ask.requests)},
-                }
-            ],
-        },
-    }
-
-
-async def create(requests: Requests, pods: list[Manifest]) -> None:
-    """The pods exist; they are created in order, a few at a time."""
-    bodies = iter([msgspec.json.encode(pod) for pod in pods])
-
-    async def work() -> None:
-        for body in bodies:
-            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
-
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
-
-
-async def remove(requests: Requests, ask: Ask) -> None:
-    """The gang's members are deleted, by one call."""
-    await delete(requests, f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}")
-
-
-async def delete(requests: Requests, path: str) -> None:
-    """What is there is deleted without delay, if anything is."""
-    try:
-        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
-    except Gone:
-        return

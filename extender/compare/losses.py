@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import Way, delete
+from extender.compare.approaches import Way
 from extender.compare.outside import PODS, Watched
+from extender.compare.pods import delete
 from extender.compare.workloads import Ask, Loss
 from extender.controlplane.nodes import node
 from extender.core.names import DOMAIN

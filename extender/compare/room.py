@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import create, delete
 from extender.compare.outside import NAMESPACE, PODS
+from extender.compare.pods import create
 from extender.controlplane.witness import Late
 from extender.kube.names import CPU
 from extender.kube.quantities import count
@@ -47,7 +47,7 @@ async def room_for(requests: Requests, pods: int | None, cpu: str) -> AsyncItera
         await asyncio.sleep(_SETTLE)
         yield
     finally:
-        await delete(requests, _SELECTED)
+        await requests.request("DELETE", _SELECTED, b'{"gracePeriodSeconds":0}')
         await _until_none(requests, f"{_SELECTED}&limit=1", "a pod that took a node is still there")
         await asyncio.sleep(_SETTLE)
 

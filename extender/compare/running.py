@@ -19,6 +19,7 @@ from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
+from extender.compare.pods import AT_ONCE
 from extender.compare.room import room_for
 from extender.compare.workloads import Ask, Work
 from extender.controlplane.clusters import LocalCluster
@@ -156,7 +157,7 @@ async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: 
 @asynccontextmanager
 async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
     async with Connection(await Credentials.load(from_kubeconfig(cluster.kubeconfig))) as connection:
-        warming = asyncio.create_task(connection.keep_warm(approaches.AT_ONCE))
+        warming = asyncio.create_task(connection.keep_warm(AT_ONCE))
         try:
             yield connection
         finally:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from extender.compare.approaches import Way, delete
+from extender.compare.approaches import Way
 from extender.compare.outside import PODS
+from extender.compare.pods import delete
 from extender.compare.workloads import Ask
 from extender.demo.jobs import Job
 from extender.demo.outside import Outside

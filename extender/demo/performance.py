@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx
 
-from extender.compare.approaches import AT_ONCE, ways
+from extender.compare.approaches import ways
 from extender.compare.outside import NAMESPACE
+from extender.compare.pods import AT_ONCE
 from extender.compare.vocabulary import BASE, EXTENDER, LIBSPACE
 from extender.demo import measuring, policy_scenes, scenes
 from extender.demo.approaches import Shown

@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extender.compare.approaches import Manifest, create, member
+from extender.compare.approaches import member
 from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create
 from extender.compare.vocabulary import EXTENDER, THROUGH
 from extender.core.governing import POLICY
 from extender.core.names import DOMAIN

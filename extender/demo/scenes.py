@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.compare.approaches import Manifest, create, manifest, member
+from extender.compare.approaches import member
 from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create, manifest
 from extender.compare.vocabulary import BASE
 from extender.compare.workloads import Ask
 from extender.controlplane.witness import Late

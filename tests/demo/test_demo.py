@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.compare.approaches import manifest
+from extender.compare.pods import manifest
 from extender.compare.workloads import Ask
 from kubesim.heeding import unheeded
 
