@@ -34,6 +34,7 @@ from extender.compare.vocabulary import (
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, Times, gang
+from extender.esl.base import News, Report
 from extender.esl.gang_life import USUAL_TIMES
 from extender.kube.requests import Requests, address
 
@@ -234,12 +235,24 @@ REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
 
+class RollBacks:
+    """How often all that was held for a gang was given back, to be tried again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def hear(self, report: Report) -> None:
+        self.count += report.news is News.ROLLED_BACK
+
+
 @dataclass(frozen=True, slots=True)
 class Ways:
     """How an approach places gangs, and how the ordinary pods beside them are placed: by the same scheduler."""
 
     gangs: Way
     ordinary: Way
+    rollbacks: RollBacks | None = None
+    """None: it holds nothing that could be given back."""
 
     def of(self, ask: Ask) -> Way:
         return self.gangs if ask.is_gang else self.ordinary
@@ -252,14 +265,17 @@ async def ways(
     made: dict[str, Ways] = {}
     for name in chosen:
         gangs: Way
+        rollbacks = None
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
             gangs = kind(requests, shape)
         else:
-            space = _BY_GHOSTS[name]
-            ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=space, times=times, seed=seed)
+            space, rollbacks = _BY_GHOSTS[name], RollBacks()
+            ghosts = ExtendedResourceGangs(
+                requests, namespace=NAMESPACE, space=space, times=times, seed=seed, on_news=rollbacks.hear
+            )
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
-        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))))
+        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
     return made
 
 

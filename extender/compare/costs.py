@@ -31,7 +31,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component."""
+    seconds of CPU of each component; `rollbacks` of an approach that holds room before the members come."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -39,6 +39,7 @@ class Costs:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    rollbacks: float | None = None
 
     def since(self, before: Costs) -> Costs:
         """What was spent between the two; None for what either does not know."""

@@ -18,6 +18,8 @@ from extender.cli.main import app
         (["--approach", "magic"], "--approach magic: there is none of that name; choose from ungrouped"),
         (["--embedded", "--approach", "native"], "--approach native is not on the embedded cluster"),
         (["--approach", "extender"], "--approach ungrouped is missing"),
+        (["--nodes", "4", "--waiting", "5"], "--waiting should be between 0 and --nodes, a node for each, found 5"),
+        (["--service-config", "nowhere.yaml"], "nowhere.yaml: no file is there"),
         (["--out", "a", "--go-on", "b"], "--out and --go-on: give one of them"),
         (["--plot", "nowhere"], "nowhere: no run is there"),
         (["--embedded", "--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
