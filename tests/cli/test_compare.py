@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
+from tests.compare.runs_made import compared, written
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,14 @@ def test_what_cannot_be_is_refused_with_what_to_write(
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.output.split())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("extender", "code"), [(0.2, 0), (0.9, 1)])
+def test_a_claim_that_a_run_contradicts_beyond_its_interval_is_an_exit_code(
+    extender: float, code: int, tmp_path: Path
+) -> None:
+    """The same run with the extender sooner, and later, than LibSpace."""
+    written(tmp_path, compared({"ungrouped": 0.1, "libspace": 0.5, "extender": extender}))
+    done = CliRunner().invoke(app, ["compare", "--plot", str(tmp_path)])
+    assert done.exit_code == code, done.output
+    assert ("flips" in done.output) == bool(code)
