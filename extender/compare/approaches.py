@@ -38,7 +38,9 @@ from extender.compare.vocabulary import (
 )
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
-from extender.esl import Approach, GangSpec, Space, gang
+from extender.esl import Approach, GangSpec, Space, Times, gang
+from extender.esl.base import News, Report
+from extender.esl.gang_life import USUAL_TIMES
 from extender.kube.requests import Requests, address
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
@@ -85,9 +87,7 @@ class Plain:
         await create(self._requests, [self._member(ask, number, name)])
 
     def _member(self, ask: Ask, number: int, name: str = "") -> Manifest:
-        made = manifest(ask, number, name)
-        self._shape(made, ask)
-        return made
+        return _shaped(self._shape, ask, number, name)
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
@@ -246,33 +246,62 @@ REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
 
+class RollBacks:
+    """How often all that was held for a gang was given back, to be tried again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def hear(self, report: Report) -> None:
+        self.count += report.news is News.ROLLED_BACK
+
+
 @dataclass(frozen=True, slots=True)
 class Ways:
     """How an approach places gangs, and how the ordinary pods beside them are placed: by the same scheduler."""
 
     gangs: Way
     ordinary: Way
+    rollbacks: RollBacks | None = None
+    """None: it holds nothing that could be given back."""
 
     def of(self, ask: Ask) -> Way:
         return self.gangs if ask.is_gang and not ask.alone else self.ordinary
 
 
-async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int) -> dict[str, Ways]:
-    """By name. What they keep running ends with the stack."""
+async def ways(
+    requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int, times: Times = USUAL_TIMES
+) -> dict[str, Ways]:
+    """By name. What they keep running ends with the stack. `times` of ghosts."""
     made: dict[str, Ways] = {}
     for name in chosen:
         gangs: Way
+        rollbacks = None
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
             gangs = kind(requests, shape)
         elif name == UNSAFE:
             gangs = Unsafe(requests)
         else:
-            ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
+            space, rollbacks = _BY_GHOSTS[name], RollBacks()
+            ghosts = ExtendedResourceGangs(
+                requests, namespace=NAMESPACE, space=space, times=times, seed=seed, on_news=rollbacks.hear
+            )
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
-        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))))
+        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
     return made
 
 
 def spec_of(ask: Ask) -> GangSpec:
     return gang(ask.name, ask.size, dict(ask.requests), namespace=NAMESPACE)
+
+
+def member(approach: str, ask: Ask, number: int) -> Manifest:
+    """A pod as this approach has it made, one of those that know no ghosts."""
+    return _shaped(_BY_SHAPE[approach][1], ask, number)
+
+
+def _shaped(shape: Shape, ask: Ask, number: int, name: str = "") -> Manifest:
+    made = manifest(ask, number, name)
+    shape(made, ask)
+    return made

@@ -56,8 +56,12 @@ async def create(requests: Requests, pods: list[Manifest]) -> None:
 
 async def remove(requests: Requests, ask: Ask) -> None:
     """The gang's members are deleted, by one call."""
+    await delete(requests, f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}")
+
+
+async def delete(requests: Requests, path: str) -> None:
+    """What is there is deleted without delay, if anything is."""
     try:
-        path = f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}"
         await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
     except Gone:
         return

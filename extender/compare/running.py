@@ -26,6 +26,7 @@ from extender.compare.reserved import Reserved, reserving
 from extender.compare.room import room_for
 from extender.compare.service import Service, service_of
 from extender.compare.vocabulary import CLAIMS
+from extender.compare.waiting import gangs_waiting
 from extender.compare.workloads import SINGLE, Ask, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
@@ -69,7 +70,7 @@ class Bench:
         ways = self._ways[trial.approach]
         await self._service.have(SETTINGS.get(trial.approach, ""), anew=self._anew)
         self._watched.begin()
-        before = await self._purse.spent()
+        before = await self._spent(ways)
         for ask in work.asks:
             await ways.of(ask).prepare(ask)
         run = _Run(work, ways, self._watched, self._losses)
@@ -79,7 +80,7 @@ class Bench:
         await run.clear()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
-        spent = (await self._purse.spent()).since(before)
+        spent = (await self._spent(ways)).since(before)
         held = None if reserved is None else reserved.cpu_seconds(seconds)
         return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent, held)
 
@@ -88,6 +89,10 @@ class Bench:
         if trial.set_up.workload == SINGLE:
             return nullcontext()
         return reserving(self._service, Random(trial.number))
+
+    async def _spent(self, ways: Ways) -> Costs:
+        rollbacks = None if ways.rollbacks is None else ways.rollbacks.count
+        return replace(await self._purse.spent(), rollbacks=rollbacks)
 
 
 def _named(work: Work, prefix: str) -> Work:
@@ -167,7 +172,11 @@ class _Run:
 
 async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: Callable[[Outcome], None]) -> None:
     """`take` is told of each trial as it ends."""
-    async with _connected(cluster) as connection, service_of(cluster) as service:
+    async with (
+        _connected(cluster) as connection,
+        service_of(cluster) as service,
+        gangs_waiting(connection, plan.waiting),
+    ):
         for set_up, mine in groupby(trials, lambda trial: trial.set_up):
             async with _bench(cluster, plan, set_up, connection, service) as bench:
                 for trial in mine:
