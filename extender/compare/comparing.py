@@ -162,6 +162,7 @@ def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
         repetition=trial.repetition,
         outcome=DONE if outcome.done else STUCK,
         seconds=round(outcome.seconds, 6),
+        reserved=None if outcome.reserved is None else round(outcome.reserved, 3),
         **{name: None if value is None else round(value, 3) for name, value in asdict(outcome.costs).items()},
     )
 

@@ -48,6 +48,7 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
         *telling.losses(table),
         *telling.paper(table, recorded.run),
         *telling.ratios(table),
+        *telling.optimistic(table),
     ]
     for workload, settings in groupby(table, lambda setting: setting.workload):
         blocks += _workload(workload, list(settings), table, gallery)

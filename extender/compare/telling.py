@@ -19,6 +19,7 @@ from extender.compare.vocabulary import (
     LIBSPACE,
     OTHERS,
     OURS,
+    PESSIMISTIC,
     SPACES,
     WORKLOADS,
     base_of,
@@ -272,7 +273,7 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
     rows = []
     for setting, name, found in _each(settings, table):
         row = [interval(estimate(found.cost("writes"), mean)), interval(estimate(found.cost("bytes"), mean), 1 / _KIB)]
-        row.append(interval(estimate(found.cost("attempts", each_pod=True), mean)))
+        row.append(_attempts(found))
         row += [_mean(found.cost(column)) for column in CPU.values()]
         row.append(interval(estimate(found.cost(*CPU.values()), mean), MS))
         if set(row) != {NOTHING}:
@@ -284,6 +285,31 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
 def _mean(sample: Mapping[int, Sequence[float]]) -> str:
     found = estimate(sample, mean)
     return NOTHING if found is None else number(found.value * MS)
+
+
+def optimistic(table: Table) -> list[Block]:
+    """What is checked at bind alone, beside what is reserved at filter; of both, where they were measured."""
+    rows = []
+    for setting, row in table.items():
+        for checks, reserves in PESSIMISTIC.items():
+            for name in (reserves, checks) if {checks, reserves} <= row.keys() else ():
+                found = row[name]
+                cells = [f"{setting.workload}, {_setting(setting)}", f"`{name}`"]
+                cells += [interval(estimate(found.conflicts, mean)), _attempts(found)]
+                cells += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90)]
+                rows.append([*cells, "1" if name == reserves else times(ratio_of(row, name, reserves))])
+    if not rows:
+        return []
+    said = (
+        "A conflict is a bind that the service refused: what was free when the pod was filtered is free no more. Where "
+        "these were compared the service was started anew before each trial, with the settings that its approach needs."
+    )
+    head = ["set-up", "approach", "conflicts/pod", "attempts/pod", "median, ms", "p90, ms", "ratio of medians"]
+    return [Heading("Reserved at filter, or checked at bind"), Said(said), Tabular(head, rows, f"{PODS}, {TRIALS}", 2)]
+
+
+def _attempts(found: Measured) -> str:
+    return interval(estimate(found.cost("attempts", each_pod=True), mean))
 
 
 # -- how it was measured ---------------------------------------------------------------------------------------------

@@ -5,19 +5,22 @@ contention  gangs that cannot all be there at once, asked for at the same moment
 mixed       the same among ordinary pods
 arrivals    gangs of several sizes that arrive at random times (a Poisson process)
 churn       one gang of which a member and a node are lost while it is placed
+claims      pods that each ask for one of few ephemeral resources at the same moment, more than can have one at once
 
 A workload that needs little room has it: all other nodes are taken by pods that stand there meanwhile (see `room`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from random import Random
 from typing import Literal
 
-from extender.compare.vocabulary import BASE_AGAIN, JOB, JOB_GANG, THROUGH
+from extender.compare.outside import NAMESPACE
+from extender.compare.vocabulary import APPROACHES, BASE_AGAIN, CLAIMS, JOB, JOB_GANG, PESSIMISTIC, THROUGH
+from extender.core.names import ephemeral_name
 
 Requests = Mapping[str, str]
 
@@ -27,7 +30,8 @@ class Ask:
     """Pods that are asked for together: a gang, or ordinary pods.
 
     `requests` of each, as Kubernetes spells them; `at`: seconds after the trial's beginning; `lasts`: seconds from the
-    moment when all of them are running until they end, None: until the trial does.
+    moment when all of them are running until they end, None: until the trial does. `alone`: it is one pod, which every
+    approach asks for as a pod and not as a gang, and which is measured as gangs are.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Ask:
     at: float = 0.0
     lasts: float | None = None
     is_gang: bool = True
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class Workload:
     shapes: Callable[[Sequence[int]], Iterator[Shape]]
     draw: Callable[[Shape, Requests, Random], Work]
     cpu: str | None = None
-    leaves_out: frozenset[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
+    leaves_out: Collection[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
 
 
 _CPU = "2"
@@ -162,6 +167,28 @@ def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
     return Work([Ask("0", shape.size, requests)], patience, patience, losses)
 
 
+CLAIMED, UNITS = 4, 2
+"""So many ephemeral resources, and so much of each; all on one node."""
+_CLAIMING, _CLAIM_LASTS = 32, 0.5
+
+
+def claim_name(number: int) -> str:
+    return f"claim-{number}"
+
+
+def _claiming(sizes: Sequence[int]) -> Iterator[Shape]:
+    yield Shape(1, _CLAIMING)
+
+
+def _claims(shape: Shape, requests: Requests, random: Random) -> Work:
+    def of_one() -> Requests:
+        key = ephemeral_name(NAMESPACE, claim_name(random.randrange(CLAIMED))).key()
+        return {**requests, key: "1"}
+
+    asks = [Ask(str(number), 1, of_one(), lasts=_CLAIM_LASTS, alone=True) for number in range(shape.gangs)]
+    return Work(asks, 120.0, _QUIET)
+
+
 SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN = "single", "contention", "mixed", "arrivals", "churn"
 WORKLOADS: Mapping[str, Workload] = {
     SINGLE: Workload(_alone, _single, leaves_out=frozenset()),
@@ -169,4 +196,5 @@ WORKLOADS: Mapping[str, Workload] = {
     MIXED: Workload(_mixing, _mixed, _CPU),
     ARRIVALS: Workload(_arriving, _arrivals, _CPU),
     CHURN: Workload(_alone, _churn),
+    CLAIMS: Workload(_claiming, _claims, leaves_out=APPROACHES.keys() - {*PESSIMISTIC, *PESSIMISTIC.values()}),
 }
