@@ -109,8 +109,8 @@ def _chosen(
     *,
     quick: bool,
 ) -> Plan:
-    from extender.compare.approaches import MADE, REAL_ONLY
-    from extender.compare.plan import QUICK, USUAL, Plan
+    from extender.compare.approaches import MADE, REAL_ONLY, USUAL
+    from extender.compare.plan import QUICK, Plan
     from extender.compare.runs import EMBEDDED, REAL
 
     # Absolute, for a run can be gone on with from another folder.

@@ -240,8 +240,9 @@ MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHO
 """Those that this can carry out."""
 SETTINGS = dict.fromkeys((OPTIMISTIC, OPTIMISTIC_LEDGER), "reserve_at_filter: false\n")
 """Of the service, for those who need other than its usual ones."""
-BY_NAME_ONLY = frozenset({*SETTINGS, UNSAFE})
-"""Those that take part only where somebody asks for them."""
+BY_NAME_ONLY = frozenset({*SETTINGS, UNSAFE, COSCHEDULING})
+"""Those that take part only where somebody asks for them, or brings what they need."""
+USUAL = tuple(each for each in MADE if each not in BY_NAME_ONLY)
 REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 

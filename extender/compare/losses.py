@@ -17,6 +17,7 @@ from extender.core.names import DOMAIN
 from extender.kube.requests import Requests, address
 
 _NODES = address("api", "v1", "nodes")
+_AT_ONCE = b'{"gracePeriodSeconds":0}'
 _AWAY = 1.0
 """Seconds after which a node that was lost is back."""
 _WITHIN = 600.0
@@ -54,8 +55,7 @@ class Losses:
         await delete(self._requests, f"{_NODES}/{name}")
         # The API server says who was there: the watcher may not have seen them there yet, or have seen their end.
         path = f"{PODS}?fieldSelector=spec.nodeName%3D{name}"
-        answer = await self._requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
-        ended = msgspec.json.decode(answer)["items"]
+        ended = msgspec.json.decode(await self._requests.request("DELETE", path, _AT_ONCE))["items"]
         members = [each["metadata"]["name"] for each in ended if _is_of(ask, each)]
         await self._replace(members, ask, way)
         await asyncio.sleep(_AWAY)

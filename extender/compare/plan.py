@@ -14,14 +14,12 @@ from pathlib import Path
 from random import Random
 
 from extender.compare import brought
-from extender.compare.approaches import BY_NAME_ONLY, MADE, REAL_ONLY, SETTINGS
+from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
 from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 
-USUAL = tuple(each for each in MADE if each not in {*brought.BROUGHT, *BY_NAME_ONLY})
-"""The approaches that people use, and that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
 _MOST_ROUNDS = 1000
 _PODS_OF_A_NODE = 4
@@ -99,11 +97,11 @@ class Plan:
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:
                     raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
-        own = [name for name in self.approaches if name in SETTINGS]
-        if self.service_config and own:
-            raise WrongUse(f"--service-config goes without --approach {own[0]}, which has settings of its own")
         if self.service_config and not Path(self.service_config).is_file():
             raise WrongUse(f"--service-config {self.service_config}: no file is there")
+        for name in self.approaches:
+            if self.service_config and name in SETTINGS:
+                raise WrongUse(f"--service-config does not go with --approach {name}, which has settings of its own")
         self._check_waiting()
         for set_up in self.set_ups():
             needed = ceil((set_up.shape.room or 0) / _PODS_OF_A_NODE)
