@@ -28,7 +28,7 @@ from extender.compare.vocabulary import (
     NATIVE,
     THROUGH,
 )
-from extender.compare.workloads import Ask
+from extender.compare.workloads import POOL, Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, gang
 from extender.kube.errors import Gone
@@ -162,7 +162,9 @@ def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
     return run.spec.requirement(number, Approach.EXTENDED_RESOURCES).attach(manifest(ask, number, name))
 
 
-def _scheduled_by(scheduler: str) -> Shape:
+def scheduled_by(scheduler: str) -> Shape:
+    """The pods say by whom, and nothing else."""
+
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["spec"]["schedulerName"] = scheduler
 
@@ -185,14 +187,14 @@ def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
 
 
 _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
-    BASE: (Plain, _scheduled_by(_PURE)),
-    BASE_AGAIN: (Plain, _scheduled_by(_PURE)),
-    THROUGH: (Plain, _scheduled_by(_EXTENDER)),
+    BASE: (Plain, scheduled_by(_PURE)),
+    BASE_AGAIN: (Plain, scheduled_by(_PURE)),
+    THROUGH: (Plain, scheduled_by(_EXTENDER)),
     EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
     "ledger": (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
-    JOB: (ByJob, _scheduled_by(_PURE)),
+    JOB: (ByJob, scheduled_by(_PURE)),
     JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
@@ -226,7 +228,7 @@ async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack,
         else:
             ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
-        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))))
+        made[name] = Ways(gangs, Plain(requests, scheduled_by(_SCHEDULERS.get(name, _PURE))))
     return made
 
 
@@ -235,8 +237,8 @@ def spec_of(ask: Ask) -> GangSpec:
 
 
 def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
+    """A member as its author writes it: it says nothing of how it is placed, but for the nodes where it may be."""
+    made: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
@@ -251,6 +253,9 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
             ],
         },
     }
+    if ask.pool:
+        made["spec"]["nodeSelector"] = {POOL: ""}
+    return made
 
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:

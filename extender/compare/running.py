@@ -13,13 +13,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from extender.compare import approaches
+from extender.compare import approaches, policies
 from extender.compare.approaches import Ways
 from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
+from extender.compare.pool import pool_for
 from extender.compare.room import room_for
+from extender.compare.vocabulary import POLICIES
 from extender.compare.workloads import Ask, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
@@ -167,8 +169,13 @@ async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
 async def _bench(cluster: LocalCluster, plan: Plan, set_up: SetUp, connection: Connection) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(room_for(connection, set_up.shape.room, plan.cpu_of(set_up.workload)))
+        await stack.enter_async_context(pool_for(connection, set_up.shape))
         purse = Purse(cluster, connection)
         stack.push_async_callback(purse.aclose)
         watched = await stack.enter_async_context(watching(cluster.kubeconfig))
-        ways = await approaches.ways(connection, plan.approaches_of(set_up.workload), stack, plan.seed)
+        chosen = plan.approaches_of(set_up.workload)
+        if set_up.workload in POLICIES:
+            ways = await policies.ways(connection, cluster.service_url, set_up.workload, chosen, stack)
+        else:
+            ways = await approaches.ways(connection, chosen, stack, plan.seed)
         yield Bench(plan, ways, watched, purse, Losses(connection, watched))

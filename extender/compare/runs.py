@@ -46,7 +46,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took."""
+    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took. `kept`:
+    how far a policy other than gangs was kept, from 0 to 1 (see `kept`)."""
 
     trial: int
     cluster: str
@@ -65,6 +66,7 @@ class TrialRow:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    kept: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class PodRow:
     and that an approach has made. `cpu` that it was asked for with, and `holds` of its node: a member that its ghost
     has let in holds none, for the ghost does.
     `asked`: when its gang was asked for, which is before the first member is created where an approach makes room
-    first; None: with the creation of its first member.
+    first; None: with the creation of its first member. `node` on which it was bound; empty: on none, or not known.
     """
 
     trial: int
@@ -89,6 +91,7 @@ class PodRow:
     role: str = MEMBER
     cpu: float | None = None
     holds: float | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
 JOB, JOB_GANG = "job", "job-gang"
 APPSPACE, LIBSPACE, EXTENDER, NATIVE = "appspace", "libspace", "extender", "native"
+CO_LOCATION, BALANCING, FAIR_SHARE = "co-location", "balancing", "fair-share"
 
 APPROACHES = {
     BASE: "pods without a gang and without the extender: the base of all ratios",
@@ -30,7 +31,12 @@ WORKLOADS = {
     "mixed": "The same among ordinary pods",
     "churn": "A member and a node are lost meanwhile",
     "trace": "Gangs among the pods of a real trace",
+    CO_LOCATION: "Groups that are each to be on one node",
+    BALANCING: "A group that is to be spread evenly",
+    FAIR_SHARE: "Pods of two users who are to share what is short as 2 : 3",
 }
+POLICIES = frozenset({CO_LOCATION, BALANCING, FAIR_SHARE})
+"""Workloads of policies other than gangs."""
 OURS = (EXTENDER, "gated", "ledger")
 """What this project would have people use."""
 OTHERS = (NATIVE, "coscheduling", APPSPACE, LIBSPACE)
@@ -45,7 +51,7 @@ SPACES = {
 
 def base_of(approach: str, workload: str = "single") -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
-    if workload not in ("single", "churn"):
+    if workload not in POLICIES | {"single", "churn"}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 
