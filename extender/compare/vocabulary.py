@@ -7,7 +7,7 @@ from __future__ import annotations
 
 BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
 JOB, JOB_GANG = "job", "job-gang"
-APPSPACE, LIBSPACE, EXTENDER, NATIVE = "appspace", "libspace", "extender", "native"
+APPSPACE, LIBSPACE, EXTENDER, NATIVE, COSCHEDULING = "appspace", "libspace", "extender", "native", "coscheduling"
 CO_LOCATION, BALANCING, FAIR_SHARE = "co-location", "balancing", "fair-share"
 
 APPROACHES = {
@@ -20,7 +20,7 @@ APPROACHES = {
     "gated": "the same, behind Escher's scheduling gate",
     "ledger": "the same, where ephemeral resources are in the ledger alone",
     NATIVE: "Kubernetes' own pod group",
-    "coscheduling": "the coscheduling plugin of scheduler-plugins",
+    COSCHEDULING: "the coscheduling plugin of scheduler-plugins",
     JOB: "the pods of a Job, without a gang: the base of job-gang",
     JOB_GANG: "the pods of a Job as a gang by the extender",
 }
@@ -39,7 +39,7 @@ POLICIES = frozenset({CO_LOCATION, BALANCING, FAIR_SHARE})
 """Workloads of policies other than gangs."""
 OURS = (EXTENDER, "gated", "ledger")
 """What this project would have people use."""
-OTHERS = (NATIVE, "coscheduling", APPSPACE, LIBSPACE)
+OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
 SPACES = {
     "AppSpace": (78, 937.0, APPSPACE),
