@@ -141,7 +141,9 @@ def trial_row(plan: Plan, outcome: Outcome, pods: Sequence[PodRow]) -> TrialRow:
         outcome=DONE if outcome.done else STUCK,
         seconds=round(outcome.seconds, 6),
         **{name: None if value is None else round(value, 3) for name, value in asdict(outcome.costs).items()},
-        kept=kept.judged(set_up.workload, set_up.shape, [ask for ask, _ in outcome.asks.values()], pods),
+        kept=kept.judged(
+            set_up.workload, set_up.shape, [ask for ask, _ in outcome.asks.values()], pods, until=outcome.seconds
+        ),
     )
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 
 from extender.compare.runs import MEMBER, PodRow
 from extender.compare.vocabulary import BALANCING, CO_LOCATION, FAIR_SHARE
@@ -18,13 +20,15 @@ _WITHIN = 1
 """A pod is whole: so many more or fewer than its part a user may have."""
 
 
-def judged(workload: str, shape: Shape, asks: Sequence[Ask], pods: Sequence[PodRow]) -> float | None:
+def judged(
+    workload: str, shape: Shape, asks: Sequence[Ask], pods: Sequence[PodRow], until: float = inf
+) -> float | None:
     """The part of the groups, or of the time, for which the policy was kept; None where the workload has none, or
-    where nothing was contended."""
+    where nothing was contended. What comes after `until` is the clearing up, which makes room for who has waited."""
     members: dict[str, list[PodRow]] = {ask.name: [] for ask in asks}
     for pod in pods:
         if pod.gang in members and pod.role == MEMBER:
-            members[pod.gang].append(pod)
+            members[pod.gang].append(replace(pod, bound=_by(pod.bound, until), gone=_by(pod.gone, until)))
     if workload == FAIR_SHARE:
         by_user: dict[str, list[PodRow]] = {user: [] for user in WEIGHTS}
         for ask in asks:
@@ -99,3 +103,7 @@ def _contended(pods: Mapping[str, Sequence[PodRow]]) -> Iterator[tuple[float, Ma
         waiting[user] += more_wait
         held[user] += more_held
         last = moment
+
+
+def _by(moment: float | None, until: float) -> float | None:
+    return moment if moment is not None and moment <= until else None

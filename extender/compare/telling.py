@@ -16,9 +16,11 @@ from extender.compare.vocabulary import (
     APPROACHES,
     BASE,
     BASE_AGAIN,
+    BY_POLICY,
     LIBSPACE,
     OTHERS,
     OURS,
+    POLICIES,
     SPACES,
     WORKLOADS,
     base_of,
@@ -40,7 +42,6 @@ _LASTING, _LASTING_PER_MEMBER = 1.0, 0.02
 
 
 def opening(recorded: Recorded, table: Table) -> list[Block]:
-    names = in_order({name for row in table.values() for name in row}, APPROACHES)
     return [
         Said(
             f"Latency is from the moment when a gang is asked for to the moment when the last of its members was seen "
@@ -48,8 +49,19 @@ def opening(recorded: Recorded, table: Table) -> list[Block]:
             f"covers the true figure in {LEVEL:.0%} of all runs. Machines differ: read the ratios, not the "
             "milliseconds."
         ),
-        Points([f"`{name}`: {APPROACHES[name]}" if name in APPROACHES else f"`{name}`" for name in names]),
+        *_legend(table, APPROACHES, of_policies=False),
+        *_legend(table, BY_POLICY, of_policies=True),
     ]
+
+
+def _legend(table: Table, known: dict[str, str], *, of_policies: bool) -> list[Block]:
+    """What each approach is, where a policy other than gangs is asked for, or a gang is."""
+    rows = [row for setting, row in table.items() if (setting.workload in POLICIES) == of_policies]
+    names = in_order({name for row in rows for name in row}, known)
+    if not names:
+        return []
+    points = Points([f"`{name}`: {known[name]}" if name in known else f"`{name}`" for name in names])
+    return [*[Said("Where a policy other than gangs is asked for:")] * of_policies, points]
 
 
 def claims(table: Table) -> list[Block]:

@@ -24,6 +24,14 @@ APPROACHES = {
     JOB: "the pods of a Job, without a gang: the base of job-gang",
     JOB_GANG: "the pods of a Job as a gang by the extender",
 }
+BY_POLICY = {
+    BASE: "the pods without the policy, which need not keep it: the base of all ratios",
+    APPSPACE: "an ESL in each application, by extended resources",
+    LIBSPACE: "an ESL in one service that all applications share, by extended resources",
+    EXTENDER: "an EscherPolicy, by the extender",
+    NATIVE: "what Kubernetes itself has for the policy, in the pods",
+}
+"""What the same names stand for where a policy other than gangs is asked for; no other approach is."""
 WORKLOADS = {
     "single": "One gang on an idle cluster",
     "arrivals": "Gangs that arrive at random times",

@@ -25,16 +25,13 @@ from typing import Literal
 
 from extender.compare.vocabulary import (
     APPROACHES,
-    APPSPACE,
     BALANCING,
-    BASE,
     BASE_AGAIN,
+    BY_POLICY,
     CO_LOCATION,
-    EXTENDER,
     FAIR_SHARE,
     JOB,
     JOB_GANG,
-    LIBSPACE,
     NATIVE,
     THROUGH,
 )
@@ -238,8 +235,7 @@ def _fair_share(shape: Shape, requests: Requests, random: Random) -> Work:
     return Work(asks, 120.0, _QUIET)
 
 
-_OF_POLICIES = frozenset({BASE, NATIVE, APPSPACE, LIBSPACE, EXTENDER})
-_NOT_OF_POLICIES = frozenset(APPROACHES) - _OF_POLICIES
+_NOT_BY_POLICY = frozenset(APPROACHES) - frozenset(BY_POLICY)
 
 SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN = "single", "contention", "mixed", "arrivals", "churn"
 WORKLOADS: Mapping[str, Workload] = {
@@ -248,7 +244,7 @@ WORKLOADS: Mapping[str, Workload] = {
     MIXED: Workload(_mixing, _mixed, _CPU),
     ARRIVALS: Workload(_arriving, _arrivals, _CPU),
     CHURN: Workload(_alone, _churn),
-    CO_LOCATION: Workload(_grouped, _co_location, _SMALL, _NOT_OF_POLICIES, _LARGEST_TOGETHER),
-    BALANCING: Workload(_spread, _balancing, leaves_out=_NOT_OF_POLICIES),
-    FAIR_SHARE: Workload(_shared, _fair_share, _CPU, _NOT_OF_POLICIES | {NATIVE}),
+    CO_LOCATION: Workload(_grouped, _co_location, _SMALL, _NOT_BY_POLICY, _LARGEST_TOGETHER),
+    BALANCING: Workload(_spread, _balancing, leaves_out=_NOT_BY_POLICY),
+    FAIR_SHARE: Workload(_shared, _fair_share, _CPU, _NOT_BY_POLICY | {NATIVE}),
 }

@@ -41,6 +41,12 @@ def test_a_group_is_together_if_all_of_it_is_on_one_node(
     assert judged("co-location", Shape(2, 2), asks, pods) == part
 
 
+def test_who_came_only_when_others_were_cleared_away_was_not_there() -> None:
+    asks, pods = [Ask("a", 2, CPU)], [pod(0, 1.0, node="n1"), pod(1, 9.0, node="n1")]
+    assert judged("co-location", Shape(2, 1), asks, pods, until=9.0) == 1.0
+    assert judged("co-location", Shape(2, 1), asks, pods, until=8.9) == 0.0
+
+
 @pytest.mark.parametrize(
     ("nodes", "part"),
     [

@@ -195,6 +195,8 @@ def test_whether_a_policy_was_kept_is_on_it_and_who_has_not_kept_it_is_said_firs
     assert "| gangs | approach | judged | kept | mean part | least |" in text
     assert "| 1\u00a0×\u00a08 | `libspace` | 6 | 0 | 0.50 | 0.50 |" in text
     assert "| 1\u00a0×\u00a08 | `extender` | 6 | 6 | 1.00 | 1.00 |" in text
+    assert "`extender`: an EscherPolicy" in text
+    assert "ghost pods" not in text
     first, _, rest = text.partition("## Policies that were not kept")
     assert "`libspace`: A group that is to be spread evenly" in rest
     assert "**not kept in 6 of 6 trials**" in rest
