@@ -197,9 +197,9 @@ _SMALL, _LARGEST_TOGETHER = "100m", 64
 _GROUPS = 4
 WEIGHTS: Mapping[str, int] = {"a": 2, "b": 3}
 """Of the users who share."""
-_WANTED = 48
+_WANTED = 24
 """Pods of each user."""
-_SHARED_NODES = 10
+_SHARED_NODES = 5
 
 
 def _grouped(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -226,9 +226,10 @@ def _shared(sizes: Sequence[int]) -> Iterator[Shape]:
 
 
 def _fair_share(shape: Shape, requests: Requests, random: Random) -> Work:
-    """They ask in turns, so that who is served in the order of asking has half of the room."""
+    """They ask in turns, so that who is served in the order of asking has half of the room; and for longer than it
+    takes to fill it, so that every part is taken whole at some time."""
     asks = [
-        Ask(f"{user}{number}", 1, requests, lasts=random.uniform(0.5, 1.5), user=user, pool=True)
+        Ask(f"{user}{number}", 1, requests, lasts=random.uniform(2.5, 4.0), user=user, pool=True)
         for number in range(_WANTED)
         for user in WEIGHTS
     ]
