@@ -207,6 +207,7 @@ def _report(folder: Path) -> bool:
         console.print(table)
     for one in broken:
         where = f"{one.setting.workload}, {one.setting.where}, {one.setting.what}"
-        console.print(f"NOT KEPT by {one.approach}: {where}: in {one.broken} of {one.judged} trials", style="bold red")
+        said = f"NOT KEPT by {one.approach}: {where}: in {one.broken} of {one.judged} trials"
+        console.print(said, style="bold red", soft_wrap=True)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
     return not contradicted(found) and not broken

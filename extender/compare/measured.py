@@ -98,6 +98,11 @@ class Measured:
         """How far a policy other than gangs was kept, of trials in which that was judged."""
         return self._sample(lambda trial, _: [] if trial.kept is None else [trial.kept])
 
+    @property
+    def judged(self) -> list[float]:
+        """The same, all rounds together."""
+        return [value for values in self.kept.values() for value in values]
+
     def cost(self, *columns: str, each_pod: bool = False) -> Sample:
         """Of these columns together, for a gang or for each member; nothing of a trial that does not have them all."""
 
@@ -190,9 +195,8 @@ def not_kept(table: Table) -> list[NotKept]:
     """Policies other than gangs that were not kept by those who are to keep them: all but pods that know of none."""
     found = []
     for setting, row in table.items():
-        for name, measured_ in row.items():
-            judged_ = [value for values in measured_.kept.values() for value in values]
-            broken = sum(value < 1 for value in judged_)
+        for name, mine in row.items():
+            broken = sum(value < 1 for value in mine.judged)
             if broken and name != BASE:
-                found.append(NotKept(setting, name, broken, len(judged_)))
+                found.append(NotKept(setting, name, broken, len(mine.judged)))
     return found

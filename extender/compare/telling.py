@@ -281,8 +281,7 @@ def kept(settings: Sequence[Setting], table: Table) -> Block | None:
     """None where no policy other than gangs was asked for."""
     rows = []
     for setting, name, found in _each(settings, table):
-        judged = [value for values in found.kept.values() for value in values]
-        if judged:
+        if judged := found.judged:
             whole = sum(value == 1 for value in judged)
             row = [setting.short, f"`{name}`", str(len(judged)), str(whole)]
             rows.append([*row, interval(estimate(found.kept, mean), digits=2), number(min(judged), 2)])
