@@ -16,8 +16,9 @@ from typing import Any
 
 from escher_k8s import AsyncEscher, NotFound
 from extender.adapters.kube.extended_resource_policies import Policies
-from extender.compare.approaches import Manifest, Plain, Ways, create, manifest, remove, scheduled_by
+from extender.compare.approaches import Plain, Ways, scheduled_by
 from extender.compare.outside import LABEL, NAMESPACE
+from extender.compare.pods import Manifest, create, manifest, remove
 from extender.compare.vocabulary import APPSPACE, BALANCING, BASE, CO_LOCATION, EXTENDER, FAIR_SHARE, LIBSPACE, NATIVE
 from extender.compare.workloads import POOL, WEIGHTS, Ask
 from extender.controlplane.witness import Late

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import AT_ONCE
+from extender.compare.pods import AT_ONCE
 from extender.compare.room import SETTLE, node_offers, standing
 from extender.compare.workloads import POOL, Shape
 from extender.kube.names import CPU

@@ -227,5 +227,5 @@ def _figures(
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
     yield "kept", "mean", "", estimate(found.kept, mean)
-    for column in ("writes", "bytes", "attempts", *telling.CPU.values()):
+    for column in ("writes", "bytes", "attempts", "rollbacks", *telling.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -20,6 +20,8 @@ from tests.compare.runs_made import compared, written
         (["--approach", "magic"], "--approach magic: there is none of that name; choose from ungrouped"),
         (["--embedded", "--approach", "native"], "--approach native is not on the embedded cluster"),
         (["--approach", "extender"], "--approach ungrouped is missing"),
+        (["--nodes", "4", "--waiting", "5"], "--waiting should be between 0 and --nodes, a node for each, found 5"),
+        (["--service-config", "nowhere.yaml"], "nowhere.yaml: no file is there"),
         (["--out", "a", "--go-on", "b"], "--out and --go-on: give one of them"),
         (["--plot", "nowhere"], "nowhere: no run is there"),
         (["--embedded", "--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
@@ -46,3 +48,14 @@ def test_a_policy_that_was_not_kept_is_told_and_fails_the_run(tmp_path: Path) ->
         said = "NOT KEPT by extender: co-location, 100 nodes, default sampling, a gang of 8: in 6 of 6 trials"
         assert (said in told) == bool(code)
         assert "by ungrouped" not in told
+
+
+@pytest.mark.parametrize(("extender", "code"), [(0.2, 0), (0.9, 1)])
+def test_a_claim_that_a_run_contradicts_beyond_its_interval_is_an_exit_code(
+    extender: float, code: int, tmp_path: Path
+) -> None:
+    """The same run with the extender sooner, and later, than LibSpace."""
+    written(tmp_path, compared({"ungrouped": 0.1, "libspace": 0.5, "extender": extender}))
+    done = CliRunner().invoke(app, ["compare", "--plot", str(tmp_path)])
+    assert done.exit_code == code, done.output
+    assert ("flips" in done.output) == bool(code)
