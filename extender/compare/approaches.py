@@ -188,7 +188,9 @@ def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
     return run.spec.requirement(number, Approach.EXTENDED_RESOURCES).attach(manifest(ask, number, name))
 
 
-def _scheduled_by(scheduler: str) -> Shape:
+def scheduled_by(scheduler: str) -> Shape:
+    """The pods say by whom, and nothing else."""
+
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["spec"]["schedulerName"] = scheduler
 
@@ -216,9 +218,9 @@ def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
 
 
 _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
-    BASE: (Plain, _scheduled_by(_PURE)),
-    BASE_AGAIN: (Plain, _scheduled_by(_PURE)),
-    THROUGH: (Plain, _scheduled_by(_EXTENDER)),
+    BASE: (Plain, scheduled_by(_PURE)),
+    BASE_AGAIN: (Plain, scheduled_by(_PURE)),
+    THROUGH: (Plain, scheduled_by(_EXTENDER)),
     EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
     LEDGER: (Plain, _a_gang(_LEDGER)),
@@ -226,7 +228,7 @@ _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
     OPTIMISTIC_LEDGER: (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
     COSCHEDULING: (Coscheduling, _coscheduled),
-    JOB: (ByJob, _scheduled_by(_PURE)),
+    JOB: (ByJob, scheduled_by(_PURE)),
     JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
@@ -289,7 +291,7 @@ async def ways(
                 requests, namespace=NAMESPACE, space=space, times=times, seed=seed, on_news=rollbacks.hear
             )
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
-        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
+        made[name] = Ways(gangs, Plain(requests, scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
     return made
 
 

@@ -17,13 +17,11 @@ from extender.compare import brought
 from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
-from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
+from extender.compare.workloads import PODS_OF_A_NODE, SINGLE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 
 MOST_NODES, LARGEST = 5000, 256
 _MOST_ROUNDS = 1000
-_PODS_OF_A_NODE = 4
-"""Where room is short: see `room`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,10 @@ class Plan:
                 raise WrongUse(f"--service-config does not go with --approach {name}, which has settings of its own")
         self._check_waiting()
         for set_up in self.set_ups():
-            needed = ceil((set_up.shape.room or 0) / _PODS_OF_A_NODE)
+            largest = WORKLOADS[set_up.workload].largest
+            if largest is not None and set_up.shape.size > largest:
+                raise WrongUse(f"--size {set_up.shape.size} is too large for {set_up.workload}: at most {largest}")
+            needed = max(ceil((set_up.shape.room or 0) / PODS_OF_A_NODE), set_up.shape.pool or 0)
             if set_up.nodes < needed:
                 raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from extender.compare.outside import LABEL, NAMESPACE, PODS
-from extender.compare.workloads import Ask
+from extender.compare.workloads import POOL, Ask
 from extender.kube.errors import Gone
 from extender.kube.requests import METADATA_ONLY, Requests
 
@@ -19,8 +19,8 @@ Manifest = dict[str, Any]
 
 
 def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
+    """A member as its author writes it: it says nothing of how it is placed, but for the nodes where it may be."""
+    made: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
@@ -35,6 +35,9 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
             ],
         },
     }
+    if ask.pool:
+        made["spec"]["nodeSelector"] = {POOL: ""}
+    return made
 
 
 def _resources(ask: Ask) -> dict[str, Any]:

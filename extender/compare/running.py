@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from random import Random
 
-from extender.compare import approaches
+from extender.compare import approaches, policies
 from extender.compare.approaches import SETTINGS, Ways
 from extender.compare.claims import claimable
 from extender.compare.costs import Costs, Purse
@@ -22,10 +22,11 @@ from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
 from extender.compare.pods import AT_ONCE
+from extender.compare.pool import pool_for
 from extender.compare.reserved import Reserved, reserving
 from extender.compare.room import room_for
 from extender.compare.service import Service, service_of
-from extender.compare.vocabulary import CLAIMS
+from extender.compare.vocabulary import CLAIMS, POLICIES
 from extender.compare.waiting import gangs_waiting
 from extender.compare.workloads import SINGLE, Ask, Work
 from extender.controlplane.clusters import LocalCluster
@@ -199,10 +200,15 @@ async def _bench(
 ) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(room_for(connection, set_up.shape.room, plan.cpu_of(set_up.workload)))
+        await stack.enter_async_context(pool_for(connection, set_up.shape))
         if set_up.workload == CLAIMS:
             await stack.enter_async_context(claimable(service, connection))
         purse = Purse(cluster, connection, service)
         stack.push_async_callback(purse.aclose)
         watched = await stack.enter_async_context(watching(cluster.kubeconfig))
-        ways = await approaches.ways(connection, plan.approaches_of(set_up.workload), stack, plan.seed)
+        chosen = plan.approaches_of(set_up.workload)
+        if set_up.workload in POLICIES:
+            ways = await policies.ways(connection, cluster.service_url, set_up.workload, chosen, stack)
+        else:
+            ways = await approaches.ways(connection, chosen, stack, plan.seed)
         yield Bench(plan, ways, watched, purse, Losses(connection, watched), service)

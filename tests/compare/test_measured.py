@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from extender.compare.figures import Claim, Verdict, estimate, mean
-from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, ratio_of
+from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, not_kept, ratio_of
 from tests.compare.runs_made import TRIAL, compared
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}
@@ -109,3 +109,21 @@ def test_set_ups_and_approaches_are_told_in_one_order_and_unknown_ones_last() ->
     table = measured(recorded)
     assert [(each.nodes, each.size) for each in table] == [(100, 8), (100, 64), (5000, 8), (5000, 64)]
     assert {tuple(row) for row in table.values()} == {("ungrouped", "native", "anew", "zebra")}
+
+
+def test_a_policy_that_was_not_kept_in_a_trial_that_counts_is_found_but_for_pods_that_know_of_none() -> None:
+    recorded = compared(dict.fromkeys(("ungrouped", "native", "extender"), 0.2), rounds=6)
+
+    def found(**kept: float | None) -> list[tuple[str, int, int]]:
+        last = max(trial.repetition for trial in recorded.trials)
+        trials = [
+            replace(trial, workload="balancing", kept=kept[trial.approach] if trial.repetition in (-1, last) else 1.0)
+            for trial in recorded.trials
+        ]
+        broken = not_kept(measured(replace(recorded, trials=trials)))
+        return [(each.approach, each.broken, each.judged) for each in broken]
+
+    assert found(ungrouped=0.0, native=1.0, extender=1.0) == []
+    assert found(ungrouped=0.0, native=1.0, extender=0.5) == [("extender", 1, 6)]
+    assert found(ungrouped=0.0, native=0.9, extender=None) == [("native", 1, 6)]
+    assert not_kept(measured(recorded)) == []
