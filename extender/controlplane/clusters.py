@@ -41,7 +41,7 @@ class Wishes:
     nodes: int = 0
     node_shape: NodeShape = field(default_factory=NodeShape)
     node_trace: Path | None = None
-    """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from it."""
+    """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from all over it."""
     service: bool = True
     service_arguments: Sequence[str] = ()
     """More arguments of `escher serve`, besides kubeconfig, host and port."""
@@ -51,6 +51,8 @@ class Wishes:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
+    sampling: bool = True
+    """False: the schedulers look at every node and score all that are feasible (percentageOfNodesToScore: 100)."""
     audit: bool = False
     """Whether the API server writes an audit log (`LocalCluster.audit_log`)."""
 
@@ -202,6 +204,7 @@ class RealCluster(LocalCluster):
         feature_gates: Mapping[str, bool] | None = None,
         scheduler_binaries: Mapping[str, Path] | None = None,
         scheduler_configs: Mapping[str, Path] | None = None,
+        sampling: bool = True,
         audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
@@ -221,6 +224,7 @@ class RealCluster(LocalCluster):
             feature_gates=feature_gates or {},
             scheduler_binaries=scheduler_binaries or {},
             scheduler_configs=scheduler_configs or {},
+            sampling=sampling,
             audit=audit,
         )
         return cls._start(wishes, name, progress)
@@ -246,6 +250,7 @@ class EmbeddedCluster(LocalCluster):
         node_trace: Path | None = None,
         name: str | None = None,
         kubeconfig: Path | None = None,
+        sampling: bool = True,
         audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
@@ -258,6 +263,7 @@ class EmbeddedCluster(LocalCluster):
             service=service,
             service_arguments=service_arguments,
             kubeconfig=kubeconfig,
+            sampling=sampling,
             audit=audit,
         )
         return cls._start(wishes, name, progress)
@@ -281,6 +287,7 @@ def _launch(
         scheduler_binaries={key: str(path.resolve()) for key, path in wishes.scheduler_binaries.items()},
         scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
         kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
+        sampling=wishes.sampling,
         audit=wishes.audit,
         owned=owned,
     )

@@ -46,6 +46,13 @@ def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) 
     return localised(bare, kubeconfig=kubeconfig)
 
 
+def without_sampling(config: dict[str, Any]) -> dict[str, Any]:
+    """The same configuration, but all its profiles look at every node and score all that are feasible."""
+    everything = {"percentageOfNodesToScore": 100}
+    profiles = [{**each, **everything} for each in config.get("profiles") or []]
+    return {**config, **everything, **({"profiles": profiles} if profiles else {})}
+
+
 def load(path: Path) -> dict[str, Any]:
     """The parsed file, which must be a KubeSchedulerConfiguration."""
     try:
