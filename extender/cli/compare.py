@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from extender.compare.plan import Plan
     from extender.compare.running import Outcome
 
+_MANY = 500
+"""Pods that take a part of a cluster for some seconds."""
+
 HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
 
 Every round has every approach once, in an order drawn from the seed. The folder keeps the raw data: a run that was cut
@@ -28,6 +31,8 @@ what we say of it, beyond the interval.
 Example: escher compare --nodes 100 --size 8 --size 64
 
 Example: escher compare --workload contention --workload arrivals --size 8
+
+Example: escher compare --workload trace --trace FOLDER --approach ungrouped --approach extender
 
 Example: escher compare --embedded --quick
 
@@ -40,13 +45,22 @@ Example: escher compare --plot results/compare-1
 def compare(
     embedded: Annotated[bool, typer.Option("--embedded", help="On the embedded cluster: a quick look, no Go.")] = False,
     nodes: Annotated[
-        list[int] | None, typer.Option(help="Nodes of a cluster; may be given again. [default: 100]")
+        list[int] | None,
+        typer.Option(help="Nodes of a cluster; may be given again. [default: 100, and all that a trace has]"),
     ] = None,
     size: Annotated[
         list[int] | None, typer.Option(help="Members of a gang; may be given again. [default: 8, 64]")
     ] = None,
     workload: Annotated[
         list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
+    ] = None,
+    sampling: Annotated[
+        list[str] | None,
+        typer.Option(help="Of nodes, by the schedulers: default or off; may be given again. [default: default]"),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", envvar="ESCHER_TRACES", help="For the workload trace: a folder with one."),
     ] = None,
     approach: Annotated[
         list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
@@ -69,7 +83,7 @@ def compare(
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
         if plot is None:
-            chosen = _chosen(embedded, nodes, size, workload, approach, rounds, seed, quick=quick)
+            chosen = _chosen(embedded, nodes, size, sampling, workload, trace, approach, rounds, seed, quick=quick)
             folder = _run(chosen, out, go_on)
         else:
             folder = plot
@@ -81,7 +95,9 @@ def _chosen(
     embedded: bool,
     nodes: list[int] | None,
     sizes: list[int] | None,
+    sampling: list[str] | None,
     workloads: list[str] | None,
+    trace: Path | None,
     approaches: list[str] | None,
     rounds: int | None,
     seed: int,
@@ -99,10 +115,12 @@ def _chosen(
         cluster=EMBEDDED if embedded else REAL,
         nodes=usual.nodes if nodes is None else nodes,
         sizes=usual.sizes if sizes is None else sizes,
+        sampling=usual.sampling if sampling is None else tuple(dict.fromkeys(sampling)),
         workloads=usual.workloads if workloads is None else tuple(dict.fromkeys(workloads)),
         rounds=usual.rounds if rounds is None else rounds,
         approaches=tuple(dict.fromkeys(approaches or everybody)),
         seed=seed,
+        trace="" if trace is None else str(trace),
     )
     plan.check()
     return plan
@@ -151,6 +169,11 @@ class _Bar:
         self._progress.update(self._task, description=f"starting a control plane of {nodes} nodes")
         if not self._console.is_terminal:
             self._console.print(f"starting a control plane of {nodes} nodes")
+
+    def taking(self, pods: int) -> None:
+        self._progress.update(self._task, description="taking the rest of the nodes")
+        if not self._console.is_terminal and pods > _MANY:
+            self._console.print("taking the rest of the nodes")
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         self._seen += 1

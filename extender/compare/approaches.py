@@ -246,11 +246,17 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
                 {
                     "name": "main",
                     "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": dict(ask.requests)},
+                    "resources": resources_of(ask.requests),
                 }
             ],
         },
     }
+
+
+def resources_of(asked: Mapping[str, str]) -> Manifest:
+    """Of a container. An extended resource is a limit too, which Kubernetes wants to be equal."""
+    extended = {name: value for name, value in asked.items() if "/" in name}
+    return {"requests": dict(asked), **({"limits": extended} if extended else {})}
 
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:

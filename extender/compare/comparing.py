@@ -15,15 +15,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from extender.compare import lines
-from extender.compare.plan import Plan, Trial
+from extender.compare import lines, replay
+from extender.compare.plan import Needs, Plan, Trial
 from extender.compare.running import Outcome, run
 from extender.compare.runs import (
-    DEFAULT_SAMPLING,
     DONE,
     EMBEDDED,
     GHOST,
     MEMBER,
+    NO_SAMPLING,
     ORDINARY,
     STUCK,
     PodRow,
@@ -46,6 +46,10 @@ class Told(Protocol):
 
     def cluster(self, nodes: int) -> Progress | None:
         """One of so many nodes is being started; whom its progress is told."""
+        ...
+
+    def taking(self, pods: int) -> None:
+        """So many pods are going to take what is not free of the cluster."""
         ...
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
@@ -96,16 +100,23 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
         recorder.add(trial_row(plan, outcome), pod_rows(outcome))
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
-    for nodes, mine in groupby(trials, lambda trial: trial.set_up.nodes):
-        with _cluster(plan, nodes, told) as cluster:
-            await run(cluster, plan, mine, take)
+    for needs, mine in groupby(trials, lambda trial: trial.set_up.cluster):
+        with _cluster(plan, needs, told) as cluster:
+            await run(cluster, plan, mine, take, told.taking)
 
 
-def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
-    progress = told.cluster(nodes)
+def _cluster(plan: Plan, needs: Needs, told: Told) -> LocalCluster:
+    progress, sampling = told.cluster(needs.nodes), needs.sampling != NO_SAMPLING
+    trace = replay.nodes_file(plan.trace) if needs.of_trace else None
     if plan.cluster == EMBEDDED:
-        return EmbeddedCluster.start(nodes=nodes, progress=progress)
-    return RealCluster.start(nodes=nodes, native_gangs=NATIVE in plan.approaches, progress=progress)
+        return EmbeddedCluster.start(nodes=needs.nodes, node_trace=trace, sampling=sampling, progress=progress)
+    return RealCluster.start(
+        nodes=needs.nodes,
+        node_trace=trace,
+        sampling=sampling,
+        native_gangs=NATIVE in plan.approaches,
+        progress=progress,
+    )
 
 
 # -- what is written down --------------------------------------------------------------------------------------------
@@ -117,7 +128,7 @@ def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
         trial=trial.number,
         cluster=plan.cluster,
         nodes=set_up.nodes,
-        sampling=DEFAULT_SAMPLING,
+        sampling=set_up.sampling,
         workload=set_up.workload,
         size=set_up.shape.size,
         gangs=set_up.shape.gangs,

@@ -11,17 +11,30 @@ from dataclasses import dataclass
 from itertools import count
 from math import ceil
 from random import Random
+from typing import NamedTuple
 
+from extender.compare import replay
 from extender.compare.approaches import MADE, REAL_ONLY
-from extender.compare.runs import REAL
+from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
 from extender.compare.vocabulary import base_of
-from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
+from extender.compare.workloads import SINGLE, TRACE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
+from extender.controlplane.nodes import NodeShape
+from extender.kube.names import CPU
+from extender.kube.quantities import count as amount
 
 MOST_NODES, LARGEST = 5000, 256
+USUAL_NODES = (100,)
+SAMPLING = (DEFAULT_SAMPLING, NO_SAMPLING)
 _MOST_ROUNDS = 1000
-_PODS_OF_A_NODE = 4
-"""Where room is short: see `room`."""
+
+
+class Needs(NamedTuple):
+    """The cluster of some set-ups. `of_trace`: its nodes are those of the plan's trace."""
+
+    nodes: int
+    sampling: str = DEFAULT_SAMPLING
+    of_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +44,16 @@ class SetUp:
     nodes: int
     workload: str
     shape: Shape
+    sampling: str = DEFAULT_SAMPLING
+
+    @property
+    def cluster(self) -> Needs:
+        return Needs(self.nodes, self.sampling, self.workload == TRACE)
 
     def __str__(self) -> str:
         gangs = "a gang" if self.shape.gangs == 1 else f"{self.shape.gangs} gangs"
-        return f"{self.nodes} nodes, {self.workload}, {gangs} of {self.shape.size or 'several sizes'}"
+        sampling = "" if self.sampling == DEFAULT_SAMPLING else f", sampling {self.sampling}"
+        return f"{self.nodes} nodes{sampling}, {self.workload}, {gangs} of {self.shape.size or 'several sizes'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +68,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`nodes` of each cluster, `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu`
-    of a member where the workload does not say it."""
+    """`nodes` of each cluster, none: 100, and all that a trace has; `sampling` of its schedulers; `workloads` and
+    `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the workload does not say
+    it; `trace`: the folder with one, where a workload needs it."""
 
     cluster: str = REAL
-    nodes: Sequence[int] = (100,)
+    nodes: Sequence[int] = ()
+    sampling: Sequence[str] = (DEFAULT_SAMPLING,)
     workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
     approaches: Sequence[str] = MADE
@@ -61,6 +82,7 @@ class Plan:
     warm_up: int = 2
     seed: int = 1
     cpu: str = "500m"
+    trace: str = ""
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -82,10 +104,24 @@ class Plan:
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:
                     raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
+        for sampling in self.sampling:
+            if sampling not in SAMPLING:
+                raise WrongUse(f"--sampling {sampling}: choose from {', '.join(SAMPLING)}")
+        if TRACE in self.workloads and not self.trace:
+            raise WrongUse("--workload trace needs --trace FOLDER, or ESCHER_TRACES: see docs/comparison.md")
         for set_up in self.set_ups():
-            needed = ceil((set_up.shape.room or 0) / _PODS_OF_A_NODE)
-            if set_up.nodes < needed:
-                raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
+            self._check_room(set_up)
+
+    def _check_room(self, set_up: SetUp) -> None:
+        if set_up.workload == TRACE:
+            if set_up.nodes > (there := len(replay.read(self.trace, None).nodes)):
+                raise WrongUse(f"--nodes {set_up.nodes}: the trace {self.trace} has {there:,}")
+            # Raises WrongUse where there is too little room.
+            self.work(Trial(0, set_up, "", 0))
+            return
+        needed = ceil(room_of(set_up.shape) / pods_of_a_node(self.cpu_of(set_up.workload)))
+        if set_up.nodes < needed:
+            raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
 
     def approaches_of(self, workload: str) -> list[str]:
         """Those that this workload has."""
@@ -93,10 +129,18 @@ class Plan:
 
     def set_ups(self) -> Iterator[SetUp]:
         """Those of one cluster are together."""
-        for nodes in self.nodes:
-            for workload in self.workloads:
-                for shape in WORKLOADS[workload].shapes(self.sizes):
-                    yield SetUp(nodes, workload, shape)
+        for sampling in self.sampling:
+            for of_trace in (False, True):
+                workloads = [each for each in self.workloads if (each == TRACE) is of_trace]
+                for nodes in self._nodes(of_trace=of_trace) if workloads else ():
+                    for workload in workloads:
+                        for shape in WORKLOADS[workload].shapes(self.sizes):
+                            yield SetUp(nodes, workload, shape, sampling)
+
+    def _nodes(self, *, of_trace: bool) -> Sequence[int]:
+        if self.nodes or not of_trace:
+            return self.nodes or USUAL_NODES
+        return (len(replay.read(self.trace, None).nodes),)
 
     def trials(self) -> Iterator[Trial]:
         """Those of one set-up are together."""
@@ -108,13 +152,27 @@ class Plan:
                     yield Trial(next(numbers), set_up, approach, repetition)
 
     def work(self, trial: Trial) -> Work:
-        """The same for all approaches of a round."""
+        """The same for all approaches of a round, with sampling and without."""
         nodes, name, shape = trial.set_up.nodes, trial.set_up.workload, trial.set_up.shape
         random = Random(f"{self.seed} {name} {nodes} {shape.size} {shape.gangs} {trial.repetition}")
-        return WORKLOADS[name].draw(shape, {"cpu": self.cpu_of(name)}, random)
+        draw = WORKLOADS[name].draw
+        if draw is None:
+            return replay.work_of(replay.read(self.trace, nodes), shape.gangs, random)
+        return draw(shape, {"cpu": self.cpu_of(name)}, random)
 
     def cpu_of(self, workload: str) -> str:
         return WORKLOADS[workload].cpu or self.cpu
+
+
+def room_of(shape: Shape) -> int:
+    """For how many pods there is to be room."""
+    return shape.gangs * shape.size if shape.room is None else shape.room
+
+
+def pods_of_a_node(cpu: str) -> int:
+    """How many members of that CPU have room on a node of the usual shape, with a ghost beside each."""
+    usual = NodeShape()
+    return min(amount(CPU, usual.cpu) // amount(CPU, cpu), usual.pods // 2)
 
 
 QUICK = Plan(sizes=(8,), rounds=8, warm_up=1)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 
 from extender.compare import approaches
@@ -19,12 +20,13 @@ from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
-from extender.compare.room import room_for
-from extender.compare.workloads import Ask, Work
+from extender.compare.room import Taking, leave, rooms, standing
+from extender.compare.workloads import Ask, Standing, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.requests import Requests
 
 _SETTLE = 0.15
 """The watches of schedulers and service catch up; the same for every approach."""
@@ -35,8 +37,8 @@ _LOOKS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen of a trial that `began` at that moment of the watcher's clock. `asks`: what was asked for, by name,
-    and when. `seconds` until all of it had been running, or it was given up."""
+    """What was seen of a trial that `began` at that moment of the watcher's clock, but of pods that only stand there.
+    `asks`: what was asked for, by name, and when. `seconds` until all of it had been running, or it was given up."""
 
     trial: Trial
     done: bool
@@ -48,25 +50,29 @@ class Outcome:
 
 
 class Bench:
-    def __init__(self, plan: Plan, ways: dict[str, Ways], watched: Watched, purse: Purse, losses: Losses) -> None:
-        self._plan, self._ways, self._watched, self._purse, self._losses = plan, ways, watched, purse, losses
+    def __init__(self, plan: Plan, requests: Requests, ways: dict[str, Ways], watched: Watched, purse: Purse) -> None:
+        self._plan, self._requests, self._ways, self._watched, self._purse = plan, requests, ways, watched, purse
+        self._losses = Losses(requests, watched)
 
     async def once(self, trial: Trial) -> Outcome:
         """Leaves the cluster empty. Raises Late where that is not possible."""
         work = _named(self._plan.work(trial), f"{trial.approach}-{trial.number}")
         ways = self._ways[trial.approach]
         self._watched.begin()
-        before = await self._purse.spent()
-        for ask in work.asks:
-            await ways.of(ask).prepare(ask)
-        run = _Run(work, ways, self._watched, self._losses)
-        done = await run.to_its_end()
-        seconds = time.monotonic() - run.began
-        await run.clear()
+        async with standing(self._requests, work.standing):
+            before = await self._purse.spent()
+            for ask in work.asks:
+                await ways.of(ask).prepare(ask)
+            run = _Run(work, ways, self._watched, self._losses, partial(leave, self._requests))
+            done = await run.to_its_end()
+            seconds = time.monotonic() - run.began
+            await run.clear()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
         spent = (await self._purse.spent()).since(before)
-        return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent)
+        stood = {each.name for each in work.standing}
+        pods = {name: pod for name, pod in self._watched.pods.items() if name not in stood}
+        return Outcome(trial, done, run.began, seconds, run.asked, pods, spent)
 
 
 def _named(work: Work, prefix: str) -> Work:
@@ -75,6 +81,7 @@ def _named(work: Work, prefix: str) -> Work:
         work,
         asks=[replace(each, name=f"{prefix}-{each.name}") for each in work.asks],
         losses=[replace(each, gang=f"{prefix}-{each.gang}") for each in work.losses],
+        standing=[replace(each, name=f"standing-{prefix}-{each.name}") for each in work.standing],
     )
 
 
@@ -86,6 +93,7 @@ class _Run:
     ways: Ways
     watched: Watched
     losses: Losses
+    leave: Callable[[Standing], Awaitable[None]]
     began: float = 0.0
     asked: dict[str, tuple[Ask, float]] = field(default_factory=dict)
     _ends_by_itself: set[str] = field(default_factory=set)
@@ -101,9 +109,11 @@ class _Run:
                     group.create_task(self.losses.suffer(loss, self._ask_of(loss.gang), self.ways.gangs))
                     for loss in self.work.losses
                 ]
-                quiet = group.create_task(self._until_quiet())
+                others = [group.create_task(self._until_quiet())]
+                others += [group.create_task(self._stand(each)) for each in self.work.standing]
                 await asyncio.gather(*asks)
-                quiet.cancel()
+                for other in others:
+                    other.cancel()
         except TimeoutError:
             return False
         except BaseExceptionGroup as several:
@@ -135,6 +145,10 @@ class _Run:
             self._ended.add(ask.name)
             self._ends_by_itself.discard(ask.name)
 
+    async def _stand(self, pod: Standing) -> None:
+        await asyncio.sleep(self.began + pod.until - time.monotonic())
+        await self.leave(pod)
+
     async def _until_quiet(self) -> None:
         """Raises Late if nothing happens any more, and nothing is going to happen by itself."""
         while True:
@@ -144,10 +158,17 @@ class _Run:
                 raise Late("nothing happens any more")
 
 
-async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: Callable[[Outcome], None]) -> None:
-    """`take` is told of each trial as it ends."""
-    async with _connected(cluster) as connection:
+async def run(
+    cluster: LocalCluster,
+    plan: Plan,
+    trials: Iterable[Trial],
+    take: Callable[[Outcome], None],
+    taking: Taking = lambda pods: None,
+) -> None:
+    """`take` is told of each trial as it ends; `taking`, when room is made for those of a set-up."""
+    async with _connected(cluster) as connection, rooms(connection, taking) as room:
         for set_up, mine in groupby(trials, lambda trial: trial.set_up):
+            await room.leave_free(set_up.shape.room, plan.cpu_of(set_up.workload))
             async with _bench(cluster, plan, set_up, connection) as bench:
                 for trial in mine:
                     take(await bench.once(trial))
@@ -166,9 +187,8 @@ async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
 @asynccontextmanager
 async def _bench(cluster: LocalCluster, plan: Plan, set_up: SetUp, connection: Connection) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(room_for(connection, set_up.shape.room, plan.cpu_of(set_up.workload)))
         purse = Purse(cluster, connection)
         stack.push_async_callback(purse.aclose)
         watched = await stack.enter_async_context(watching(cluster.kubeconfig))
         ways = await approaches.ways(connection, plan.approaches_of(set_up.workload), stack, plan.seed)
-        yield Bench(plan, ways, watched, purse, Losses(connection, watched))
+        yield Bench(plan, connection, ways, watched, purse)

@@ -24,7 +24,7 @@ RUN, TRIALS, PODS = "run.json", "trials.csv", "pods.csv"
 DONE, STUCK = "done", "stuck"
 MEMBER, ORDINARY, GHOST = "member", "ordinary", "ghost"
 EMBEDDED, REAL = "embedded", "real"
-DEFAULT_SAMPLING = "default"
+DEFAULT_SAMPLING, NO_SAMPLING = "default", "off"
 
 
 class Unreadable(ValueError):

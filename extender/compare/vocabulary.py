@@ -45,7 +45,7 @@ SPACES = {
 
 def base_of(approach: str, workload: str = "single") -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
-    if workload not in ("single", "churn"):
+    if workload not in ("single", "churn", "trace"):
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

@@ -5,6 +5,7 @@ contention  gangs that cannot all be there at once, asked for at the same moment
 mixed       the same among ordinary pods
 arrivals    gangs of several sizes that arrive at random times (a Poisson process)
 churn       one gang of which a member and a node are lost while it is placed
+trace       gangs among the pods of a real cluster's trace, on its nodes (see `replay`)
 
 A workload that needs little room has it: all other nodes are taken by pods that stand there meanwhile (see `room`).
 """
@@ -50,6 +51,16 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A pod that nobody asks for: it is on that node before the trial begins, and `until` so many seconds after."""
+
+    name: str
+    node: str
+    requests: Requests
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Of one trial. It is stuck if it has not ended after `patience` seconds, or if for `quiet` seconds nothing was
     seen to happen and nothing that runs was going to end."""
@@ -58,6 +69,7 @@ class Work:
     patience: float
     quiet: float
     losses: Sequence[Loss] = ()
+    standing: Sequence[Standing] = ()
 
     @property
     def gangs(self) -> int:
@@ -77,10 +89,11 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """`shapes` of its set-ups, by the sizes that are asked for; `draw` makes the work of one trial from the requests of
-    each pod; `only`: an approach that it leaves out would tell nothing new. `cpu` of each pod; None: the plan's."""
+    each pod, None: from the plan's trace. An approach that it `leaves_out` would tell nothing new. `cpu` of each pod;
+    None: the plan's."""
 
     shapes: Callable[[Sequence[int]], Iterator[Shape]]
-    draw: Callable[[Shape, Requests, Random], Work]
+    draw: Callable[[Shape, Requests, Random], Work] | None
     cpu: str | None = None
     leaves_out: frozenset[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
 
@@ -162,11 +175,20 @@ def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
     return Work([Ask("0", shape.size, requests)], patience, patience, losses)
 
 
+GANGS_OF_A_WINDOW = 20
+
+
+def _windows(sizes: Sequence[int]) -> Iterator[Shape]:
+    yield Shape(0, GANGS_OF_A_WINDOW)
+
+
 SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN = "single", "contention", "mixed", "arrivals", "churn"
+TRACE = "trace"
 WORKLOADS: Mapping[str, Workload] = {
     SINGLE: Workload(_alone, _single, leaves_out=frozenset()),
     CONTENTION: Workload(_contending, _contention, _CPU),
     MIXED: Workload(_mixing, _mixed, _CPU),
     ARRIVALS: Workload(_arriving, _arrivals, _CPU),
     CHURN: Workload(_alone, _churn),
+    TRACE: Workload(_windows, None),
 }
