@@ -6,14 +6,14 @@ meets all of them alike. The first rounds of each set-up warm up; they are kept,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
 from random import Random
 from typing import NamedTuple
 
-from extender.compare import replay
+from extender.compare import brought, replay
 from extender.compare.approaches import MADE, REAL_ONLY
 from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
 from extender.compare.vocabulary import base_of
@@ -23,6 +23,8 @@ from extender.controlplane.nodes import NodeShape
 from extender.kube.names import CPU
 from extender.kube.quantities import count as amount
 
+USUAL = tuple(each for each in MADE if each not in brought.BROUGHT)
+"""The approaches that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
 USUAL_NODES = (100,)
 SAMPLING = (DEFAULT_SAMPLING, NO_SAMPLING)
@@ -70,19 +72,24 @@ class Trial:
 class Plan:
     """`nodes` of each cluster, none: 100, and all that a trace has; `sampling` of its schedulers; `workloads` and
     `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the workload does not say
-    it; `trace`: the folder with one, where a workload needs it."""
+    it.
+
+    `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`. Both are
+    absolute: a run can be gone on with from anywhere.
+    """
 
     cluster: str = REAL
     nodes: Sequence[int] = ()
     sampling: Sequence[str] = (DEFAULT_SAMPLING,)
     workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
-    approaches: Sequence[str] = MADE
+    approaches: Sequence[str] = USUAL
     rounds: int = 15
     warm_up: int = 2
     seed: int = 1
     cpu: str = "500m"
     trace: str = ""
+    scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -100,6 +107,9 @@ class Plan:
                 raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(MADE)}")
             if name in REAL_ONLY and self.cluster != REAL:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
+        if self.scheduler_binaries and self.cluster != REAL:
+            raise WrongUse("--scheduler-binary is for a real control plane: leave it or --embedded out")
+        brought.check(self.scheduler_binaries, self.approaches)
         for workload in self.workloads:
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:

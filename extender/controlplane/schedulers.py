@@ -7,6 +7,7 @@ every end-to-end test.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,12 @@ def without_sampling(config: dict[str, Any]) -> dict[str, Any]:
     everything = {"percentageOfNodesToScore": 100}
     profiles = [{**each, **everything} for each in config.get("profiles") or []]
     return {**config, **everything, **({"profiles": profiles} if profiles else {})}
+
+
+def check_brought(name: str, program: Path) -> None:
+    """Raises WrongUse where that cannot be run."""
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        raise WrongUse(f"--scheduler-binary {name}={program}: no executable file is there")
 
 
 def load(path: Path) -> dict[str, Any]:

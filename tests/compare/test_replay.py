@@ -35,7 +35,7 @@ class At(Random):
         super().__init__()
         self._pod = pod
 
-    def randrange(self, *_: object) -> int:  # type: ignore[override]
+    def randrange(self, *_: object) -> int:
         return self._pod
 
 
