@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from extender.compare.running import Outcome
 
 _MANY = 500
-"""Pods that take a part of a cluster for some seconds."""
+"""Pods that come or go for more than some seconds."""
 
 HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
 
@@ -194,9 +194,10 @@ class _Bar:
             self._console.print(f"starting a control plane of {nodes} nodes")
 
     def taking(self, pods: int) -> None:
-        self._progress.update(self._task, description="taking the rest of the nodes")
+        said = f"{pods:,} pods that take the rest of the nodes come or go"
+        self._progress.update(self._task, description=said)
         if not self._console.is_terminal and pods > _MANY:
-            self._console.print("taking the rest of the nodes")
+            self._console.print(said)
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         self._seen += 1

@@ -30,7 +30,8 @@ _LABEL = "compare.escher.dev/standing"
 _ROOM, _TRIAL = "room", "trial"
 _NOT_RUNNING = "&fieldSelector=status.phase%21%3DRunning&limit=1"
 _NODES = address("api", "v1", "nodes")
-_EVERY, _WITHIN = 0.25, 120.0
+_EVERY, _WITHIN, _WITHIN_EACH = 0.25, 60.0, 0.1
+"""Seconds within which pods that came are running, and more for each of them: a busy machine runs twenty a second."""
 SETTLE = 1.0
 """The watches of schedulers and service have seen the last of them."""
 _NO_GRACE = b'{"gracePeriodSeconds":0}'
@@ -107,7 +108,7 @@ def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str
 async def _place(requests: Requests, why: str, pods: Sequence[Standing]) -> None:
     await create(requests, [_manifest(why, pod) for pod in pods])
     selected = f"{PODS}?labelSelector={_LABEL.replace('/', '%2F')}%3D{why}"
-    deadline = asyncio.get_running_loop().time() + _WITHIN
+    deadline = asyncio.get_running_loop().time() + _WITHIN + _WITHIN_EACH * len(pods)
     while msgspec.json.decode(await requests.request("GET", f"{selected}{_NOT_RUNNING}"))["items"]:
         if asyncio.get_running_loop().time() > deadline:
             raise Late("a pod that takes room is not running")
