@@ -136,6 +136,7 @@ def _chosen(
         usual,
         cluster=EMBEDDED if embedded else REAL,
         nodes=usual.nodes if nodes is None else nodes,
+        trace_nodes=usual.trace_nodes if nodes is None else nodes,
         sizes=usual.sizes if sizes is None else sizes,
         sampling=usual.sampling if sampling is None else tuple(dict.fromkeys(sampling)),
         workloads=usual.workloads if workloads is None else tuple(dict.fromkeys(workloads)),

@@ -26,7 +26,6 @@ from extender.kube.quantities import count as amount
 USUAL = tuple(each for each in MADE if each not in brought.BROUGHT)
 """The approaches that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
-USUAL_NODES = (100,)
 SAMPLING = (DEFAULT_SAMPLING, NO_SAMPLING)
 _MOST_ROUNDS = 1000
 
@@ -70,16 +69,17 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`nodes` of each cluster, none: 100, and all that a trace has; `sampling` of its schedulers; `workloads` and
-    `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the workload does not say
-    it.
+    """`nodes` of each cluster, `trace_nodes` of those with a trace's nodes, none: all; `sampling` of their schedulers;
+    `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the
+    workload does not say it.
 
     `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`. Both are
     absolute: a run can be gone on with from anywhere.
     """
 
     cluster: str = REAL
-    nodes: Sequence[int] = ()
+    nodes: Sequence[int] = (100,)
+    trace_nodes: Sequence[int] = ()
     sampling: Sequence[str] = (DEFAULT_SAMPLING,)
     workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
@@ -93,7 +93,8 @@ class Plan:
 
     def check(self) -> None:
         """Raises WrongUse."""
-        for option, given, most in (("--nodes", self.nodes, MOST_NODES), ("--size", self.sizes, LARGEST)):
+        nodes = (*self.nodes, *self.trace_nodes)
+        for option, given, most in (("--nodes", nodes, MOST_NODES), ("--size", self.sizes, LARGEST)):
             for each in given:
                 if not 1 <= each <= most:
                     raise WrongUse(f"{option} should be between 1 and {most}, found {each}")
@@ -148,9 +149,9 @@ class Plan:
                             yield SetUp(nodes, workload, shape, sampling)
 
     def _nodes(self, *, of_trace: bool) -> Sequence[int]:
-        if self.nodes or not of_trace:
-            return self.nodes or USUAL_NODES
-        return (len(replay.read(self.trace, None).nodes),)
+        if not of_trace:
+            return self.nodes
+        return self.trace_nodes or (len(replay.read(self.trace, None).nodes),)
 
     def trials(self) -> Iterator[Trial]:
         """Those of one set-up are together."""

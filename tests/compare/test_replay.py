@@ -125,7 +125,7 @@ def test_fewer_nodes_are_from_everywhere_in_the_trace(folder: str) -> None:
     [
         ({"trace": ""}, "--workload trace needs --trace FOLDER, or ESCHER_TRACES"),
         ({"trace": "/nowhere"}, r"--trace /nowhere: there should be one openb_node_list_\*\.csv, found 0"),
-        ({"nodes": (11,)}, "--nodes 11: the trace .* has 10"),
+        ({"trace_nodes": (11,)}, "--nodes 11: the trace .* has 10"),
         ({"sampling": ("half",)}, "--sampling half: choose from default, off"),
     ],
 )
