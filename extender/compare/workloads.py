@@ -126,7 +126,7 @@ def _contending(sizes: Sequence[int]) -> Iterator[Shape]:
 
 def _contention(shape: Shape, requests: Requests, random: Random) -> Work:
     asks = [Ask(str(number), shape.size, requests, lasts=_LASTS) for number in range(shape.gangs)]
-    return Work(asks, 60.0 + 15.0 * shape.gangs, _QUIET)
+    return Work(asks, 60.0 + shape.gangs * _patience(shape.size), _QUIET)
 
 
 def _mixing(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -140,7 +140,7 @@ def _mixed(shape: Shape, requests: Requests, random: Random) -> Work:
         Ask(f"o{number}", 1, requests, at=random.uniform(0, 2), lasts=_LASTS, is_gang=False)
         for number in range(2 * shape.size)
     ]
-    return Work([*gangs, *ordinary], 120.0, _QUIET)
+    return Work([*gangs, *ordinary], 60.0 + 4 * _patience(shape.size), _QUIET)
 
 
 ARRIVING = 40
