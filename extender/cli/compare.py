@@ -17,6 +17,7 @@ from extender.cli.reported import Told, reported
 from extender.controlplane.errors import WrongUse
 
 if TYPE_CHECKING:
+    from extender.compare.measured import Table as Figures
     from extender.compare.plan import Plan
     from extender.compare.running import Outcome
 
@@ -72,6 +73,12 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME=PATH", help="The scheduler of an approach that is not Kubernetes' own or ours."),
     ] = None,
+    service_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of the service, as of escher serve --config.")
+    ] = None,
+    waiting: Annotated[
+        int, typer.Option(metavar="GANGS", help="So many other gangs wait for room meanwhile, on nodes of their own.")
+    ] = 0,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
@@ -85,24 +92,23 @@ def compare(
         Path | None, typer.Option(metavar="FOLDER", help="Only make the report of the run there again.")
     ] = None,
 ) -> None:
+    from extender.compare.runs import DEFAULT_SAMPLING
+
     given = [name for name, value in (("--out", out), ("--go-on", go_on), ("--plot", plot)) if value is not None]
     with reported():
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
         if plot is None:
-            chosen = _chosen(
-                embedded,
-                nodes,
-                size,
-                sampling,
-                workload,
-                trace,
-                approach,
-                scheduler_binary,
-                rounds,
-                seed,
-                quick=quick,
+            chosen = replace(
+                _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick),
+                # Absolute, as of schedulers.
+                service_config="" if service_config is None else str(service_config.absolute()),
+                trace="" if trace is None else str(trace.absolute()),
+                trace_nodes=nodes or (),
+                sampling=tuple(dict.fromkeys(sampling or [DEFAULT_SAMPLING])),
+                waiting=waiting,
             )
+            chosen.check()
             folder = _run(chosen, out, go_on)
         else:
             folder = plot
@@ -114,9 +120,7 @@ def _chosen(
     embedded: bool,
     nodes: list[int] | None,
     sizes: list[int] | None,
-    sampling: list[str] | None,
     workloads: list[str] | None,
-    trace: Path | None,
     approaches: list[str] | None,
     scheduler_binaries: list[str] | None,
     rounds: int | None,
@@ -132,22 +136,17 @@ def _chosen(
     programs = {name: str(Path(path).absolute()) for name, path in pairs(scheduler_binaries)}
     everybody = [each for each in MADE if (each in USUAL or each in programs) and not (embedded and each in REAL_ONLY)]
     usual = QUICK if quick else Plan()
-    plan = replace(
+    return replace(
         usual,
         cluster=EMBEDDED if embedded else REAL,
         nodes=usual.nodes if nodes is None else nodes,
-        trace_nodes=usual.trace_nodes if nodes is None else nodes,
         sizes=usual.sizes if sizes is None else sizes,
-        sampling=usual.sampling if sampling is None else tuple(dict.fromkeys(sampling)),
         workloads=usual.workloads if workloads is None else tuple(dict.fromkeys(workloads)),
         rounds=usual.rounds if rounds is None else rounds,
         approaches=tuple(dict.fromkeys(approaches or everybody)),
         seed=seed,
-        trace="" if trace is None else str(trace.absolute()),
         scheduler_binaries=programs,
     )
-    plan.check()
-    return plan
 
 
 def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
@@ -227,12 +226,14 @@ def _report(folder: Path) -> bool:
 
     try:
         written = write_report(folder)
-        found = judge(measured(read(folder)))
+        figures = measured(read(folder))
     except Unreadable as error:
         raise WrongUse(str(error)) from None
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
+    found = judge(figures)
     console = Console(highlight=False)
+    console.print(_ratios(figures))
     table = Table("claim", "where", "ratio", "")
     for each in found:
         where = f"{each.setting.where}, {each.setting.what}"
@@ -241,3 +242,27 @@ def _report(folder: Path) -> bool:
         console.print(table)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
     return not contradicted(found)
+
+
+def _ratios(figures: Figures) -> Table:
+    from extender.compare.figures import estimate, mean
+    from extender.compare.measured import ratio_of
+    from extender.compare.vocabulary import base_of
+    from extender.compare.wording import interval, times
+
+    table = Table("where", "approach", "median, ms", "ratio to base", "writes", "stuck")
+    for setting, row in figures.items():
+        where = f"{setting.where}, {setting.what}"
+        for name, each in row.items():
+            base = base_of(name, setting.workload)
+            table.add_row(
+                where,
+                name,
+                interval(estimate(each.to_bound), 1000),
+                "1" if name == base else times(ratio_of(row, name, base)),
+                interval(estimate(each.cost("writes"), mean)),
+                str(each.stuck),
+            )
+            where = ""
+        table.add_section()
+    return table

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -73,8 +74,9 @@ class Plan:
     `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the
     workload does not say it.
 
-    `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`. Both are
-    absolute: a run can be gone on with from anywhere.
+    `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`;
+    `service_config`: the service's settings, "": the usual ones. All absolute: a run can be gone on with from anywhere.
+    `waiting`: so many other gangs wait meanwhile.
     """
 
     cluster: str = REAL
@@ -90,6 +92,8 @@ class Plan:
     cpu: str = "500m"
     trace: str = ""
     scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
+    service_config: str = ""
+    waiting: int = 0
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -120,6 +124,9 @@ class Plan:
                 raise WrongUse(f"--sampling {sampling}: choose from {', '.join(SAMPLING)}")
         if TRACE in self.workloads and not self.trace:
             raise WrongUse("--workload trace needs --trace FOLDER, or ESCHER_TRACES: see docs/comparison.md")
+        if self.service_config and not Path(self.service_config).is_file():
+            raise WrongUse(f"--service-config {self.service_config}: no file is there")
+        self._check_waiting()
         for set_up in self.set_ups():
             self._check_room(set_up)
 
@@ -133,6 +140,13 @@ class Plan:
         needed = ceil(room_of(set_up.shape) / pods_of_a_node(self.cpu_of(set_up.workload)))
         if set_up.nodes < needed:
             raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
+
+    def _check_waiting(self) -> None:
+        if not 0 <= self.waiting <= min(self.nodes):
+            raise WrongUse(f"--waiting should be between 0 and --nodes, a node for each, found {self.waiting}")
+        for workload in self.workloads:
+            if self.waiting and workload != SINGLE:
+                raise WrongUse(f"--waiting goes with --workload {SINGLE} alone, found {workload}")
 
     def approaches_of(self, workload: str) -> list[str]:
         """Those that this workload has."""

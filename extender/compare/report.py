@@ -220,5 +220,5 @@ def _figures(
     yield "all_done", "median", "", estimate(found.by_trial(lambda each: each.all_done))
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
-    for column in ("writes", "bytes", "attempts", *telling.CPU.values()):
+    for column in ("writes", "bytes", "attempts", "rollbacks", *telling.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -15,11 +15,10 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import AT_ONCE, create, resources_of
 from extender.compare.outside import NAMESPACE, PODS
+from extender.compare.pods import AT_ONCE, create, delete, resources_of
 from extender.compare.workloads import Standing
 from extender.controlplane.witness import Late
-from extender.kube.errors import Gone
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address
@@ -34,7 +33,6 @@ _EVERY, _WITHIN, _WITHIN_EACH = 0.25, 60.0, 0.1
 """Seconds within which pods that came are running, and more for each of them: a busy machine runs twenty a second."""
 SETTLE = 1.0
 """The watches of schedulers and service have seen the last of them."""
-_NO_GRACE = b'{"gracePeriodSeconds":0}'
 
 
 class Room:
@@ -89,10 +87,7 @@ async def standing(requests: Requests, pods: Sequence[Standing]) -> AsyncIterato
 
 async def leave(requests: Requests, pod: Standing) -> None:
     """It does not stand there any longer."""
-    try:
-        await requests.request("DELETE", f"{PODS}/{pod.name}", _NO_GRACE)
-    except Gone:
-        return
+    await delete(requests, f"{PODS}/{pod.name}")
 
 
 def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str]:

@@ -20,7 +20,9 @@ from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
+from extender.compare.pods import AT_ONCE
 from extender.compare.room import Taking, leave, rooms, standing
+from extender.compare.waiting import gangs_waiting
 from extender.compare.workloads import Ask, Standing, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
@@ -60,7 +62,7 @@ class Bench:
         ways = self._ways[trial.approach]
         self._watched.begin()
         async with standing(self._requests, work.standing):
-            before = await self._purse.spent()
+            before = await self._spent(ways)
             for ask in work.asks:
                 await ways.of(ask).prepare(ask)
             run = _Run(work, ways, self._watched, self._losses, partial(leave, self._requests))
@@ -69,10 +71,14 @@ class Bench:
             await run.clear()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
-        spent = (await self._purse.spent()).since(before)
+        spent = (await self._spent(ways)).since(before)
         stood = {each.name for each in work.standing}
         pods = {name: pod for name, pod in self._watched.pods.items() if name not in stood}
         return Outcome(trial, done, run.began, seconds, run.asked, pods, spent)
+
+    async def _spent(self, ways: Ways) -> Costs:
+        rollbacks = None if ways.rollbacks is None else ways.rollbacks.count
+        return replace(await self._purse.spent(), rollbacks=rollbacks)
 
 
 def _named(work: Work, prefix: str) -> Work:
@@ -166,7 +172,11 @@ async def run(
     taking: Taking = lambda pods: None,
 ) -> None:
     """`take` is told of each trial as it ends; `taking`, when room is made for those of a set-up."""
-    async with _connected(cluster) as connection, rooms(connection, taking) as room:
+    async with (
+        _connected(cluster) as connection,
+        gangs_waiting(connection, plan.waiting),
+        rooms(connection, taking) as room,
+    ):
         for set_up, mine in groupby(trials, lambda trial: trial.set_up):
             await room.leave_free(set_up.shape.room, plan.cpu_of(set_up.workload))
             async with _bench(cluster, plan, set_up, connection) as bench:
@@ -177,7 +187,7 @@ async def run(
 @asynccontextmanager
 async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
     async with Connection(await Credentials.load(from_kubeconfig(cluster.kubeconfig))) as connection:
-        warming = asyncio.create_task(connection.keep_warm(approaches.AT_ONCE))
+        warming = asyncio.create_task(connection.keep_warm(AT_ONCE))
         try:
             yield connection
         finally:

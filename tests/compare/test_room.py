@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from extender.compare import room
-from extender.compare.approaches import manifest
+from extender.compare.pods import manifest
 from extender.compare.room import rooms, standing
 from extender.compare.workloads import Ask, Standing
 from extender.kube.errors import Gone
