@@ -102,6 +102,8 @@ class Observer:
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).resolve().parents[1],
+            # An interrupt from the terminal is its owner's to heed: with that its stdin ends, and so does it.
+            start_new_session=True,
         )
         self._answer()
 

@@ -35,8 +35,9 @@ from loadtests.sightings import Report
 
 LEFT = "left over when all pods are gone"
 CHECKS = (IN_PART, OVER, INVARIANTS, DIFFERS, RESERVED, RESOURCES_LOST, OWNERLESS, LEFT, LOG, OTHERS)
-STUCK_AFTER = 60.0
-"""Seconds without any change after which what is left is taken for what will stay: a plan lasts half a minute."""
+STUCK_AFTER = 150.0
+"""Seconds without any change after which what is left is taken for what will stay: a plan lasts half a minute, and two
+minutes a member whose pod the service was asked about and has never seen."""
 
 _VIOLATIONS = "escher_invariant_violations_total"
 Say = Callable[[str], None]
@@ -64,17 +65,17 @@ class AtRest:
         self._cluster, self._service, self._expected, self._say = cluster, service, expected, say
         self._api = cluster.admin
 
-    def findings(self, ended: float, stuck_after: float = STUCK_AFTER) -> Findings:
+    def findings(self, ended: float) -> Findings:
         """What is wrong when all has come to rest; the cluster is empty then."""
         found: Findings = {check: [] for check in CHECKS}
         self._withdraw(keep=self._expected)
         self._delete_pods(lambda bound: not bound)
-        self._add(found, settled(self._full, stuck_after=stuck_after, say=self._say))
+        self._add(found, settled(self._full, stuck_after=STUCK_AFTER, say=self._say))
         self._say("waiting for the service to check itself")
         self._add(found, {INVARIANTS: audited(self._service, ended, 0)})
         self._withdraw(keep={})
         self._delete_pods(lambda bound: True)
-        self._add(found, settled(self._empty, stuck_after=stuck_after, say=self._say), "when empty: ")
+        self._add(found, settled(self._empty, stuck_after=STUCK_AFTER, say=self._say), "when empty: ")
         self._add(found, {LOG: errors_in(self._cluster.log("service"))})
         return found
 

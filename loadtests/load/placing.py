@@ -101,6 +101,9 @@ class ApiServer:
         if status not in (200, 202, 404):
             raise Refused(f"deleting a pod: {status} {answer.get('message')}")
 
+    def close(self) -> None:
+        self._connection.close()
+
     def _call(self, method: str, path: str, body: str | None) -> tuple[int, Json]:
         try:
             self._connection.request(method, path, body, self._headers)

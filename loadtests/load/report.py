@@ -95,10 +95,10 @@ def _outcome(run: Mapping[str, Any]) -> Iterator[Block]:
     calls = "No call failed." if run["locust"] == 0 else "**Calls failed, or Locust did.**"
     holds = "every invariant holds" if wrong == 0 else f"**{wrong} findings: invariants do not hold**"
     where = f"the service at {plan['host']}" if plan["host"] else _cluster(plan)
-    yield Said(
-        f"{plan['users']} users at most, {plan['shape']}, {plan['seconds']:g} s, on {where}: {', '.join(plan['who'])}. "
-        f"{calls} At its end {holds}."
-    )
+    asked = f"{plan['users']} users at most, {plan['shape']}, {plan['seconds']:g} s"
+    if plan["page"]:
+        asked = "Load as it was set on Locust's page"
+    yield Said(f"{asked}, on {where}: {', '.join(plan['who'])}. {calls} At its end {holds}.")
     yield Heading("Invariants")
     yield Tabular(
         ["checked when the load had ended", "found"], [[f"{name}", str(len(each))] for name, each in found.items()], RUN

@@ -33,7 +33,7 @@ from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
 from loadtests.chaos.rest import INVARIANTS, Findings
 from loadtests.ledger import Service
-from loadtests.load.invariants import CHECKS, STUCK_AFTER, AtRest, audited, of_what_was_seen, violations
+from loadtests.load.invariants import CHECKS, AtRest, audited, of_what_was_seen, violations
 from loadtests.load.placing import SCHEDULER, Target
 from loadtests.load.plan import Plan
 from loadtests.load.samples import MEMORY, Sampler
@@ -73,7 +73,7 @@ class Result:
         return 1 if self.locust or self.violations else 0
 
 
-def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say, stuck_after: float = STUCK_AFTER) -> Result:
+def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> Result:
     """The plan has been carried out, and nothing runs any more. Raises ClusterError where it could not begin."""
     result = Result(_new_folder(results))
     began, started = datetime.now(UTC), time.monotonic()
@@ -82,7 +82,7 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say, stuc
         if plan.host:
             _on_service(plan, result, locust, beside, say)
         else:
-            _on_cluster(plan, result, locust, beside, say, stuck_after)
+            _on_cluster(plan, result, locust, beside, say)
     written = {
         "command": command,
         "began": f"{began:%Y-%m-%dT%H:%M:%SZ}",
@@ -130,7 +130,7 @@ def _on_service(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
         result.findings = {INVARIANTS: audited(service, time.monotonic(), before)}
 
 
-def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say, stuck_after: float) -> None:
+def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say) -> None:
     result.findings = {check: [] for check in CHECKS}
     say(f"starting {plan.cluster}")
     shape = NodeShape()
@@ -162,7 +162,7 @@ def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say,
             _until_it_ends(process, plan, result, say)
             ended = time.monotonic()
             say("the load has ended; looking at what is left")
-            result.findings = AtRest(cluster, service, expected, say).findings(ended, stuck_after)
+            result.findings = AtRest(cluster, service, expected, say).findings(ended)
         result.settled_after = round(time.monotonic() - ended, 1)
         report = observer.report()
         for check, found in of_what_was_seen(report).items():

@@ -51,8 +51,12 @@ class Clustered(FastHttpUser):  # type: ignore[misc]  # Locust lives in an envir
     wait_time = between(0.1, 0.5)
 
     def on_start(self) -> None:
+        """Called by Locust before its first task, as `on_stop` is after its last."""
         self.named = f"load-{type(self).__name__.lower()}-{next(_number)}"
         self.rng = random.Random(self.named)
+
+    def on_stop(self) -> None:
+        return
 
 
 class Scheduling(Clustered):
@@ -62,8 +66,11 @@ class Scheduling(Clustered):
 
     def on_start(self) -> None:
         super().on_start()
-        api = ApiServer(target())
-        self.placer = Placer(api, crowd(), recorded(), self.ask, self.tell, user=self.named, rng=self.rng)
+        self.api = ApiServer(target())
+        self.placer = Placer(self.api, crowd(), recorded(), self.ask, self.tell, user=self.named, rng=self.rng)
+
+    def on_stop(self) -> None:
+        self.api.close()
 
     def ask(self, verb: str, kind: str, body: bytes) -> Any:
         with self.client.post(
