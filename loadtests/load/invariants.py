@@ -9,7 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+import httpx
+
 from extender.app.auditor import EVERY as AUDIT_EVERY
+from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import NAMESPACE, PODS
 from loadtests.chaos.rest import (
@@ -68,6 +71,16 @@ class AtRest:
     def findings(self, ended: float) -> Findings:
         """What is wrong when all has come to rest; the cluster is empty then."""
         found: Findings = {check: [] for check in CHECKS}
+        try:
+            self._look(found, ended)
+        except (ApiError, AssertionError, httpx.TransportError) as error:
+            found[OTHERS].append(f"the checks did not come to their end: {error}")
+        if "service" not in self._cluster.pids():
+            found[OTHERS].append("the service has ended by itself")
+        self._add(found, {LOG: errors_in(self._cluster.log("service"))})
+        return found
+
+    def _look(self, found: Findings, ended: float) -> None:
         self._withdraw(keep=self._expected)
         self._delete_pods(lambda bound: not bound)
         self._add(found, settled(self._full, stuck_after=STUCK_AFTER, say=self._say))
@@ -76,8 +89,6 @@ class AtRest:
         self._withdraw(keep={})
         self._delete_pods(lambda bound: True)
         self._add(found, settled(self._empty, stuck_after=STUCK_AFTER, say=self._say), "when empty: ")
-        self._add(found, {LOG: errors_in(self._cluster.log("service"))})
-        return found
 
     def _full(self) -> Findings:
         pods, nodes = self._api.list_all(PODS), self._api.list_all("/api/v1/nodes")

@@ -283,7 +283,8 @@ def _where(run: Mapping[str, Any], folder: Path) -> Iterator[Block]:
         [
             f"Began {run['began']}, took {run['seconds']:g} s with starting and checking.",
             f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']:g} GiB, {machine['system']}."
-            " All processes share it, Locust too: where its CPU is near one core, Locust is what is measured.",
+            f" Its load average was {run['load_average']:g} when this began. All processes share it, Locust too: where"
+            " its CPU is near one core, Locust is what is measured.",
             ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
             *([f"Locust's own report is `{LOCUSTS_PAGE}`, beside this one."] * (folder / LOCUSTS_PAGE).exists()),
         ]

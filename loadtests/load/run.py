@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ import yaml
 
 from extender.compare.comparing import machine, versions
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-from extender.controlplane.errors import ClusterError
+from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.nodes import NodeShape
 from extender.controlplane.progress import Progress
 from loadtests import reference
@@ -48,7 +49,7 @@ LOCUST_LOG, SERVICE_LOG = "locust.log", "service.log"
 _RESOURCE, _UNITS, _WITH_RESOURCE = "data1", 16, 100
 """What the recorded pods ask for, and on how many nodes it is, at most: there is enough."""
 _SAMPLES, _SPAWN_RATE, _STOPS_WITHIN = 500, 10, 60
-_KNOWN_WITHIN = 60.0
+_KNOWN_WITHIN, _TAKES_EVERY = 60.0, 60.0
 
 Say = Callable[[str], None]
 
@@ -74,9 +75,12 @@ class Result:
 
 
 def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> Result:
-    """The plan has been carried out, and nothing runs any more. Raises ClusterError where it could not begin."""
+    """The plan has been carried out, and nothing runs any more. Raises ClusterError where it could not begin,
+    WrongUse where there is no Locust."""
+    if shutil.which(locust) is None:
+        raise WrongUse(f"--locust is {locust}: there is no such command; `make loadtest` installs it")
     result = Result(_new_folder(results))
-    began, started = datetime.now(UTC), time.monotonic()
+    began, started, busy = datetime.now(UTC), time.monotonic(), round(os.getloadavg()[0], 2)
     with ExitStack() as stack:
         beside = stack.enter_context(_reference(plan))
         if plan.host:
@@ -89,6 +93,7 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> R
         "seconds": round(time.monotonic() - started, 1),
         "plan": asdict(plan),
         "machine": machine(),
+        "load_average": busy,
         "versions": versions(),
         "locust": result.locust,
         "load_seconds": round(result.load_seconds, 1),
@@ -157,7 +162,7 @@ def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
             result.folder / MEMORY,
             lambda: {**watched, "locust": process.pid},
             every=_every(plan),
-            also=observer.take,
+            also=_seldom(observer.take),
         ):
             _until_it_ends(process, plan, result, say)
             ended = time.monotonic()
@@ -194,6 +199,20 @@ def _furnished(plan: Plan, service: Service) -> Mapping[str, Mapping[str, int]]:
     return {_RESOURCE: answer["nodes"]}
 
 
+def _seldom(take: Callable[[], None]) -> Callable[[], None]:
+    """Once in a while, for it asks the API server for everything. What cannot be taken now can be the next time."""
+    last = time.monotonic()
+
+    def taken() -> None:
+        nonlocal last
+        if time.monotonic() - last >= _TAKES_EVERY:
+            last = time.monotonic()
+            with suppress(AssertionError):
+                take()
+
+    return taken
+
+
 def _every(plan: Plan) -> float:
     return max(0.5, plan.seconds / _SAMPLES)
 
@@ -211,16 +230,13 @@ def _begin(
     ]
     said = {"LOAD_FOLDER": str(folder), "LOAD_SHAPE": plan.shape if plan.shape in SHAPES else "", **environment}
     with nullcontext() if plan.page else (folder / LOCUST_LOG).open("w") as log:
-        try:
-            return subprocess.Popen(
-                command,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **said},
-                cwd=ROOT,
-                stdout=log,
-                stderr=log and subprocess.STDOUT,
-            )
-        except OSError as error:
-            raise ClusterError(f"--locust {locust}: {error.strerror}; `make loadtest` installs it") from None
+        return subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **said},
+            cwd=ROOT,
+            stdout=log,
+            stderr=log and subprocess.STDOUT,
+        )
 
 
 def _until_it_ends(process: subprocess.Popen[bytes], plan: Plan, result: Result, say: Say) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from loadtests.load.shapes import spike
 from loadtests.load.timings import CALLS, LATENCIES
 from tests.load.played import locustfile
 
+ROOT = Path(loadtests.__file__ or "").resolve().parents[1]
 REFERENCE = "http://127.0.0.1:9"
 
 
@@ -45,6 +48,19 @@ def asks(module: Any, who: str, client: Client) -> None:
     user.client = client
     for each in getattr(user, "tasks", [module.Binder.bind]):
         each(user)
+
+
+def test_what_runs_in_locusts_environment_needs_nothing_but_the_standard_library() -> None:
+    mine = ", ".join(f"loadtests.load.{name}" for name in ("shapes", "timings", "placing", "managing"))
+    program = f"import sys, {mine}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not {"extender", "msgspec", "httpx", "yaml"} & set(ran.stdout.split())
 
 
 @pytest.mark.parametrize("who", [each for each in plan.VERBS if each != "WholeNodes"])

@@ -40,6 +40,7 @@ def told(folder: Path, findings: dict[str, list[str]] | None = None, **more: Any
         "seconds": 80.0,
         "plan": asdict(Plan()),
         "machine": {"processor": "some", "cores": 2, "memory_gib": 8.0, "system": "Linux"},
+        "load_average": 3.25,
         "versions": {"escher": "0"},
         "locust": 0,
         "load_seconds": 40.0,
@@ -54,7 +55,7 @@ def told(folder: Path, findings: dict[str, list[str]] | None = None, **more: Any
 
 def test_latencies_throughput_and_errors_are_told(tmp_path: Path) -> None:
     text = told(tmp_path)
-    assert "| gang, created to bound | 40 | 1 | 0.976 |" in text
+    assert "| gang, created to bound | 40 | 1 | 0.98 |" in text
     assert "| filter, ordinary, live | 400 | 0 | 9.76 | 1 | 1 | 1 |  | 1 |" in text
     assert "every invariant holds" in text
     assert "| gangs | 1,234 |" in text

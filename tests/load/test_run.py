@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.chaos.rest import IN_PART, INVARIANTS, OVER
+from loadtests.chaos.rest import IN_PART, INVARIANTS, OTHERS, OVER
 from loadtests.load import invariants
 from loadtests.load.__main__ import main
 from loadtests.load.report import PAGE, REPORT
@@ -29,6 +29,16 @@ def bound_by_hand(kind, name, node):
     pod["spec"]["nodeName"] = node
     api.create(pod)
 
+"""
+
+KILLS_THE_SERVICE = """
+import signal
+from extender.controlplane import state
+for folder in Path(os.environ["XDG_STATE_HOME"]).glob("escher/clusters/*"):
+    found = state.read(folder)
+    for each in found.processes if found else ():
+        if each.name == "service":
+            os.kill(each.pid, signal.SIGKILL)
 """
 
 
@@ -97,6 +107,13 @@ def test_calls_that_failed_fail_the_run_too(tmp_path: Path) -> None:
     assert "Calls failed" in (folder / REPORT).read_text()
 
 
+def test_a_service_that_dies_under_load_fails_the_run_and_it_is_told(tmp_path: Path) -> None:
+    code, _, run = loaded(tmp_path, KILLS_THE_SERVICE)
+    assert (code, run["locust"]) == (1, 0)
+    assert "the service has ended by itself" in run["findings"][OTHERS]
+
+
 def test_where_there_is_no_locust_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--locust", str(tmp_path / "none"), "--results", str(tmp_path), "--nodes", "1"]) == 1
-    assert "No such file or directory; `make loadtest` installs it" in capsys.readouterr().err
+    assert main(["--locust", str(tmp_path / "none"), "--results", str(tmp_path)]) == 2
+    assert "none: there is no such command; `make loadtest` installs it" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
