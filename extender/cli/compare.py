@@ -12,10 +12,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
 from extender.controlplane.errors import WrongUse
 
 if TYPE_CHECKING:
+    from extender.compare.measured import Table as Figures
     from extender.compare.plan import Plan
     from extender.compare.running import Outcome
 
@@ -27,7 +29,11 @@ what we say of it, beyond the interval.
 
 Example: escher compare --nodes 100 --size 8 --size 64
 
+Example: escher compare --workload contention --workload arrivals --size 8
+
 Example: escher compare --embedded --quick
+
+Example: escher compare --scheduler-binary coscheduling=../scheduler-plugins/bin/kube-scheduler
 
 Example: escher compare --go-on results/compare-1
 
@@ -43,9 +49,22 @@ def compare(
     size: Annotated[
         list[int] | None, typer.Option(help="Members of a gang; may be given again. [default: 8, 64]")
     ] = None,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
+    ] = None,
     approach: Annotated[
         list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
     ] = None,
+    scheduler_binary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="The scheduler of an approach that is not Kubernetes' own or ours."),
+    ] = None,
+    service_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of the service, as of escher serve --config.")
+    ] = None,
+    waiting: Annotated[
+        int, typer.Option(metavar="GANGS", help="So many other gangs wait for room meanwhile, on nodes of their own.")
+    ] = 0,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
@@ -64,7 +83,13 @@ def compare(
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
         if plot is None:
-            chosen = _chosen(embedded, nodes, size, approach, rounds, seed, quick=quick)
+            chosen = replace(
+                _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick),
+                # Absolute, as of schedulers.
+                service_config="" if service_config is None else str(service_config.absolute()),
+                waiting=waiting,
+            )
+            chosen.check()
             folder = _run(chosen, out, go_on)
         else:
             folder = plot
@@ -76,29 +101,33 @@ def _chosen(
     embedded: bool,
     nodes: list[int] | None,
     sizes: list[int] | None,
+    workloads: list[str] | None,
     approaches: list[str] | None,
+    scheduler_binaries: list[str] | None,
     rounds: int | None,
     seed: int,
     *,
     quick: bool,
 ) -> Plan:
     from extender.compare.approaches import MADE, REAL_ONLY
-    from extender.compare.plan import QUICK, Plan
+    from extender.compare.plan import QUICK, USUAL, Plan
     from extender.compare.runs import EMBEDDED, REAL
 
-    everybody = [each for each in MADE if not (embedded and each in REAL_ONLY)]
+    # Absolute, for a run can be gone on with from another folder.
+    programs = {name: str(Path(path).absolute()) for name, path in pairs(scheduler_binaries)}
+    everybody = [each for each in MADE if (each in USUAL or each in programs) and not (embedded and each in REAL_ONLY)]
     usual = QUICK if quick else Plan()
-    plan = replace(
+    return replace(
         usual,
         cluster=EMBEDDED if embedded else REAL,
         nodes=usual.nodes if nodes is None else nodes,
         sizes=usual.sizes if sizes is None else sizes,
+        workloads=usual.workloads if workloads is None else tuple(dict.fromkeys(workloads)),
         rounds=usual.rounds if rounds is None else rounds,
         approaches=tuple(dict.fromkeys(approaches or everybody)),
         seed=seed,
+        scheduler_binaries=programs,
     )
-    plan.check()
-    return plan
 
 
 def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
@@ -148,7 +177,7 @@ class _Bar:
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         self._seen += 1
         trial = outcome.trial
-        said = f"{trial.nodes} nodes, gang of {trial.size}, {trial.approach}"
+        said = f"{trial.set_up}, {trial.approach}"
         time_left = f"{left} to go, about {seconds_left / 60:.0f} min"
         self._progress.update(
             self._task, description=said, total=self._seen + left, completed=self._seen, left=time_left
@@ -172,12 +201,14 @@ def _report(folder: Path) -> bool:
 
     try:
         written = write_report(folder)
-        found = judge(measured(read(folder)))
+        figures = measured(read(folder))
     except Unreadable as error:
         raise WrongUse(str(error)) from None
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
+    found = judge(figures)
     console = Console(highlight=False)
+    console.print(_ratios(figures))
     table = Table("claim", "where", "ratio", "")
     for each in found:
         where = f"{each.setting.where}, {each.setting.what}"
@@ -186,3 +217,27 @@ def _report(folder: Path) -> bool:
         console.print(table)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
     return not contradicted(found)
+
+
+def _ratios(figures: Figures) -> Table:
+    from extender.compare.figures import estimate, mean
+    from extender.compare.measured import ratio_of
+    from extender.compare.vocabulary import base_of
+    from extender.compare.wording import interval, times
+
+    table = Table("where", "approach", "median, ms", "ratio to base", "writes", "stuck")
+    for setting, row in figures.items():
+        where = f"{setting.where}, {setting.what}"
+        for name, each in row.items():
+            base = base_of(name, setting.workload)
+            table.add_row(
+                where,
+                name,
+                interval(estimate(each.to_bound), 1000),
+                "1" if name == base else times(ratio_of(row, name, base)),
+                interval(estimate(each.cost("writes"), mean)),
+                str(each.stuck),
+            )
+            where = ""
+        table.add_section()
+    return table

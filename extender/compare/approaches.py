@@ -7,38 +7,43 @@ an application that has ghosts hold the room first. They differ in nothing else:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
-from extender.compare.outside import LABEL, NAMESPACE, PODS
-from extender.compare.vocabulary import APPROACHES, APPSPACE, BASE, BASE_AGAIN, EXTENDER, JOB, LIBSPACE, NATIVE
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create, manifest, remove
+from extender.compare.vocabulary import (
+    APPROACHES,
+    APPSPACE,
+    BASE,
+    BASE_AGAIN,
+    COSCHEDULING,
+    EXTENDER,
+    JOB,
+    JOB_GANG,
+    LIBSPACE,
+    NATIVE,
+    THROUGH,
+)
+from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
-from extender.esl import Approach, GangSpec, Space, gang
-from extender.kube.errors import Gone
-from extender.kube.requests import METADATA_ONLY, Requests, address
-
-AT_ONCE = 16
-"""Pods that the client creates at the same time, by every approach."""
+from extender.esl import Approach, GangSpec, Space, Times, gang
+from extender.esl.base import News, Report
+from extender.esl.gang_life import USUAL_TIMES
+from extender.kube.requests import Requests, address
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
-_POD_GROUPS = address("apis", "scheduling.k8s.io", "v1alpha2", "namespaces", NAMESPACE, "podgroups")
+_COSCHEDULING_API = ("scheduling.x-k8s.io", "v1alpha1")
+_COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
 
-Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A gang that is to be placed. `cpu` of each member, as Kubernetes spells it."""
-
-    name: str
-    size: int
-    cpu: str
+Shape = Callable[[Manifest, Ask], None]
 
 
 class Way(Protocol):
@@ -52,44 +57,72 @@ class Way(Protocol):
         """The gang is asked for; when it is placed is up to the cluster."""
         ...
 
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        """That member was lost; its owner makes another, of this name, in its place."""
+        ...
+
     async def end(self, ask: Ask) -> None:
-        """The gang has ended; its pods go, and all that was made for it has gone."""
+        """The gang has ended, or is not wanted any more; its pods go, and all that was made for it has gone."""
         ...
 
 
 class Plain:
     """The pods, as `shape` has made them."""
 
-    def __init__(self, requests: Requests, shape: Callable[[Manifest, Ask], None]) -> None:
+    def __init__(self, requests: Requests, shape: Shape) -> None:
         self._requests, self._shape = requests, shape
 
     async def prepare(self, ask: Ask) -> None:
         return
 
     async def submit(self, ask: Ask) -> None:
-        made = [manifest(ask, number) for number in range(ask.size)]
-        for each in made:
-            self._shape(each, ask)
-        await create(self._requests, made)
+        await create(self._requests, [self._member(ask, number) for number in range(ask.size)])
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        await create(self._requests, [self._member(ask, number, name)])
+
+    def _member(self, ask: Ask, number: int, name: str = "") -> Manifest:
+        return _shaped(self._shape, ask, number, name)
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
 
 
-class Native(Plain):
+class Grouped(Plain):
+    """Pods whose group is an object in the API, which is there before they are asked for."""
+
+    groups: ClassVar[str]
+
+    @abstractmethod
+    def group(self, ask: Ask) -> Manifest: ...
+
     async def prepare(self, ask: Ask) -> None:
-        body = {"metadata": {"name": ask.name}, "spec": {"schedulingPolicy": {"gang": {"minCount": ask.size}}}}
-        await self._requests.request("POST", _POD_GROUPS, msgspec.json.encode(body))
+        await self._requests.request("POST", self.groups, msgspec.json.encode(self.group(ask)))
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
-        await self._requests.request("DELETE", f"{_POD_GROUPS}/{ask.name}")
+        await self._requests.request("DELETE", f"{self.groups}/{ask.name}")
+
+
+class Native(Grouped):
+    groups = address("apis", "scheduling.k8s.io", "v1alpha2", "namespaces", NAMESPACE, "podgroups")
+
+    def group(self, ask: Ask) -> Manifest:
+        return {"metadata": {"name": ask.name}, "spec": {"schedulingPolicy": {"gang": {"minCount": ask.size}}}}
+
+
+class Coscheduling(Grouped):
+    groups = address("apis", *_COSCHEDULING_API, "namespaces", NAMESPACE, "podgroups")
+
+    def group(self, ask: Ask) -> Manifest:
+        # A custom resource: the API server does not take its kind from the path.
+        kind = {"apiVersion": "/".join(_COSCHEDULING_API), "kind": "PodGroup"}
+        return {**kind, "metadata": {"name": ask.name}, "spec": {"minMember": ask.size}}
 
 
 class ByJob(Plain):
     async def submit(self, ask: Ask) -> None:
-        member = manifest(ask, 0)
-        self._shape(member, ask)
+        member = self._member(ask, 0)
         del member["metadata"]["name"]
         template = {"metadata": member["metadata"], "spec": {**member["spec"], "restartPolicy": "Never"}}
         spec = {
@@ -99,6 +132,9 @@ class ByJob(Plain):
             "template": template,
         }
         await self._requests.request("POST", _JOBS, msgspec.json.encode({"metadata": {"name": ask.name}, "spec": spec}))
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        """The Job's controller makes it."""
 
     async def end(self, ask: Ask) -> None:
         body = b'{"propagationPolicy":"Background"}'
@@ -125,10 +161,15 @@ class Ghosts:
 
     async def _launch(self, ask: Ask, run: GangRun) -> None:
         await run.reserved()
-        asked = [run.spec.requirement(number, Approach.EXTENDED_RESOURCES) for number in range(ask.size)]
-        await create(self._requests, [each.attach(manifest(ask, number)) for number, each in enumerate(asked)])
+        await create(self._requests, [_let_in(ask, run, number) for number in range(ask.size)])
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        run, _ = self._runs[ask.name]
+        await create(self._requests, [_let_in(ask, run, number, name)])
 
     async def end(self, ask: Ask) -> None:
+        if ask.name not in self._runs:
+            return
         run, launching = self._runs.pop(ask.name)
         launching.cancel()
         await asyncio.gather(launching, return_exceptions=True)
@@ -137,7 +178,12 @@ class Ghosts:
         await run.ended()
 
 
-def _scheduled_by(scheduler: str) -> Callable[[Manifest, Ask], None]:
+def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
+    """The member, as its ghost knows it."""
+    return run.spec.requirement(number, Approach.EXTENDED_RESOURCES).attach(manifest(ask, number, name))
+
+
+def _scheduled_by(scheduler: str) -> Shape:
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["spec"]["schedulerName"] = scheduler
 
@@ -148,7 +194,12 @@ def _native(pod: Manifest, ask: Ask) -> None:
     pod["spec"] |= {"schedulerName": _PURE, "schedulingGroup": {"podGroupName": ask.name}}
 
 
-def _a_gang(scheduler: str, *, gated: bool = False) -> Callable[[Manifest, Ask], None]:
+def _coscheduled(pod: Manifest, ask: Ask) -> None:
+    pod["metadata"]["labels"][_COSCHEDULING_LABEL] = ask.name
+    pod["spec"]["schedulerName"] = COSCHEDULING
+
+
+def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["metadata"]["labels"][GANG_LABEL] = ask.name
         pod["metadata"]["annotations"] = {MIN_MEMBER: str(ask.size)}
@@ -159,75 +210,85 @@ def _a_gang(scheduler: str, *, gated: bool = False) -> Callable[[Manifest, Ask],
     return shape
 
 
-_BY_SHAPE: Mapping[str, tuple[type[Plain], Callable[[Manifest, Ask], None]]] = {
+_BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
     BASE: (Plain, _scheduled_by(_PURE)),
     BASE_AGAIN: (Plain, _scheduled_by(_PURE)),
-    "through": (Plain, _scheduled_by(_EXTENDER)),
+    THROUGH: (Plain, _scheduled_by(_EXTENDER)),
     EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
     "ledger": (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
+    COSCHEDULING: (Coscheduling, _coscheduled),
     JOB: (ByJob, _scheduled_by(_PURE)),
-    "job-gang": (ByJob, _a_gang(_EXTENDER)),
+    JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
+_SCHEDULERS = {
+    **dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER),
+    "ledger": _LEDGER,
+    COSCHEDULING: COSCHEDULING,
+}
+"""Of those that are not placed by the scheduler without an extender."""
 MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS)
 """Those that this can carry out."""
-REAL_ONLY = frozenset({NATIVE})
+REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
 
-async def ways(requests: Requests, chosen: list[str], stack: AsyncExitStack, seed: int) -> dict[str, Way]:
-    """By name. What they keep running ends with the stack."""
-    made: dict[str, Way] = {}
+class RollBacks:
+    """How often all that was held for a gang was given back, to be tried again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def hear(self, report: Report) -> None:
+        self.count += report.news is News.ROLLED_BACK
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How an approach places gangs, and how the ordinary pods beside them are placed: by the same scheduler."""
+
+    gangs: Way
+    ordinary: Way
+    rollbacks: RollBacks | None = None
+    """None: it holds nothing that could be given back."""
+
+    def of(self, ask: Ask) -> Way:
+        return self.gangs if ask.is_gang else self.ordinary
+
+
+async def ways(
+    requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int, times: Times = USUAL_TIMES
+) -> dict[str, Ways]:
+    """By name. What they keep running ends with the stack. `times` of ghosts."""
+    made: dict[str, Ways] = {}
     for name in chosen:
+        gangs: Way
+        rollbacks = None
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
-            made[name] = kind(requests, shape)
+            gangs = kind(requests, shape)
         else:
-            gangs = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
-            made[name] = Ghosts(requests, await stack.enter_async_context(gangs))
+            space, rollbacks = _BY_GHOSTS[name], RollBacks()
+            ghosts = ExtendedResourceGangs(
+                requests, namespace=NAMESPACE, space=space, times=times, seed=seed, on_news=rollbacks.hear
+            )
+            gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
+        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
     return made
 
 
 def spec_of(ask: Ask) -> GangSpec:
-    return gang(ask.name, ask.size, {"cpu": ask.cpu}, namespace=NAMESPACE)
+    return gang(ask.name, ask.size, dict(ask.requests), namespace=NAMESPACE)
 
 
-def manifest(ask: Ask, number: int) -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": {"cpu": ask.cpu}},
-                }
-            ],
-        },
-    }
+def member(approach: str, ask: Ask, number: int) -> Manifest:
+    """A pod as this approach has it made, one of those that know no ghosts."""
+    return _shaped(_BY_SHAPE[approach][1], ask, number)
 
 
-async def create(requests: Requests, pods: list[Manifest]) -> None:
-    """The pods exist; they are created in order, a few at a time."""
-    bodies = iter([msgspec.json.encode(pod) for pod in pods])
-
-    async def work() -> None:
-        for body in bodies:
-            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
-
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
-
-
-async def remove(requests: Requests, ask: Ask) -> None:
-    """The gang's members are deleted, by one call."""
-    try:
-        path = f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}"
-        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
-    except Gone:
-        return
+def _shaped(shape: Shape, ask: Ask, number: int, name: str = "") -> Manifest:
+    made = manifest(ask, number, name)
+    shape(made, ask)
+    return made

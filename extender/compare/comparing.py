@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,16 +15,41 @@ from time import monotonic
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from extender.compare import lines
-from extender.compare.plan import SINGLE, Plan, Trial
+from extender.compare.brought import BROUGHT, digest
+from extender.compare.plan import Plan, Trial
 from extender.compare.running import Outcome, run
-from extender.compare.runs import DEFAULT_SAMPLING, DONE, EMBEDDED, STUCK, PodRow, Recorder, Run, TrialRow, Unreadable
+from extender.compare.runs import (
+    DEFAULT_SAMPLING,
+    DONE,
+    EMBEDDED,
+    GHOST,
+    MEMBER,
+    ORDINARY,
+    STUCK,
+    PodRow,
+    Recorder,
+    Run,
+    TrialRow,
+    Unreadable,
+)
 from extender.compare.vocabulary import NATIVE
 from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.progress import Progress
+from extender.kube.names import CPU
+from extender.kube.quantities import count
+
+_PLAIN = (
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso"),
+    structlog.processors.format_exc_info,
+    structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+)
+"""For a file: a line each."""
 
 
 class Told(Protocol):
@@ -46,7 +72,7 @@ async def begin(plan: Plan, folder: Path, command: str, told: Told) -> None:
         seed=plan.seed,
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
-        versions=versions(),
+        versions=versions(plan),
         plan=asdict(plan),
         lines=lines.of_approaches(),
     )
@@ -68,6 +94,10 @@ async def go_on(folder: Path, told: Told) -> None:
         raise WrongUse(f"--go-on {folder}: {error}") from None
     except OSError as error:
         raise WrongUse(f"--go-on {folder}: no run was begun there ({error.strerror})") from None
+    plan.check()
+    for name, path in _files(plan).items():
+        if digest(path) != recorded.run.versions.get(name):
+            raise WrongUse(f"--go-on {folder}: {path} is not what the run was begun with")
     done = {trial.trial for trial in recorded.trials}
     await _carry_out(plan, [trial for trial in plan.trials() if trial.number not in done], recorder, told)
 
@@ -81,31 +111,53 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
         recorder.add(trial_row(plan, outcome), pod_rows(outcome))
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
-    for nodes, mine in groupby(trials, lambda trial: trial.nodes):
-        with _cluster(plan, nodes, told) as cluster:
-            await run(cluster, plan, mine, take)
+    with _logged(recorder.log):
+        for nodes, mine in groupby(trials, lambda trial: trial.set_up.nodes):
+            with _cluster(plan, nodes, told) as cluster:
+                await run(cluster, plan, mine, take)
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """What the approaches say to operators is appended there, and is no part of what the command says."""
+    usual = structlog.get_config()
+    with path.open("a") as file:
+        structlog.configure(logger_factory=structlog.WriteLoggerFactory(file), processors=_PLAIN)
+        try:
+            yield
+        finally:
+            structlog.configure(**usual)
 
 
 def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
-    progress = told.cluster(nodes)
+    progress, settings = told.cluster(nodes), ["--config", plan.service_config] if plan.service_config else []
     if plan.cluster == EMBEDDED:
-        return EmbeddedCluster.start(nodes=nodes, progress=progress)
-    return RealCluster.start(nodes=nodes, native_gangs=NATIVE in plan.approaches, progress=progress)
+        return EmbeddedCluster.start(nodes=nodes, service_arguments=settings, progress=progress)
+    programs = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
+    return RealCluster.start(
+        nodes=nodes,
+        service_arguments=settings,
+        native_gangs=NATIVE in plan.approaches,
+        scheduler_binaries=programs,
+        scheduler_configs={name: BROUGHT[name].config for name in programs},
+        definitions=[file for name in programs for file in BROUGHT[name].definitions],
+        progress=progress,
+    )
 
 
 # -- what is written down --------------------------------------------------------------------------------------------
 
 
 def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
-    trial = outcome.trial
+    trial, set_up = outcome.trial, outcome.trial.set_up
     return TrialRow(
         trial=trial.number,
         cluster=plan.cluster,
-        nodes=trial.nodes,
+        nodes=set_up.nodes,
         sampling=DEFAULT_SAMPLING,
-        workload=SINGLE,
-        size=trial.size,
-        gangs=1,
+        workload=set_up.workload,
+        size=set_up.shape.size,
+        gangs=set_up.shape.gangs,
         approach=trial.approach,
         repetition=trial.repetition,
         outcome=DONE if outcome.done else STUCK,
@@ -116,18 +168,22 @@ def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
 
 def pod_rows(outcome: Outcome) -> Iterator[PodRow]:
     def since(time: float | None) -> float | None:
-        return None if time is None else round(time - outcome.asked, 6)
+        return None if time is None else round(time - outcome.began, 6)
 
     for name, pod in outcome.pods.items():
+        ask, asked = outcome.asks.get(pod.gang or "", (None, None))
         yield PodRow(
             trial=outcome.trial.number,
-            gang=pod.gang,
+            gang=ask.name if ask is not None and ask.is_gang else "",
             pod=name,
             created=since(pod.created),
             bound=since(pod.bound),
             running=since(pod.running),
             gone=since(pod.gone),
-            asked=0.0,
+            asked=since(asked),
+            role=GHOST if ask is None else MEMBER if ask.is_gang else ORDINARY,
+            cpu=None if ask is None else count(CPU, ask.requests[CPU]) / 1000,
+            holds=pod.cpu,
         )
 
 
@@ -148,9 +204,16 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
 
 
-def versions() -> Mapping[str, Any]:
+def versions(plan: Plan) -> Mapping[str, Any]:
     return {
         "escher": version("escher-kubernetes"),
         "kubernetes": binaries.kubernetes_version(),
         "python": platform.python_version(),
+        **{name: digest(path) for name, path in _files(plan).items()},
     }
+
+
+def _files(plan: Plan) -> dict[str, Path]:
+    """What a run was given that must be the same when it is gone on with."""
+    found = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
+    return found | ({"service_config": Path(plan.service_config)} if plan.service_config else {})

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from extender.controlplane.clusters import LocalCluster
+from extender.controlplane.components import EXTENDER_SCHEDULER, brought_name
 from extender.kube.errors import Unavailable
 from extender.kube.requests import Requests
 
@@ -23,7 +24,6 @@ _NOT_COUNTED = {"leases", "events"}
 """Of whom they are is no matter of a gang; and events may be dropped."""
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_SCHEDULERS = ("kube-scheduler", "kube-scheduler-resources")
 Labels = Mapping[str, str]
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -31,7 +31,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component."""
+    seconds of CPU of each component; `rollbacks` of an approach that holds room before the members come."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -39,6 +39,7 @@ class Costs:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    rollbacks: float | None = None
 
     def since(self, before: Costs) -> Costs:
         """What was spent between the two; None for what either does not know."""
@@ -62,18 +63,18 @@ class Purse:
 
     async def spent(self) -> Costs:
         pids = self._cluster.pids()
-        said = (await self._requests.request("GET", "/metrics", accept="text/plain")).decode()
+        said = await told(self._requests)
         return Costs(
             writes=writes(said),
             bytes=total(said, "apiserver_request_body_size_bytes_sum", _counts),
             attempts=await self._attempts(pids),
             cpu_service=_cpu(pids, "service"),
-            cpu_scheduler=_cpu(pids, *_SCHEDULERS),
+            cpu_scheduler=_cpu(pids, *schedulers_of(pids)),
             cpu_apiserver=_cpu(pids, "kube-apiserver"),
         )
 
     async def _attempts(self, pids: Mapping[str, int]) -> float | None:
-        there = [each for each in _SCHEDULERS if each in pids]
+        there = schedulers_of(pids)
         found = 0.0
         for name in there:
             try:
@@ -84,7 +85,18 @@ class Purse:
         return found if there else None
 
 
+async def told(requests: Requests) -> str:
+    """The API server's metrics."""
+    return (await requests.request("GET", "/metrics", accept="text/plain")).decode()
+
+
+def schedulers_of(pids: Mapping[str, int]) -> list[str]:
+    """Those of its components that are kube-schedulers, brought ones too."""
+    return [name for name in pids if name == EXTENDER_SCHEDULER or name.startswith(brought_name(""))]
+
+
 def writes(metrics: str) -> float | None:
+    """Those that succeeded, without leases and events; a call that deletes many objects is one."""
     return total(metrics, "apiserver_request_total", lambda of: _counts(of) and of.get("code", "").startswith("2"))
 
 

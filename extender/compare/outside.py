@@ -3,14 +3,15 @@
     python -m extender.compare.outside KUBECONFIG
 
 Knows one label, whose value it tells; must not know approaches, gangs or the service. Each line of standard output is
-one sighting, as JSON; the first is `null`: from there on everything is seen.
+one sighting, as JSON; the first is `null`: from there on everything is seen, but for the pods that were there already.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import msgspec
 from extender.controlplane.witness import Changing, Collection, Late, Sighting, following, name_of
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.names import CPU
+from extender.kube.quantities import count
 from extender.kube.requests import address
 
 NAMESPACE = "default"
@@ -30,11 +33,13 @@ _STARTS_WITHIN = 60.0
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A pod that bears the label. `time` is this machine's monotonic clock, which all its processes share."""
+    """A pod. `gang`: what its label says; None: it bears none. `cpu` that it requests. `time` is this machine's
+    monotonic clock, which all its processes share."""
 
     time: float
     pod: str
-    gang: str
+    gang: str | None
+    cpu: float = 0.0
     node: str = ""
     phase: str = ""
     gone: bool = False
@@ -46,26 +51,33 @@ class Seen(msgspec.Struct, frozen=True):
 async def tell(kubeconfig: Path) -> None:
     """Until it is killed, or nobody listens any more."""
     told: dict[str, tuple[str, str]] = {}
+    old: set[str] = set()
+    has_begun = False
 
-    def hear(sighting: Sighting[tuple[str, str, str, str]]) -> None:
-        pod, gang, node, phase = sighting.seen
-        if gang and (sighting.gone or told.get(pod) != (node, phase)):
+    def hear(sighting: Sighting[tuple[str, str | None, float, str, str]]) -> None:
+        pod, gang, cpu, node, phase = sighting.seen
+        if not has_begun:
+            old.add(pod)
+        if pod not in old and (sighting.gone or told.get(pod) != (node, phase)):
             told[pod] = (node, phase)
             if sighting.gone:
                 del told[pod]
-            _say(Seen(sighting.time, pod, gang, node, phase, sighting.gone))
+            _say(Seen(sighting.time, pod, gang, cpu, node, phase, sighting.gone))
 
     pods = Collection(PODS, "Pod", hear, read=_read, identity=name_of)
     credentials = await Credentials.load(from_kubeconfig(kubeconfig))
     async with Connection(credentials) as connection, following(connection, pods):
+        has_begun = True
         _say(None)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
-def _read(found: dict[str, Any]) -> tuple[str, str, str, str]:
-    labels = found["metadata"].get("labels") or {}
+def _read(found: dict[str, Any]) -> tuple[str, str | None, float, str, str]:
+    spec, labels = found["spec"], found["metadata"].get("labels") or {}
+    asked = [(each.get("resources") or {}).get("requests") or {} for each in spec["containers"]]
+    cpu = sum(count(CPU, each[CPU]) for each in asked if CPU in each) / 1000
     phase = (found.get("status") or {}).get("phase", "")
-    return name_of(found), labels.get(LABEL, ""), found["spec"].get("nodeName") or "", phase
+    return name_of(found), labels.get(LABEL), cpu, spec.get("nodeName") or "", phase
 
 
 def _say(seen: Seen | None) -> None:
@@ -79,8 +91,9 @@ def _say(seen: Seen | None) -> None:
 class Pod(msgspec.Struct):
     """What became of one, by the watcher's clock; None: that was never seen."""
 
-    gang: str
+    gang: str | None
     created: float
+    cpu: float = 0.0
     node: str = ""
     bound: float | None = None
     running: float | None = None
@@ -93,35 +106,50 @@ class Watched(Changing):
     def __init__(self) -> None:
         super().__init__()
         self.pods: dict[str, Pod] = {}
+        self.there: set[str] = set()
+        """Those that are not gone."""
         self.begun = False
+        self.last = 0.0
+        """When something was seen last."""
+        self._by_gang: dict[str | None, dict[str, Pod]] = {}
 
     def begin(self) -> None:
         """What was seen so far is forgotten: nothing of it is there any more."""
-        self.pods = {}
+        self.pods, self.there, self._by_gang = {}, set(), {}
+        self.last = time.monotonic()
 
     def take(self, line: bytes) -> None:
         seen = msgspec.json.decode(line, type=Seen | None)
         if seen is None:
             self.begun = True
         else:
-            pod = self.pods.setdefault(seen.pod, Pod(seen.gang, seen.time))
-            if seen.gone:
-                pod.gone = seen.time
-            elif seen.node:
-                pod.node = seen.node
-                pod.bound = seen.time if pod.bound is None else pod.bound
-                if seen.phase == "Running" and pod.running is None:
-                    pod.running = seen.time
+            self._see(seen)
         self.has_changed()
 
-    @property
-    def there(self) -> int:
-        return sum(pod.gone is None for pod in self.pods.values())
+    def _see(self, seen: Seen) -> None:
+        self.last = seen.time
+        pod = self.pods.get(seen.pod)
+        if pod is None:
+            pod = self.pods[seen.pod] = Pod(seen.gang, seen.time, seen.cpu)
+            self._by_gang.setdefault(seen.gang, {})[seen.pod] = pod
+        if seen.gone:
+            pod.gone = seen.time
+            self.there.discard(seen.pod)
+            return
+        self.there.add(seen.pod)
+        if seen.node:
+            pod.node = seen.node
+            pod.bound = seen.time if pod.bound is None else pod.bound
+            if seen.phase == "Running" and pod.running is None:
+                pod.running = seen.time
 
-    def placed(self, gang: str) -> tuple[int, int]:
-        """How many of its pods have been bound, and have been running."""
-        mine = [pod for pod in self.pods.values() if pod.gang == gang]
-        return sum(pod.bound is not None for pod in mine), sum(pod.running is not None for pod in mine)
+    def of(self, gang: str) -> Mapping[str, Pod]:
+        """All its pods, also those that have gone, by name and in the order in which they came."""
+        return self._by_gang.get(gang, {})
+
+    def running(self, gang: str) -> int:
+        """How many of its pods are there and run."""
+        return sum(pod.running is not None and pod.gone is None for pod in self.of(gang).values())
 
 
 @asynccontextmanager

@@ -6,45 +6,72 @@ meets all of them alike. The first rounds of each set-up warm up; they are kept,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
+from math import ceil
+from pathlib import Path
 from random import Random
 
+from extender.compare import brought
 from extender.compare.approaches import MADE, REAL_ONLY
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
+from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 
-SINGLE = "single"
+USUAL = tuple(each for each in MADE if each not in brought.BROUGHT)
+"""The approaches that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
 _MOST_ROUNDS = 1000
+_PODS_OF_A_NODE = 4
+"""Where room is short: see `room`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """What trials share that are compared."""
+
+    nodes: int
+    workload: str
+    shape: Shape
+
+    def __str__(self) -> str:
+        gangs = "a gang" if self.shape.gangs == 1 else f"{self.shape.gangs} gangs"
+        return f"{self.nodes} nodes, {self.workload}, {gangs} of {self.shape.size or 'several sizes'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One gang, alone on the cluster. `repetition`: the round; below 0 it warms up."""
+    """One approach in one round of a set-up. `repetition`: the round; below 0 it warms up."""
 
     number: int
-    nodes: int
-    workload: str
-    size: int
+    set_up: SetUp
     approach: str
     repetition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`nodes` of each cluster, `sizes` of the gangs, `approaches` by name, `rounds` that count."""
+    """`nodes` of each cluster, `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu`
+    of a member where the workload does not say it.
+
+    `scheduler_binaries`: of approaches in `brought.BROUGHT`; `service_config`: the service's settings, "": the usual
+    ones. Both absolute: a run can be gone on with from anywhere. `waiting`: so many other gangs wait meanwhile.
+    """
 
     cluster: str = REAL
     nodes: Sequence[int] = (100,)
+    workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
-    approaches: Sequence[str] = MADE
+    approaches: Sequence[str] = USUAL
     rounds: int = 15
     warm_up: int = 2
     seed: int = 1
     cpu: str = "500m"
+    scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
+    service_config: str = ""
+    waiting: int = 0
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -54,22 +81,64 @@ class Plan:
                     raise WrongUse(f"{option} should be between 1 and {most}, found {each}")
         if not 1 <= self.rounds <= _MOST_ROUNDS:
             raise WrongUse(f"--rounds should be between 1 and {_MOST_ROUNDS}, found {self.rounds}")
+        for name in self.workloads:
+            if name not in WORKLOADS:
+                raise WrongUse(f"--workload {name}: there is none of that name; choose from {', '.join(WORKLOADS)}")
         for name in self.approaches:
             if name not in MADE:
                 raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(MADE)}")
             if name in REAL_ONLY and self.cluster != REAL:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
-        for name in self.approaches:
-            if (base := base_of(name)) not in self.approaches:
-                raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
+        if self.scheduler_binaries and self.cluster != REAL:
+            raise WrongUse("--scheduler-binary is for a real control plane: leave it or --embedded out")
+        brought.check(self.scheduler_binaries, self.approaches)
+        for workload in self.workloads:
+            for name in self.approaches_of(workload):
+                if (base := base_of(name, workload)) not in self.approaches:
+                    raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
+        if self.service_config and not Path(self.service_config).is_file():
+            raise WrongUse(f"--service-config {self.service_config}: no file is there")
+        self._check_waiting()
+        for set_up in self.set_ups():
+            needed = ceil((set_up.shape.room or 0) / _PODS_OF_A_NODE)
+            if set_up.nodes < needed:
+                raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
+
+    def _check_waiting(self) -> None:
+        if not 0 <= self.waiting <= min(self.nodes):
+            raise WrongUse(f"--waiting should be between 0 and --nodes, a node for each, found {self.waiting}")
+        for workload in self.workloads:
+            if self.waiting and workload != SINGLE:
+                raise WrongUse(f"--waiting goes with --workload {SINGLE} alone, found {workload}")
+
+    def approaches_of(self, workload: str) -> list[str]:
+        """Those that this workload has."""
+        return [each for each in self.approaches if each not in WORKLOADS[workload].leaves_out]
+
+    def set_ups(self) -> Iterator[SetUp]:
+        """Those of one cluster are together."""
+        for nodes in self.nodes:
+            for workload in self.workloads:
+                for shape in WORKLOADS[workload].shapes(self.sizes):
+                    yield SetUp(nodes, workload, shape)
 
     def trials(self) -> Iterator[Trial]:
+        """Those of one set-up are together."""
         numbers, order = count(), Random(self.seed)
-        for nodes in self.nodes:
-            for size in self.sizes:
-                for repetition in range(-self.warm_up, self.rounds):
-                    for approach in order.sample(list(self.approaches), len(self.approaches)):
-                        yield Trial(next(numbers), nodes, SINGLE, size, approach, repetition)
+        for set_up in self.set_ups():
+            chosen = self.approaches_of(set_up.workload)
+            for repetition in range(-self.warm_up, self.rounds):
+                for approach in order.sample(chosen, len(chosen)):
+                    yield Trial(next(numbers), set_up, approach, repetition)
+
+    def work(self, trial: Trial) -> Work:
+        """The same for all approaches of a round."""
+        nodes, name, shape = trial.set_up.nodes, trial.set_up.workload, trial.set_up.shape
+        random = Random(f"{self.seed} {name} {nodes} {shape.size} {shape.gangs} {trial.repetition}")
+        return WORKLOADS[name].draw(shape, {"cpu": self.cpu_of(name)}, random)
+
+    def cpu_of(self, workload: str) -> str:
+        return WORKLOADS[workload].cpu or self.cpu
 
 
 QUICK = Plan(sizes=(8,), rounds=8, warm_up=1)

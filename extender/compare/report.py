@@ -214,11 +214,11 @@ def _figures(
     for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
         yield "to_bound", statistic, "", estimate(found.to_bound, how)
         yield "to_running", statistic, "", estimate(found.to_running, how)
-    base = base_of(name)
+    base = base_of(name, found.setting.workload)
     yield "to_bound", "median", base, ratio_of(row, name, base)
     yield "partly_bound", "median", "", estimate(found.partly)
     yield "all_done", "median", "", estimate(found.by_trial(lambda each: each.all_done))
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
-    for column in ("writes", "bytes", "attempts", *telling.CPU.values()):
+    for column in ("writes", "bytes", "attempts", "rollbacks", *telling.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -1,7 +1,7 @@
 """Running: the trials of a plan on a cluster, one after the other, and what was seen of each.
 
 The latency of a gang begins when it is asked for, and ends when the watcher has seen its last member bound. The cluster
-is empty before each trial. One that does not end in time is written down as stuck, and what it left is removed.
+is empty before each trial. One that does not end is written down as stuck, and what it left is removed.
 """
 
 from __future__ import annotations
@@ -10,80 +10,171 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from extender.compare import approaches
-from extender.compare.approaches import Ask, Way
+from extender.compare.approaches import Ways
 from extender.compare.costs import Costs, Purse
+from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
-from extender.compare.plan import Plan, Trial
+from extender.compare.plan import Plan, SetUp, Trial
+from extender.compare.pods import AT_ONCE
+from extender.compare.room import room_for
+from extender.compare.waiting import gangs_waiting
+from extender.compare.workloads import Ask, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 
-_PATIENCE, _PATIENCE_PER_MEMBER = 20.0, 0.5
-"""Seconds after which a gang counts as stuck."""
 _SETTLE = 0.15
 """The watches of schedulers and service catch up; the same for every approach."""
+_LEAVES = 60.0
+"""Seconds within which all that a trial made is gone."""
+_LOOKS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen of a trial. `asked`: when, by the watcher's clock; `seconds` until its pods were running, or it was
-    given up."""
+    """What was seen of a trial that `began` at that moment of the watcher's clock. `asks`: what was asked for, by name,
+    and when. `seconds` until all of it had been running, or it was given up."""
 
     trial: Trial
     done: bool
-    asked: float
+    began: float
     seconds: float
+    asks: dict[str, tuple[Ask, float]]
     pods: dict[str, Pod]
     costs: Costs
 
 
 class Bench:
-    def __init__(self, ways: dict[str, Way], watched: Watched, purse: Purse, cpu: str) -> None:
-        self._ways, self._watched, self._purse, self._cpu = ways, watched, purse, cpu
+    def __init__(self, plan: Plan, ways: dict[str, Ways], watched: Watched, purse: Purse, losses: Losses) -> None:
+        self._plan, self._ways, self._watched, self._purse, self._losses = plan, ways, watched, purse, losses
 
     async def once(self, trial: Trial) -> Outcome:
         """Leaves the cluster empty. Raises Late where that is not possible."""
-        way = self._ways[trial.approach]
-        ask = Ask(f"{trial.approach}-{trial.number}", trial.size, self._cpu)
-        patience = _PATIENCE + _PATIENCE_PER_MEMBER * trial.size
+        work = _named(self._plan.work(trial), f"{trial.approach}-{trial.number}")
+        ways = self._ways[trial.approach]
         self._watched.begin()
-        before = await self._purse.spent()
-        await way.prepare(ask)
-        asked = time.monotonic()
-        await way.submit(ask)
-        try:
-            await self._watched.until(lambda: self._watched.placed(ask.name)[1] == ask.size, ask.name, within=patience)
-            done = True
-        except Late:
-            done = False
-        seconds = time.monotonic() - asked
-        await way.end(ask)
-        await self._watched.until(lambda: not self._watched.there, f"the end of {ask.name}", within=patience)
+        before = await self._spent(ways)
+        for ask in work.asks:
+            await ways.of(ask).prepare(ask)
+        run = _Run(work, ways, self._watched, self._losses)
+        done = await run.to_its_end()
+        seconds = time.monotonic() - run.began
+        await run.clear()
+        await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
-        spent = (await self._purse.spent()).since(before)
-        return Outcome(trial, done, asked, seconds, self._watched.pods, spent)
+        spent = (await self._spent(ways)).since(before)
+        return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent)
+
+    async def _spent(self, ways: Ways) -> Costs:
+        rollbacks = None if ways.rollbacks is None else ways.rollbacks.count
+        return replace(await self._purse.spent(), rollbacks=rollbacks)
 
 
-@asynccontextmanager
-async def bench(cluster: LocalCluster, plan: Plan) -> AsyncIterator[Bench]:
-    async with AsyncExitStack() as stack:
-        credentials = await Credentials.load(from_kubeconfig(cluster.kubeconfig))
-        connection = await stack.enter_async_context(Connection(credentials))
-        warming = asyncio.create_task(connection.keep_warm(approaches.AT_ONCE))
-        stack.callback(warming.cancel)
-        purse = Purse(cluster, connection)
-        stack.push_async_callback(purse.aclose)
-        watched = await stack.enter_async_context(watching(cluster.kubeconfig))
-        ways = await approaches.ways(connection, list(plan.approaches), stack, plan.seed)
-        yield Bench(ways, watched, purse, plan.cpu)
+def _named(work: Work, prefix: str) -> Work:
+    """No two trials have a name in common."""
+    return replace(
+        work,
+        asks=[replace(each, name=f"{prefix}-{each.name}") for each in work.asks],
+        losses=[replace(each, gang=f"{prefix}-{each.gang}") for each in work.losses],
+    )
+
+
+@dataclass
+class _Run:
+    """The work of a trial, carried out once."""
+
+    work: Work
+    ways: Ways
+    watched: Watched
+    losses: Losses
+    began: float = 0.0
+    asked: dict[str, tuple[Ask, float]] = field(default_factory=dict)
+    _ends_by_itself: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
+
+    async def to_its_end(self) -> bool:
+        """Whether all that was asked for has been running."""
+        self.began = time.monotonic()
+        try:
+            async with asyncio.timeout(self.work.patience), asyncio.TaskGroup() as group:
+                asks = [group.create_task(self._live(ask)) for ask in self.work.asks]
+                asks += [
+                    group.create_task(self.losses.suffer(loss, self._ask_of(loss.gang), self.ways.gangs))
+                    for loss in self.work.losses
+                ]
+                quiet = group.create_task(self._until_quiet())
+                await asyncio.gather(*asks)
+                quiet.cancel()
+        except TimeoutError:
+            return False
+        except BaseExceptionGroup as several:
+            if any(isinstance(each, Late) for each in several.exceptions):
+                return False
+            raise several.exceptions[0] from None
+        return True
+
+    async def clear(self) -> None:
+        """Of what has not ended nothing is wanted any more."""
+        left = [ask for ask in self.work.asks if ask.name not in self._ended]
+        await asyncio.gather(*(self.ways.of(ask).end(ask) for ask in left))
+
+    def _ask_of(self, name: str) -> Ask:
+        return next(ask for ask in self.work.asks if ask.name == name)
+
+    async def _live(self, ask: Ask) -> None:
+        await asyncio.sleep(self.began + ask.at - time.monotonic())
+        self.asked[ask.name] = (ask, time.monotonic())
+        way = self.ways.of(ask)
+        await way.submit(ask)
+        await self.watched.until(
+            lambda: self.watched.running(ask.name) >= ask.size, ask.name, within=self.work.patience
+        )
+        if ask.lasts is not None:
+            self._ends_by_itself.add(ask.name)
+            await asyncio.sleep(ask.lasts)
+            await way.end(ask)
+            self._ended.add(ask.name)
+            self._ends_by_itself.discard(ask.name)
+
+    async def _until_quiet(self) -> None:
+        """Raises Late if nothing happens any more, and nothing is going to happen by itself."""
+        while True:
+            await asyncio.sleep(_LOOKS)
+            coming = len(self.asked) < len(self.work.asks)
+            if not (coming or self._ends_by_itself) and time.monotonic() - self.watched.last > self.work.quiet:
+                raise Late("nothing happens any more")
 
 
 async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: Callable[[Outcome], None]) -> None:
     """`take` is told of each trial as it ends."""
-    async with bench(cluster, plan) as made:
-        for trial in trials:
-            take(await made.once(trial))
+    async with _connected(cluster) as connection, gangs_waiting(connection, plan.waiting):
+        for set_up, mine in groupby(trials, lambda trial: trial.set_up):
+            async with _bench(cluster, plan, set_up, connection) as bench:
+                for trial in mine:
+                    take(await bench.once(trial))
+
+
+@asynccontextmanager
+async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
+    async with Connection(await Credentials.load(from_kubeconfig(cluster.kubeconfig))) as connection:
+        warming = asyncio.create_task(connection.keep_warm(AT_ONCE))
+        try:
+            yield connection
+        finally:
+            warming.cancel()
+
+
+@asynccontextmanager
+async def _bench(cluster: LocalCluster, plan: Plan, set_up: SetUp, connection: Connection) -> AsyncIterator[Bench]:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(room_for(connection, set_up.shape.room, plan.cpu_of(set_up.workload)))
+        purse = Purse(cluster, connection)
+        stack.push_async_callback(purse.aclose)
+        watched = await stack.enter_async_context(watching(cluster.kubeconfig))
+        ways = await approaches.ways(connection, plan.approaches_of(set_up.workload), stack, plan.seed)
+        yield Bench(plan, ways, watched, purse, Losses(connection, watched))

@@ -3,6 +3,7 @@
 run.json     what was run, where and when
 trials.csv   a row for each trial, written when it has ended
 pods.csv     a row for each pod of a trial; all of a trial's stand before the trial's own row
+log.txt      what approaches that run in the comparison's own process had to say to their operators
 
 Rows are appended, trial by trial, so that a run that was cut off can be continued: what a trial left that has no row of
 its own, and a last line without an end, count as never written. A cell is empty where nothing was measured or seen.
@@ -20,8 +21,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-RUN, TRIALS, PODS = "run.json", "trials.csv", "pods.csv"
+RUN, TRIALS, PODS, LOG = "run.json", "trials.csv", "pods.csv", "log.txt"
 DONE, STUCK = "done", "stuck"
+MEMBER, ORDINARY, GHOST = "member", "ordinary", "ghost"
 EMBEDDED, REAL = "embedded", "real"
 DEFAULT_SAMPLING = "default"
 
@@ -64,12 +66,16 @@ class TrialRow:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    rollbacks: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRow:
     """Seconds since the trial began; None: never seen. `gang` is empty for a pod of none.
 
+    `role`: a member of a gang, an ordinary pod that was asked for beside gangs, or a ghost: one that nobody asked for,
+    and that an approach has made. `cpu` that it was asked for with, and `holds` of its node: a member that its ghost
+    has let in holds none, for the ghost does.
     `asked`: when its gang was asked for, which is before the first member is created where an approach makes room
     first; None: with the creation of its first member.
     """
@@ -82,6 +88,9 @@ class PodRow:
     running: float | None = None
     gone: float | None = None
     asked: float | None = None
+    role: str = MEMBER
+    cpu: float | None = None
+    holds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +152,10 @@ class Recorder:
         _replace(folder / PODS, PodRow, recorded.pods)
         _replace(folder / TRIALS, TrialRow, recorded.trials)
         return cls(folder), recorded
+
+    @property
+    def log(self) -> Path:
+        return self._folder / LOG
 
     def add(self, trial: TrialRow, pods: Iterable[PodRow]) -> None:
         """The trial has ended, and is kept whatever happens to this process."""

@@ -11,7 +11,7 @@ from itertools import groupby
 from extender.compare.figures import LEVEL, MEDIAN, P90, P99, RESAMPLES, ROUNDS, Estimate, estimate, mean
 from extender.compare.measured import Measured, Setting, Table, judge, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
-from extender.compare.runs import DEFAULT_SAMPLING, PODS, REAL, RUN, TRIALS, Recorded, Run
+from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
 from extender.compare.vocabulary import (
     APPROACHES,
     BASE,
@@ -219,7 +219,7 @@ def latencies(settings: Sequence[Setting], table: Table) -> Block:
         row = [setting.short, f"`{name}`", str(len(found.trials)), str(found.stuck)]
         row += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90, P99)]
         row += [interval(estimate(found.to_running), MS)]
-        rows.append([*row, "1" if name == base_of(name) else _ratio(table[setting], name)])
+        rows.append([*row, "1" if name == base_of(name, setting.workload) else _ratio(table[setting], name)])
     return Tabular(head, rows, PODS, 2)
 
 
@@ -242,7 +242,7 @@ def _each(settings: Sequence[Setting], table: Table) -> Iterator[tuple[Setting, 
 
 
 def _ratio(row: Mapping[str, Measured], name: str) -> str:
-    return times(ratio_of(row, name, base_of(name)))
+    return times(ratio_of(row, name, base_of(name, row[name].setting.workload))) if name in row else NOTHING
 
 
 def partly(settings: Sequence[Setting], table: Table) -> Block:
@@ -323,6 +323,7 @@ def method(recorded: Recorded, table: Table) -> list[Block]:
                 f"`{RUN}`: the command, the seed, the machine, versions and the plan.",
                 f"`{TRIALS}`: a row for each trial, with its outcome and costs.",
                 f"`{PODS}`: a row for each pod, with when it was seen created, bound, running and gone.",
+                f"`{LOG}`: what the libraries of ghosts had to say to their operators; nothing here is made of it.",
                 "`summary.csv`: every figure of this report, with its interval and how many values are behind it.",
             ]
         ),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from extender.compare.runs import DONE, PodRow, TrialRow, Unreadable
+from extender.compare.runs import DONE, GHOST, PodRow, TrialRow, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
         raise Unreadable(f"trial {trial.trial} is done, and {unseen} of its {trial.gangs} gangs have no pods")
     gangs += [GangTimes("", trial.size, 0.0, inf, inf, 0.0)] * unseen
     began = min((gang.asked for gang in gangs), default=0.0)
-    bound = [pod.bound for pod in pods if pod.bound is not None]
+    bound = [pod.bound for pod in pods if pod.bound is not None and pod.role != GHOST]
     whole = [gang.bound for gang in gangs if gang.bound < inf]
     return TrialTimes(
         gangs=gangs,

@@ -5,34 +5,35 @@ A name that is not here is shown as it is, after those that are.
 
 from __future__ import annotations
 
-BASE, BASE_AGAIN, JOB = "ungrouped", "ungrouped-again", "job"
-APPSPACE, LIBSPACE, EXTENDER, NATIVE = "appspace", "libspace", "extender", "native"
+BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
+JOB, JOB_GANG = "job", "job-gang"
+APPSPACE, LIBSPACE, EXTENDER, NATIVE, COSCHEDULING = "appspace", "libspace", "extender", "native", "coscheduling"
 
 APPROACHES = {
     BASE: "pods without a gang and without the extender: the base of all ratios",
     BASE_AGAIN: "the base once more: its ratio tells what the measuring makes of no difference",
-    "through": "pods without a gang, through the extender",
+    THROUGH: "pods without a gang, through the extender",
     APPSPACE: "gangs in AppSpace: ghost pods, time-outs and back-off in each application",
     LIBSPACE: "gangs in LibSpace: ghost pods, in turns of one shared service",
     EXTENDER: "gangs by the extender: planned in the ledger, bound behind a barrier",
     "gated": "the same, behind Escher's scheduling gate",
     "ledger": "the same, where ephemeral resources are in the ledger alone",
     NATIVE: "Kubernetes' own pod group",
-    "coscheduling": "the coscheduling plugin of scheduler-plugins",
+    COSCHEDULING: "the coscheduling plugin of scheduler-plugins",
     JOB: "the pods of a Job, without a gang: the base of job-gang",
-    "job-gang": "the pods of a Job as a gang by the extender",
+    JOB_GANG: "the pods of a Job as a gang by the extender",
 }
 WORKLOADS = {
     "single": "One gang on an idle cluster",
     "arrivals": "Gangs that arrive at random times",
-    "contention": "Gangs that cannot all fit",
-    "churn": "Members and nodes that are lost meanwhile",
+    "contention": "Gangs that cannot all be there at once",
+    "mixed": "The same among ordinary pods",
+    "churn": "A member and a node are lost meanwhile",
     "trace": "Gangs among the pods of a real trace",
-    "mixed": "Gangs among other policies",
 }
 OURS = (EXTENDER, "gated", "ledger")
 """What this project would have people use."""
-OTHERS = (NATIVE, "coscheduling", APPSPACE, LIBSPACE)
+OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
 SPACES = {
     "AppSpace": (78, 937.0, APPSPACE),
@@ -42,9 +43,11 @@ SPACES = {
 """The paper's spaces: its lines of code and its milliseconds for a gang, and which approach stands beside it."""
 
 
-def base_of(approach: str) -> str:
-    """What its ratios are to."""
-    return JOB if approach == "job-gang" else BASE
+def base_of(approach: str, workload: str = "single") -> str:
+    """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
+    if workload not in ("single", "churn"):
+        return LIBSPACE
+    return JOB if approach == JOB_GANG else BASE
 
 
 def in_order(names: set[str], known: dict[str, str]) -> list[str]:

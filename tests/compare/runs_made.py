@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from extender.compare.runs import DONE, STUCK, PodRow, Recorded, Recorder, Run, TrialRow
 
@@ -32,10 +33,10 @@ TRIAL = TrialRow(
 )
 
 
-def pod(number: int, bound: float | None = None, *, gang: str = "a", trial: int = 1, **more: float) -> PodRow:
+def pod(number: int, bound: float | None = None, *, gang: str = "a", trial: int = 1, **more: Any) -> PodRow:
     """Which runs as soon as it is bound."""
-    seen = {"running": bound, "asked": 0.0} | more
-    return PodRow(trial=trial, gang=gang, pod=f"{gang}-{number}", bound=bound, **seen)
+    usual = PodRow(trial=trial, gang=gang, pod=f"{gang}-{number}", bound=bound, running=bound, asked=0.0)
+    return replace(usual, **more)
 
 
 def placed(trial: TrialRow, took: float, first: float | None = None) -> list[PodRow]:

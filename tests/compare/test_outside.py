@@ -16,30 +16,32 @@ def watched(*seen: Seen) -> Watched:
 
 def test_the_first_time_counts_of_each() -> None:
     found = watched(
-        Seen(1.0, "a", "g"),
-        Seen(2.0, "a", "g", "n0", "Pending"),
-        Seen(2.5, "a", "g", "n0", "Running"),
-        Seen(3.0, "a", "g", "n0", "Running"),
-        Seen(4.0, "a", "g", "n0", "Running", gone=True),
+        Seen(1.0, "a", "g", 0.5),
+        Seen(2.0, "a", "g", 0.5, "n0", "Pending"),
+        Seen(2.5, "a", "g", 0.5, "n0", "Running"),
+        Seen(3.0, "a", "g", 0.5, "n0", "Running"),
+        Seen(4.0, "a", "g", 0.5, "n0", "Running", gone=True),
     )
     pod = found.pods["a"]
-    assert (pod.gang, pod.node, pod.bound, pod.running, pod.gone) == ("g", "n0", 2.0, 2.5, 4.0)
-    assert found.there == 0
+    assert (pod.gang, pod.cpu, pod.node, pod.bound, pod.running, pod.gone) == ("g", 0.5, "n0", 2.0, 2.5, 4.0)
+    assert not found.there
 
 
-def test_who_was_bound_counts_though_it_has_gone() -> None:
+def test_those_run_that_are_there_and_were_seen_running() -> None:
     found = watched(
-        Seen(1.0, "a", "g", "n0", "Running"),
-        Seen(1.0, "b", "g"),
-        Seen(1.0, "c", "other", "n0", "Running"),
-        Seen(1.5, "a", "g", "n0", "Running", gone=True),
+        Seen(1.0, "a", "g", 0.5, "n0", "Running"),
+        Seen(1.0, "b", "g", 0.5),
+        Seen(1.0, "c", "other", 0.5, "n0", "Running"),
+        Seen(1.5, "a", "g", 0.5, "n0", "Running", gone=True),
     )
-    assert found.placed("g") == (1, 1)
-    assert found.there == 2
+    assert list(found.of("g")) == ["a", "b"]
+    assert (found.running("g"), found.running("other"), found.running("nobody")) == (0, 1, 0)
+    assert found.there == {"b", "c"}
+    assert found.last == 1.5
 
 
 def test_a_trial_begins_with_nothing_seen() -> None:
-    found = watched(Seen(1.0, "a", "g"))
+    found = watched(Seen(1.0, "a", "g", 0.5))
     assert found.begun
     found.begin()
     assert found.pods == {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from extender.compare.plan import Plan
+from extender.compare.plan import QUICK, Plan
 from extender.controlplane.errors import WrongUse
 
 PLAN = Plan(nodes=(10, 100), sizes=(2, 8), approaches=("ungrouped", "extender", "native"), rounds=3, warm_up=1)
@@ -15,7 +16,7 @@ PLAN = Plan(nodes=(10, 100), sizes=(2, 8), approaches=("ungrouped", "extender", 
 
 def test_every_round_has_every_approach_once() -> None:
     trials = list(PLAN.trials())
-    turns = Counter((each.nodes, each.size, each.repetition, each.approach) for each in trials)
+    turns = Counter((each.set_up, each.repetition, each.approach) for each in trials)
     assert set(turns.values()) == {1}
     assert len(trials) == 2 * 2 * 4 * 3
     assert {each.repetition for each in trials} == {-1, 0, 1, 2}
@@ -38,8 +39,38 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
         (replace(PLAN, rounds=0), "--rounds should be between 1 and 1000, found 0"),
         (replace(PLAN, approaches=("ungrouped", "magic")), "--approach magic: there is none of that name"),
         (replace(PLAN, cluster="embedded"), "--approach native is not on the embedded cluster"),
+        (
+            replace(PLAN, approaches=("ungrouped", "coscheduling")),
+            "give it by --scheduler-binary coscheduling=PATH, where PATH is ./cmd/scheduler of",
+        ),
+        (
+            replace(PLAN, approaches=("ungrouped", "coscheduling"), scheduler_binaries={"coscheduling": "/nowhere"}),
+            "--scheduler-binary coscheduling=/nowhere: no executable file is there",
+        ),
+        (
+            replace(PLAN, scheduler_binaries={"coscheduling": "/nowhere"}),
+            "--scheduler-binary coscheduling=/nowhere: --approach coscheduling is missing",
+        ),
+        (
+            replace(PLAN, scheduler_binaries={"mine": "/nowhere"}),
+            "--scheduler-binary mine=/nowhere: that is no approach; one may be given for coscheduling",
+        ),
+        (
+            replace(PLAN, cluster="embedded", approaches=("ungrouped",), scheduler_binaries={"coscheduling": "/a"}),
+            "--scheduler-binary is for a real control plane: leave it or --embedded out",
+        ),
         (replace(PLAN, approaches=("extender",)), "--approach ungrouped is missing"),
+        (replace(PLAN, workloads=("magic",)), "--workload magic: there is none of that name; choose from single, "),
+        (replace(PLAN, workloads=("contention",)), "--approach libspace is missing"),
+        (
+            replace(PLAN, workloads=("contention",), sizes=(64,), approaches=("libspace",)),
+            "--nodes 10 is too few for 10 nodes, contention, 2 gangs of 64: 24 or more are needed",
+        ),
         (replace(PLAN, approaches=("ungrouped", "job-gang")), "--approach job is missing"),
+        (replace(PLAN, waiting=11), "--waiting should be between 0 and --nodes, a node for each, found 11"),
+        (replace(PLAN, waiting=-1), "--waiting should be between 0 and --nodes, a node for each, found -1"),
+        (replace(PLAN, waiting=1, workloads=("churn",)), "--waiting goes with --workload single alone, found churn"),
+        (replace(PLAN, service_config="/nowhere.yaml"), "--service-config /nowhere.yaml: no file is there"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: str) -> None:
@@ -48,5 +79,18 @@ def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: s
     assert said in str(refused.value)
 
 
-def test_a_good_one_is_not() -> None:
+def test_a_good_one_is_not(tmp_path: Path) -> None:
     PLAN.check()
+    QUICK.check()
+    program = tmp_path / "kube-scheduler"
+    program.touch(0o755)
+    given = {"coscheduling": str(program)}
+    replace(PLAN, approaches=("ungrouped", "coscheduling"), scheduler_binaries=given).check()
+
+
+def test_all_approaches_of_a_round_have_the_same_work_and_no_two_rounds_do() -> None:
+    plan = replace(PLAN, workloads=("mixed",), nodes=(100,), approaches=("libspace", "extender"))
+    works = {(trial.set_up, trial.repetition, trial.approach): plan.work(trial) for trial in plan.trials()}
+    for (set_up, repetition, approach), work in works.items():
+        assert work == works[set_up, repetition, "libspace"], approach
+    assert works[set_up, 0, "libspace"] != works[set_up, 1, "libspace"]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from extender.compare import running
-from extender.compare.approaches import MADE, REAL_ONLY
+from extender.compare import workloads
+from extender.compare.approaches import MADE, REAL_ONLY, ways
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome, run
+from extender.compare.workloads import WORKLOADS, Ask
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
+from extender.esl import Times
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
 
-NODES, SIZE = 8, 4
+NODES, SIZE = 10, 4
 EVERYBODY = [each for each in MADE if each not in REAL_ONLY]
 
 
@@ -34,7 +39,8 @@ def outcomes(cluster: LocalCluster, plan: Plan) -> list[Outcome]:
 
 
 def latency(outcome: Outcome) -> float:
-    return max(pod.bound for pod in outcome.pods.values() if pod.bound is not None) - outcome.asked
+    bound = [pod.bound for pod in outcome.pods.values() if pod.gang and pod.bound is not None]
+    return max(bound) - outcome.began
 
 
 def test_every_approach_places_its_gang_and_leaves_nothing(cluster: EmbeddedCluster) -> None:
@@ -42,8 +48,12 @@ def test_every_approach_places_its_gang_and_leaves_nothing(cluster: EmbeddedClus
     assert {each.trial.approach for each in found} == set(EVERYBODY)
     for each in found:
         assert each.done, each
-        assert len(each.pods) == SIZE
-        assert all(pod.node and pod.bound and pod.running and pod.gone for pod in each.pods.values())
+        members = [pod for pod in each.pods.values() if pod.gang]
+        assert len(members) == SIZE
+        assert all(pod.node and pod.bound and pod.running and pod.gone for pod in members)
+        assert sum(pod.cpu for pod in each.pods.values()) == SIZE * 0.5
+        ghosts = len(each.pods) - SIZE
+        assert ghosts == (SIZE if each.trial.approach in ("appspace", "libspace") else 0)
         assert 0 < latency(each) <= each.seconds
         # Created, bound, seen running and deleted: each at least.
         assert each.costs.writes is not None
@@ -58,8 +68,7 @@ def test_every_approach_places_its_gang_and_leaves_nothing(cluster: EmbeddedClus
 def test_a_gang_without_room_is_stuck_and_what_is_left_of_it_goes(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_PATIENCE", 1.0)
-    monkeypatch.setattr(running, "_PATIENCE_PER_MEMBER", 0.0)
+    monkeypatch.setattr(workloads, "_patience", lambda size: 1.0)
     too_large = Plan(
         cluster="embedded",
         sizes=[NODES + 1],
@@ -70,7 +79,7 @@ def test_a_gang_without_room_is_stuck_and_what_is_left_of_it_goes(
     )
     found = {each.trial.approach: each for each in outcomes(cluster, too_large)}
     assert not any(each.done for each in found.values())
-    bound = {name: sum(pod.bound is not None for pod in each.pods.values()) for name, each in found.items()}
+    bound = {name: sum(bool(pod.gang and pod.bound) for pod in each.pods.values()) for name, each in found.items()}
     assert bound == {"ungrouped": NODES, "extender": 0, "libspace": 0}
     assert cluster.admin.list_all("/api/v1/pods") == []
 
@@ -114,3 +123,63 @@ def test_a_known_delay_comes_out_as_that_delay_and_nobody_else_has_it(state_fold
     more = {name: medians[True][name] - medians[False][name] for name in plan.approaches}
     assert more["through"] == pytest.approx(SIZE * DELAY, rel=0.3)
     assert abs(more["ungrouped"]) < DELAY / 2
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("workload", [each for each in WORKLOADS if each != "single"])
+def test_every_workload_ends_and_leaves_nothing(cluster: EmbeddedCluster, workload: str) -> None:
+    approaches = ["ungrouped", "libspace", "extender"]
+    plan = Plan(
+        cluster="embedded", nodes=[NODES], workloads=[workload], sizes=[2], approaches=approaches, rounds=1, warm_up=0
+    )
+    for each in outcomes(cluster, plan):
+        work = plan.work(each.trial)
+        assert each.done or each.trial.approach == "ungrouped", each
+        assert len(each.asks) == len(work.asks)
+        lost = sum(bool(pod.gang) for pod in each.pods.values()) - sum(ask.size for ask in work.asks)
+        assert not each.done or (lost >= 1 if work.losses else lost == 0)
+    assert cluster.admin.list_all("/api/v1/pods") == []
+    assert len(cluster.admin.list_all("/api/v1/nodes")) == NODES
+
+
+@pytest.mark.longer
+def test_other_gangs_wait_meanwhile_and_leave_with_the_last_trial(cluster: EmbeddedCluster) -> None:
+    waiting = 3
+    plan = Plan(
+        cluster="embedded", nodes=[NODES], sizes=[2], approaches=["ungrouped", "extender"], rounds=1, warm_up=0,
+        waiting=waiting,
+    )  # fmt: skip
+    plan.check()
+    seen: list[tuple[int, int]] = []
+
+    def take(outcome: Outcome) -> None:
+        pods = cluster.admin.list_all("/api/v1/pods")
+        bound = [bool(pod["spec"].get("nodeName")) for pod in pods if pod["metadata"]["name"].startswith("waits-")]
+        seen.append((len(bound), sum(bound)))
+        assert outcome.done
+        assert len(outcome.pods) == 2
+
+    asyncio.run(run(cluster, plan, plan.trials(), take))
+    assert seen == [(2 * waiting, 0)] * 2
+    assert cluster.admin.list_all("/api/v1/pods") == []
+
+
+def test_what_ghosts_give_back_is_counted(cluster: EmbeddedCluster) -> None:
+    async def tried() -> None:
+        credentials = await Credentials.load(from_kubeconfig(cluster.kubeconfig))
+        async with Connection(credentials) as connection, AsyncExitStack() as stack:
+            times = Times(reserve_within=0.3, first_pause=0.1)
+            made = (await ways(connection, ["libspace"], stack, 1, times))["libspace"]
+            too_large = Ask("too-large", NODES + 1, {"cpu": "8"})
+            assert made.rollbacks is not None
+            assert made.rollbacks.count == 0
+            await made.gangs.submit(too_large)
+            for _ in range(400):
+                if made.rollbacks.count:
+                    break
+                await asyncio.sleep(0.05)
+            assert made.rollbacks.count > 0
+            await made.gangs.end(too_large)
+
+    asyncio.run(tried())
+    assert cluster.admin.list_all("/api/v1/pods") == []
