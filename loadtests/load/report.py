@@ -207,12 +207,14 @@ def _over_time(rows: Sequence[Row], latencies: Sequence[Row], gallery: Gallery) 
     yield gallery.hang(figure, "Users, and calls a second.", CALLS, "throughput")
     named = [*units, *often][:_MOST_LINES]
     panels = [
-        plots.Course(f"{quantile}, ms", _series(rows, named, "second", "name", quantile), ratios=True)
-        for quantile in ("p50", "p99")
+        plots.Course(f"{title}, ms", series, ratios=True)
+        # Between them are too few calls in a window of a second.
+        for title, column in (("median", "p50"), ("longest", "max"))
+        if (series := _series(rows, named, "second", "name", column))
     ]
-    if any(points for panel in panels for points in panel.series.values()):
+    if panels:
         whom = f"{'pods, gangs and ' if units else ''}the most frequent calls"
-        told = f"How long it took: the median and the 99th percentile of each window, of {whom}."
+        told = f"How long it took: the median and the longest of each window, of {whom}."
         yield gallery.hang(plots.courses(panels), told, CALLS, "latency")
 
 

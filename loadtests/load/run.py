@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -19,13 +20,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
-from extender.compare.comparing import machine, versions
+from extender.compare.comparing import machine
+from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.nodes import NodeShape
@@ -94,7 +97,7 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> R
         "plan": asdict(plan),
         "machine": machine(),
         "load_average": busy,
-        "versions": versions(),
+        "versions": _versions(plan),
         "locust": result.locust,
         "load_seconds": round(result.load_seconds, 1),
         "findings": result.findings,
@@ -103,6 +106,11 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> R
     }
     (result.folder / RUN).write_text(json.dumps(written, indent=1) + "\n")
     return result
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    found = {"escher": version("escher-kubernetes"), "python": platform.python_version()}
+    return found | ({"kubernetes": binaries.kubernetes_version()} if plan.real else {})
 
 
 def _new_folder(results: Path) -> Path:
