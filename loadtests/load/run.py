@@ -52,6 +52,7 @@ LOCUST_LOG, SERVICE_LOG = "locust.log", "service.log"
 _RESOURCE, _UNITS, _WITH_RESOURCE = "data1", 16, 100
 """What the recorded pods ask for, and on how many nodes it is, at most: there is enough."""
 _SAMPLES, _SPAWN_RATE, _STOPS_WITHIN = 500, 10, 60
+_SAMPLED = ("service", "embedded-cluster", "kube-apiserver", "etcd")
 _KNOWN_WITHIN, _TAKES_EVERY = 60.0, 60.0
 
 Say = Callable[[str], None]
@@ -146,22 +147,11 @@ def _on_service(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
 def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say) -> None:
     result.findings = {check: [] for check in CHECKS}
     say(f"starting {plan.cluster}")
-    shape = NodeShape()
     with ExitStack() as stack:
-        private = Path(stack.enter_context(TemporaryDirectory(prefix="loadtest-")))
-        settings = private / "service.yaml"
-        settings.write_text(yaml.safe_dump({"scheduler_names": [*OURS, SCHEDULER]}))
-        start = RealCluster.start if plan.real else EmbeddedCluster.start
-        cluster: LocalCluster = stack.enter_context(
-            start(nodes=plan.nodes, node_shape=shape, service_arguments=("--config", str(settings)))
-        )
+        cluster, told = stack.enter_context(started(plan.nodes, real=plan.real))
         service = stack.enter_context(closing(Service(cluster.service_url)))
         expected = _furnished(plan, service)
         observer = stack.enter_context(Observer(cluster.kubeconfig))
-        each = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
-        access = cluster.access
-        told = private / "cluster.json"
-        Target(access.url, access.token, access.authority, plan.nodes, each).write(told)
         process = _begin(
             plan, result.folder, locust, cluster.service_url, {"REFERENCE": beside, "LOAD_CLUSTER": str(told)}
         )
@@ -192,7 +182,20 @@ def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
         (result.folder / SERVICE_LOG).write_text(cluster.log("service"))
 
 
-_SAMPLED = ("service", "embedded-cluster", "kube-apiserver", "etcd")
+@contextmanager
+def started(nodes: int, *, real: bool = False) -> Iterator[tuple[LocalCluster, Path]]:
+    """A cluster whose service counts the load test's scheduler among its own; and the file that tells users of it."""
+    shape = NodeShape()
+    with TemporaryDirectory(prefix="loadtest-") as private:
+        settings, told = Path(private) / "service.yaml", Path(private) / "cluster.json"
+        settings.write_text(yaml.safe_dump({"scheduler_names": [*OURS, SCHEDULER]}))
+        start = RealCluster.start if real else EmbeddedCluster.start
+        cluster: LocalCluster
+        with start(nodes=nodes, node_shape=shape, service_arguments=("--config", str(settings))) as cluster:
+            each = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
+            access = cluster.access
+            Target(access.url, access.token, access.authority, nodes, each).write(told)
+            yield cluster, told
 
 
 def _furnished(plan: Plan, service: Service) -> Mapping[str, Mapping[str, int]]:

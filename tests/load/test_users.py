@@ -5,23 +5,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
-from extender.controlplane.clusters import EmbeddedCluster
-from extender.controlplane.nodes import NodeShape
+from extender.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import PODS
 from loadtests.ledger import Service
 from loadtests.load import invariants, placing
 from loadtests.load.invariants import AtRest
-from loadtests.load.placing import SCHEDULER, Target
+from loadtests.load.placing import SCHEDULER
 from loadtests.load.plan import MANAGEMENT
-from loadtests.pods import OURS
+from loadtests.load.run import started
 from loadtests.reading import GANG, node_of, scheduler_of
 from loadtests.recorded.calls import load
 from tests.load.played import Hook, Real, locustfile
@@ -32,7 +31,7 @@ UNITS = {f"node-{number}": 4 for number in range(NODES)}
 
 @dataclass
 class Stage:
-    cluster: EmbeddedCluster
+    cluster: LocalCluster
     service: Service
     file: Path
 
@@ -43,17 +42,9 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(state_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("stage")
-    settings, file = folder / "service.yaml", folder / "cluster.json"
-    settings.write_text(yaml.safe_dump({"scheduler_names": [*OURS, SCHEDULER]}))
-    with EmbeddedCluster.start(nodes=NODES, service_arguments=("--config", str(settings))) as cluster:
-        shape, access = NodeShape(), cluster.access
-        each = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
-        Target(access.url, access.token, access.authority, NODES, each).write(file)
-        service = Service(cluster.service_url)
+def stage(state_folder: Path) -> Iterator[Stage]:
+    with started(NODES) as (cluster, file), closing(Service(cluster.service_url)) as service:
         yield Stage(cluster, service, file)
-        service.close()
 
 
 @dataclass
