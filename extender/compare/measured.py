@@ -10,7 +10,7 @@ from typing import NamedTuple
 from extender.compare.figures import MEDIAN, Claim, Estimate, Sample, Statistic, Verdict, judged, ratio
 from extender.compare.runs import DEFAULT_SAMPLING, EMBEDDED, REAL, STUCK, Recorded, TrialRow
 from extender.compare.timeline import GangTimes, TrialTimes, times_of
-from extender.compare.vocabulary import APPROACHES, EXTENDER, LIBSPACE, NATIVE, WORKLOADS, in_order
+from extender.compare.vocabulary import APPROACHES, BASE, EXTENDER, LIBSPACE, NATIVE, WORKLOADS, in_order
 
 CLAIMS = (
     Claim("The extender places a gang sooner than LibSpace", EXTENDER, LIBSPACE),
@@ -93,6 +93,16 @@ class Measured:
     def partly(self) -> Sample:
         return self.by_gang(lambda gang: gang.partly)
 
+    @cached_property
+    def kept(self) -> Sample:
+        """How far a policy other than gangs was kept, of trials in which that was judged."""
+        return self._sample(lambda trial, _: [] if trial.kept is None else [trial.kept])
+
+    @property
+    def judged(self) -> list[float]:
+        """The same, all rounds together."""
+        return [value for values in self.kept.values() for value in values]
+
     def cost(self, *columns: str, each_pod: bool = False) -> Sample:
         """Of these columns together, for a gang or for each member; nothing of a trial that does not have them all."""
 
@@ -103,6 +113,13 @@ class Measured:
             return [sum(known) / max(1, many)] if len(known) == len(columns) else []
 
         return self._sample(of)
+
+    @property
+    def conflicts(self) -> Sample:
+        """Binds that the service was asked for and refused, for each pod that was bound; of what goes through it."""
+        return self._sample(
+            lambda trial, times: [trial.binds / times.bound - 1] if trial.binds is not None and times.bound else []
+        )
 
     def _sample(self, values: Callable[[TrialRow, TrialTimes], list[float]]) -> Sample:
         found: dict[int, list[float]] = {}
@@ -170,3 +187,23 @@ def contradicted(found: Sequence[Judged]) -> list[Judged]:
         for each in found
         if each.verdict is Verdict.FLIPS and not each.claim.is_goal and each.setting.cluster == REAL
     ]
+
+
+class NotKept(NamedTuple):
+    """In so many `broken` of the trials that were judged the policy was not kept all the time, or by every group."""
+
+    setting: Setting
+    approach: str
+    broken: int
+    judged: int
+
+
+def not_kept(table: Table) -> list[NotKept]:
+    """Policies other than gangs that were not kept by those who are to keep them: all but pods that know of none."""
+    found = []
+    for setting, row in table.items():
+        for name, mine in row.items():
+            broken = sum(value < 1 for value in mine.judged)
+            if broken and name != BASE:
+                found.append(NotKept(setting, name, broken, len(mine.judged)))
+    return found

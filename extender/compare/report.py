@@ -45,9 +45,11 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
         Code(_command(recorded.run.command)),
         *telling.opening(recorded, table),
         *telling.claims(table),
+        *telling.broken_policies(table),
         *telling.losses(table),
         *telling.paper(table, recorded.run),
         *telling.ratios(table),
+        *telling.optimistic(table),
     ]
     for workload, settings in groupby(table, lambda setting: setting.workload):
         blocks += _workload(workload, list(settings), table, gallery)
@@ -108,6 +110,11 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
         samples = {name: [gang.to_bound * telling.MS for gang in m.gangs] for name, m in table[setting].items()}
         told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
         yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
+    for each in by_table:
+        if kept := telling.kept(each, table):
+            yield Heading("Whether the policy was kept", 3)
+            yield Said(telling.KEPT)
+            yield kept
     yield Heading("Bound in part", 3)
     yield Said(telling.PARTLY)
     for each in by_table:
@@ -220,5 +227,6 @@ def _figures(
     yield "all_done", "median", "", estimate(found.by_trial(lambda each: each.all_done))
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
+    yield "kept", "mean", "", estimate(found.kept, mean)
     for column in ("writes", "bytes", "attempts", "rollbacks", *telling.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)
