@@ -71,7 +71,7 @@ def base_of(approach: str, workload: str = "single") -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
-    if workload not in POLICIES | {"single", "churn"}:
+    if workload not in POLICIES | {"single", "churn", "trace"}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 
