@@ -55,7 +55,7 @@ def compare(
         list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
     ] = None,
     approach: Annotated[
-        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
+        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all that people use]")
     ] = None,
     scheduler_binary: Annotated[
         list[str] | None,
@@ -111,8 +111,8 @@ def _chosen(
     *,
     quick: bool,
 ) -> Plan:
-    from extender.compare.approaches import MADE, REAL_ONLY
-    from extender.compare.plan import QUICK, USUAL, Plan
+    from extender.compare.approaches import MADE, REAL_ONLY, USUAL
+    from extender.compare.plan import QUICK, Plan
     from extender.compare.runs import EMBEDDED, REAL
 
     # Absolute, for a run can be gone on with from another folder.

@@ -108,8 +108,7 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
     def take(outcome: Outcome) -> None:
         nonlocal left
         left -= 1
-        pods = list(pod_rows(outcome))
-        recorder.add(trial_row(plan, outcome, pods), pods)
+        recorder.add(trial_row(plan, outcome), pod_rows(outcome))
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
     with _logged(recorder.log):
@@ -149,8 +148,9 @@ def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
 # -- what is written down --------------------------------------------------------------------------------------------
 
 
-def trial_row(plan: Plan, outcome: Outcome, pods: Sequence[PodRow]) -> TrialRow:
+def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
     trial, set_up = outcome.trial, outcome.trial.set_up
+    asks, pods = [ask for ask, _ in outcome.asks.values()], list(pod_rows(outcome))
     return TrialRow(
         trial=trial.number,
         cluster=plan.cluster,
@@ -163,10 +163,9 @@ def trial_row(plan: Plan, outcome: Outcome, pods: Sequence[PodRow]) -> TrialRow:
         repetition=trial.repetition,
         outcome=DONE if outcome.done else STUCK,
         seconds=round(outcome.seconds, 6),
+        reserved=None if outcome.reserved is None else round(outcome.reserved, 3),
         **{name: None if value is None else round(value, 3) for name, value in asdict(outcome.costs).items()},
-        kept=kept.judged(
-            set_up.workload, set_up.shape, [ask for ask, _ in outcome.asks.values()], pods, until=outcome.seconds
-        ),
+        kept=kept.judged(set_up.workload, set_up.shape, asks, pods, until=outcome.seconds),
     )
 
 

@@ -114,6 +114,13 @@ class Measured:
 
         return self._sample(of)
 
+    @property
+    def conflicts(self) -> Sample:
+        """Binds that the service was asked for and refused, for each pod that was bound; of what goes through it."""
+        return self._sample(
+            lambda trial, times: [trial.binds / times.bound - 1] if trial.binds is not None and times.bound else []
+        )
+
     def _sample(self, values: Callable[[TrialRow, TrialTimes], list[float]]) -> Sample:
         found: dict[int, list[float]] = {}
         for trial, times in self.trials:

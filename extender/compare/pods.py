@@ -15,7 +15,6 @@ from extender.kube.requests import METADATA_ONLY, Requests
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 
-
 Manifest = dict[str, Any]
 
 
@@ -31,7 +30,7 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
                 {
                     "name": "main",
                     "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": dict(ask.requests)},
+                    "resources": _resources(ask),
                 }
             ],
         },
@@ -39,6 +38,12 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
     if ask.pool:
         made["spec"]["nodeSelector"] = {POOL: ""}
     return made
+
+
+def _resources(ask: Ask) -> dict[str, Any]:
+    """Of what is not Kubernetes' own, the limit has to be the request."""
+    limits = {resource: amount for resource, amount in ask.requests.items() if "/" in resource}
+    return {"requests": dict(ask.requests), **({"limits": limits} if limits else {})}
 
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:

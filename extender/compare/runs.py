@@ -47,8 +47,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took. `kept`:
-    how far a policy other than gangs was kept, from 0 to 1 (see `kept`)."""
+    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took.
+
+    `reserved`: CPU-seconds that the service's ledger held, and nobody was bound to. `binds`: how often kube-scheduler
+    asked the service to bind a pod. `kept`: how far a policy other than gangs was kept, from 0 to 1 (see `kept`).
+    """
 
     trial: int
     cluster: str
@@ -68,6 +71,8 @@ class TrialRow:
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
     rollbacks: float | None = None
+    reserved: float | None = None
+    binds: float | None = None
     kept: float | None = None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from extender.compare.figures import LEVEL, MEDIAN, P90, P99, RESAMPLES, ROUNDS, Estimate, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, judge, not_kept, ratio_of
+from extender.compare.measured import Measured, Setting, Table, judge, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
 from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
 from extender.compare.vocabulary import (
@@ -20,6 +20,7 @@ from extender.compare.vocabulary import (
     LIBSPACE,
     OTHERS,
     OURS,
+    PESSIMISTIC,
     POLICIES,
     SPACES,
     WORKLOADS,
@@ -80,16 +81,6 @@ def claims(table: Table) -> list[Block]:
         ),
         Tabular(["claim", "set-up", "verdict", "ratio of medians"], rows, PODS, 3),
     ]
-
-
-def broken_policies(table: Table) -> list[Block]:
-    """Policies other than gangs that were not kept by who is to keep them."""
-    points = [
-        f"`{each.approach}`: {WORKLOADS.get(each.setting.workload, each.setting.workload)}, {_setting(each.setting)}: "
-        f"**not kept in {each.broken} of {many(each.judged, 'trial')}**"
-        for each in not_kept(table)
-    ]
-    return [Heading("Policies that were not kept"), Points(points)] if points else []
 
 
 def ratios(table: Table) -> list[Block]:
@@ -277,21 +268,6 @@ def partly(settings: Sequence[Setting], table: Table) -> Block:
     return Tabular(["gangs", "approach", "seen", "median, ms", "longest, ms", "left in part"], rows, PODS, 2)
 
 
-def kept(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where no policy other than gangs was asked for."""
-    rows = []
-    for setting, name, found in _each(settings, table):
-        if judged := found.judged:
-            whole = sum(value == 1 for value in judged)
-            row = [setting.short, f"`{name}`", str(len(judged)), str(whole)]
-            rows.append([*row, interval(estimate(found.kept, mean), digits=2), number(min(judged), 2)])
-    return Tabular(["gangs", "approach", "judged", "kept", "mean part", "least"], rows, TRIALS, 2) if rows else None
-
-
-KEPT = (
-    "In how many trials the policy was kept, judged from where the watcher saw the pods: by every group, or all the "
-    "time; and the part of the groups, or of the time, for which it was. Pods that know of no policy need not keep it."
-)
 PARTLY = (
     "How long some members of a gang were bound and others not, as seen from outside. Bindings are single calls, so "
     f"that no approach has 0. **Left in part** are gangs for which that lasted more than {_LASTING:g} s, or "
@@ -309,7 +285,7 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
     rows = []
     for setting, name, found in _each(settings, table):
         row = [interval(estimate(found.cost("writes"), mean)), interval(estimate(found.cost("bytes"), mean), 1 / _KIB)]
-        row.append(interval(estimate(found.cost("attempts", each_pod=True), mean)))
+        row.append(_attempts(found))
         row += [_mean(found.cost(column)) for column in CPU.values()]
         row.append(interval(estimate(found.cost(*CPU.values()), mean), MS))
         if set(row) != {NOTHING}:
@@ -321,6 +297,31 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
 def _mean(sample: Mapping[int, Sequence[float]]) -> str:
     found = estimate(sample, mean)
     return NOTHING if found is None else number(found.value * MS)
+
+
+def optimistic(table: Table) -> list[Block]:
+    """What is checked at bind alone, beside what is reserved at filter; of both, where they were measured."""
+    rows = []
+    for setting, row in table.items():
+        for checks, reserves in PESSIMISTIC.items():
+            for name in (reserves, checks) if {checks, reserves} <= row.keys() else ():
+                found = row[name]
+                cells = [f"{setting.workload}, {_setting(setting)}", f"`{name}`"]
+                cells += [interval(estimate(found.conflicts, mean)), _attempts(found)]
+                cells += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90)]
+                rows.append([*cells, "1" if name == reserves else times(ratio_of(row, name, reserves))])
+    if not rows:
+        return []
+    said = (
+        "A conflict is a bind that the service refused: what was free when the pod was filtered is free no more. Where "
+        "these were compared the service was started anew before each trial, with the settings that its approach needs."
+    )
+    head = ["set-up", "approach", "conflicts/pod", "attempts/pod", "median, ms", "p90, ms", "ratio of medians"]
+    return [Heading("Reserved at filter, or checked at bind"), Said(said), Tabular(head, rows, f"{PODS}, {TRIALS}", 2)]
+
+
+def _attempts(found: Measured) -> str:
+    return interval(estimate(found.cost("attempts", each_pod=True), mean))
 
 
 # -- how it was measured ---------------------------------------------------------------------------------------------

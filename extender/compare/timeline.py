@@ -35,13 +35,14 @@ class GangTimes:
 
 @dataclass(frozen=True, slots=True)
 class TrialTimes:
-    """`all_done`: seconds from the first ask until all gangs were running. Rates are until the last was bound; None
-    where there is nothing to count."""
+    """`all_done`: seconds from the first ask until all gangs were running. `bound`: how many pods were, without ghosts.
+    Rates are until the last was bound; None where there is nothing to count."""
 
     gangs: Sequence[GangTimes]
     all_done: float
     pods_a_second: float | None
     gangs_a_second: float | None
+    bound: int = 0
 
 
 def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
@@ -64,6 +65,7 @@ def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
         all_done=max((gang.running for gang in gangs), default=inf) - began,
         pods_a_second=_rate(bound, began),
         gangs_a_second=_rate(whole, began),
+        bound=len(bound),
     )
 
 

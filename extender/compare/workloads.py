@@ -5,6 +5,7 @@ contention  gangs that cannot all be there at once, asked for at the same moment
 mixed       the same among ordinary pods
 arrivals    gangs of several sizes that arrive at random times (a Poisson process)
 churn       one gang of which a member and a node are lost while it is placed
+claims      pods that each ask for one of few ephemeral resources at the same moment, more than can have one at once
 
 and policies other than gangs, where a group of pods stands for the gang:
 
@@ -17,24 +18,28 @@ A workload that needs little room has it: all other nodes are taken by pods that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from random import Random
 from typing import Literal
 
+from extender.compare.outside import NAMESPACE
 from extender.compare.vocabulary import (
     APPROACHES,
     BALANCING,
     BASE_AGAIN,
     BY_POLICY,
+    CLAIMS,
     CO_LOCATION,
     FAIR_SHARE,
     JOB,
     JOB_GANG,
     NATIVE,
+    PESSIMISTIC,
     THROUGH,
 )
+from extender.core.names import ephemeral_name
 
 Requests = Mapping[str, str]
 
@@ -44,7 +49,8 @@ class Ask:
     """Pods that are asked for together: a gang, or ordinary pods.
 
     `requests` of each, as Kubernetes spells them; `at`: seconds after the trial's beginning; `lasts`: seconds from the
-    moment when all of them are running until they end, None: until the trial does. `user` who asks, if that matters;
+    moment when all of them are running until they end, None: until the trial does. `alone`: it is one pod, which every
+    approach asks for as a pod and not as a gang, and which is measured as gangs are. `user` who asks, if that matters;
     `pool`: they may go to the nodes of the pool alone (see `Shape`).
     """
 
@@ -54,6 +60,7 @@ class Ask:
     at: float = 0.0
     lasts: float | None = None
     is_gang: bool = True
+    alone: bool = False
     user: str = ""
     pool: bool = False
 
@@ -106,7 +113,7 @@ class Workload:
     shapes: Callable[[Sequence[int]], Iterator[Shape]]
     draw: Callable[[Shape, Requests, Random], Work]
     cpu: str | None = None
-    leaves_out: frozenset[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
+    leaves_out: Collection[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
     largest: int | None = None
 
 
@@ -188,6 +195,28 @@ def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
     return Work([Ask("0", shape.size, requests)], patience, patience, losses)
 
 
+CLAIMED, UNITS = 4, 2
+"""So many ephemeral resources, and so much of each; all on one node."""
+_CLAIMING, _CLAIM_LASTS = 32, 0.5
+
+
+def claim_name(number: int) -> str:
+    return f"claim-{number}"
+
+
+def _claiming(sizes: Sequence[int]) -> Iterator[Shape]:
+    yield Shape(1, _CLAIMING)
+
+
+def _claims(shape: Shape, requests: Requests, random: Random) -> Work:
+    def of_one() -> Requests:
+        key = ephemeral_name(NAMESPACE, claim_name(random.randrange(CLAIMED))).key()
+        return {**requests, key: "1"}
+
+    asks = [Ask(str(number), 1, of_one(), lasts=_CLAIM_LASTS, alone=True) for number in range(shape.gangs)]
+    return Work(asks, 120.0, _QUIET)
+
+
 # -- policies other than gangs ---------------------------------------------------------------------------------------
 
 POOL = "compare.escher.dev/pool"
@@ -245,6 +274,7 @@ WORKLOADS: Mapping[str, Workload] = {
     MIXED: Workload(_mixing, _mixed, _CPU),
     ARRIVALS: Workload(_arriving, _arrivals, _CPU),
     CHURN: Workload(_alone, _churn),
+    CLAIMS: Workload(_claiming, _claims, leaves_out=APPROACHES.keys() - {*PESSIMISTIC, *PESSIMISTIC.values()}),
     CO_LOCATION: Workload(_grouped, _co_location, _SMALL, _NOT_BY_POLICY, _LARGEST_TOGETHER),
     BALANCING: Workload(_spread, _balancing, leaves_out=_NOT_BY_POLICY),
     FAIR_SHARE: Workload(_shared, _fair_share, _CPU, _NOT_BY_POLICY | {NATIVE}),

@@ -29,6 +29,14 @@ def test_what_is_faster_holds_and_what_is_slower_flips() -> None:
     }
 
 
+def test_a_conflict_is_a_bind_without_a_pod_that_was_bound() -> None:
+    run = compared({"extender": 0.2, "native": 0.3}, rounds=1)
+    trials = [replace(each, binds=10.0 if each.approach == "extender" else None) for each in run.trials]
+    ((_, row),) = measured(replace(run, trials=trials)).items()
+    assert row["extender"].conflicts == {0: [10 / 8 - 1]}
+    assert row["native"].conflicts == {0: []}
+
+
 def test_what_we_say_is_contradicted_by_a_real_control_plane_alone_and_a_goal_by_nothing() -> None:
     slow = TOOK | {"extender": 0.6}
     found = contradicted(judge(measured(compared(slow))))
