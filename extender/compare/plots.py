@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -56,6 +57,14 @@ _STYLES = {
     "job": _Style(_PURPLE, "<", filled=False, hatch="||"),
     "job-gang": _Style(_PURPLE, ">", _DOTS, hatch="\\\\\\\\"),
 }
+_COURSES = (
+    _Style(_BLUE, "s"),
+    _Style(_ORANGE, "v", _LONG),
+    _Style(_GREEN, "P", _DASH_DOT),
+    _Style(_PURPLE, "x", _DOTS),
+    _Style(_INK, "o", _LONG),
+    _Style(_RED, "^"),
+)
 _UNKNOWN = _Style(_GREEN, "*", _DOTS, filled=False, hatch="xxxx")
 _PARTS = (_Style(_BLUE, ""), _Style(_ORANGE, "", hatch="//"), _Style(_INK, "", filled=False, hatch="\\\\\\"))
 _FIXED: Any = {
@@ -97,6 +106,15 @@ class Bars:
     title: str
     values: Mapping[str, Estimate | Sequence[float]]
     parts: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A panel of lines over time: points by seconds, of each name. `ratios`: on a scale of ratios, not from zero."""
+
+    title: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    ratios: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +202,30 @@ def bars(panels: Sequence[Bars]) -> Figure:
             figure.legend(patches, panel.parts, loc="outside lower right", ncols=len(patches), handlelength=2)
     all_axes[0].set_yticks(range(len(names)), names)
     all_axes[0].set_ylim(len(names) - 0.4, -0.6)
+    return figure
+
+
+@mpl.rc_context(_FIXED)
+def courses(panels: Sequence[Course]) -> Figure:
+    """Panels below each other, over the same seconds."""
+    figure = Figure(figsize=(9.2, 0.6 + 2.1 * len(panels)), layout="constrained")
+    FigureCanvasAgg(figure)
+    all_axes: list[Axes] = list(figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0])
+    for axes, panel in zip(all_axes, panels, strict=True):
+        if panel.ratios:
+            _milliseconds(axes, "y", (value for points in panel.series.values() for _, value in points))
+        for (name, points), style in zip(panel.series.items(), cycle(_COURSES), strict=False):
+            drawn = {"color": style.colour, "linestyle": style.dashes, "marker": style.marker, "markersize": 4}
+            seconds, values = zip(*points, strict=True) if points else ((), ())
+            every = max(1, len(points) // 8)
+            axes.plot(seconds, values, label=name, markevery=every, markerfacecolor="none", **drawn)
+        if not panel.ratios:
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(FuncFormatter(_number))
+        axes.set_title(panel.title, loc="left")
+        _legend(axes)
+    all_axes[-1].set_xlim(left=0)
+    all_axes[-1].set_xlabel("seconds")
     return figure
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
 JOB, JOB_GANG = "job", "job-gang"
 APPSPACE, LIBSPACE, EXTENDER, NATIVE, COSCHEDULING = "appspace", "libspace", "extender", "native", "coscheduling"
-CO_LOCATION, BALANCING, FAIR_SHARE = "co-location", "balancing", "fair-share"
 LEDGER, OPTIMISTIC, OPTIMISTIC_LEDGER, UNSAFE = "ledger", "optimistic", "optimistic-ledger", "unsafe"
+CO_LOCATION, BALANCING, FAIR_SHARE = "co-location", "balancing", "fair-share"
 
 APPROACHES = {
     BASE: "pods without a gang and without the extender: the base of all ratios",
@@ -28,6 +28,7 @@ APPROACHES = {
     OPTIMISTIC_LEDGER: "the same, where ephemeral resources are in the ledger alone",
     UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
+CLAIMS = "claims"
 BY_POLICY = {
     BASE: "the pods without the policy, which need not keep it: the base of all ratios",
     APPSPACE: "an ESL in each application, by extended resources",
@@ -36,7 +37,6 @@ BY_POLICY = {
     NATIVE: "what Kubernetes itself has for the policy, in the pods",
 }
 """What the same names stand for where a policy other than gangs is asked for; no other approach is."""
-CLAIMS = "claims"
 WORKLOADS = {
     "single": "One gang on an idle cluster",
     "arrivals": "Gangs that arrive at random times",
@@ -71,7 +71,7 @@ def base_of(approach: str, workload: str = "single") -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
-    if workload not in POLICIES | {"single", "churn"}:
+    if workload not in POLICIES | {"single", "churn", "trace"}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

@@ -187,6 +187,18 @@ def test_of_several_gangs_it_tells_how_many_were_placed_in_a_second(tmp_path: Pa
     assert (tmp_path / "plots" / "cdf-arrivals-real-100-default-2x-4.svg").exists()
 
 
+def test_what_checks_at_bind_is_told_beside_what_reserves_where_both_were_measured(tmp_path: Path) -> None:
+    run = compared({"extender": 0.2, "optimistic": 0.4}, base=replace(TRIAL, workload="claims"))
+    trials = [replace(each, binds=8.0 if each.approach == "extender" else 10.0) for each in run.trials]
+    write_report(written(tmp_path / "both", replace(run, trials=trials)))
+    text = (tmp_path / "both" / "report.md").read_text()
+    told = text.split("or checked at bind")[1].splitlines()
+    rows = [line.split(" | ")[1:4] for line in told if line.startswith("| claims")]
+    assert rows == [["`extender`", "0", "1.50"], ["`optimistic`", "0.25", "1.50"]]
+    write_report(written(tmp_path / "one", compared({"extender": 0.2})))
+    assert "or checked at bind" not in (tmp_path / "one" / "report.md").read_text()
+
+
 def test_whether_a_policy_was_kept_is_on_it_and_who_has_not_kept_it_is_said_first(tmp_path: Path) -> None:
     recorded = compared({"ungrouped": 0.2, "libspace": 0.9, "extender": 0.3}, rounds=6)
     kept = {"ungrouped": 0.0, "libspace": 0.5, "extender": 1.0}
@@ -203,18 +215,6 @@ def test_whether_a_policy_was_kept_is_on_it_and_who_has_not_kept_it_is_said_firs
     assert "Whether the policy was kept" not in first
     assert "The paper's table" not in text
     assert "kept,mean,0.5,0.5,0.5,6," in (tmp_path / "summary.csv").read_text()
-
-
-def test_what_checks_at_bind_is_told_beside_what_reserves_where_both_were_measured(tmp_path: Path) -> None:
-    run = compared({"extender": 0.2, "optimistic": 0.4}, base=replace(TRIAL, workload="claims"))
-    trials = [replace(each, binds=8.0 if each.approach == "extender" else 10.0) for each in run.trials]
-    write_report(written(tmp_path / "both", replace(run, trials=trials)))
-    text = (tmp_path / "both" / "report.md").read_text()
-    told = text.split("or checked at bind")[1].splitlines()
-    rows = [line.split(" | ")[1:4] for line in told if line.startswith("| claims")]
-    assert rows == [["`extender`", "0", "1.50"], ["`optimistic`", "0.25", "1.50"]]
-    write_report(written(tmp_path / "one", compared({"extender": 0.2})))
-    assert "or checked at bind" not in (tmp_path / "one" / "report.md").read_text()
 
 
 def test_gangs_that_were_never_placed_at_all_can_be_told(tmp_path: Path) -> None:

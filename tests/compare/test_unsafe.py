@@ -57,7 +57,8 @@ def test_gangs_are_left_in_part_by_the_unsafe_variant_and_none_is_by_the_extende
     )
     left: dict[str, int] = dict.fromkeys(plan.approaches, 0)
     for each in outcomes(cluster, plan):
-        times = times_of(trial_row(plan, each), list(pod_rows(each)))
+        pods = list(pod_rows(each))
+        times = times_of(trial_row(plan, each, pods), pods)
         in_part = sum(gang.partly > LONG for gang in times.gangs)
         approach = each.trial.approach
         assert approach == UNSAFE or each.done, each

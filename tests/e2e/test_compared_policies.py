@@ -41,8 +41,9 @@ def test_a_policy_is_kept_by_all_who_know_of_it_and_leaves_nothing(
     asyncio.run(run(cluster, plan, plan.trials(), found.append))
     trials: dict[str, TrialRow] = {}
     for outcome in found:
-        assert all(row.node for row in pod_rows(outcome))
-        trials[outcome.trial.approach] = trial_row(plan, outcome)
+        pods = list(pod_rows(outcome))
+        assert all(row.node for row in pods)
+        trials[outcome.trial.approach] = trial_row(plan, outcome, pods)
     assert set(trials) == set(plan.approaches_of(workload))
     assert {trial.outcome for trial in trials.values()} == {DONE}
     kept = {name: trial.kept for name, trial in trials.items()}
