@@ -18,6 +18,6 @@ runs        the folder of a run and its raw files
 timeline    what the pods of a trial say of its gangs
 figures     medians, ratios and claims, with intervals
 measured    the figures of a run, by set-up and approach
-telling     what the report says; plots what it shows; page how that is written down
+telling     what the report says, telling_policies of policies; plots what it shows; page how that is written down
 report      all of it as files
 """

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from extender.compare import plots, telling
+from extender.compare import plots, telling, telling_policies
 from extender.compare.figures import MEDIAN, P90, P99, Estimate, estimate, mean
 from extender.compare.measured import Measured, Setting, Table, measured, ratio_of
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
@@ -45,7 +45,7 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
         Code(_command(recorded.run.command)),
         *telling.opening(recorded, table),
         *telling.claims(table),
-        *telling.broken_policies(table),
+        *telling_policies.broken(table),
         *telling.losses(table),
         *telling.paper(table, recorded.run),
         *telling.ratios(table),
@@ -111,10 +111,7 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
         told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
         yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
     for each in by_table:
-        if kept := telling.kept(each, table):
-            yield Heading("Whether the policy was kept", 3)
-            yield Said(telling.KEPT)
-            yield kept
+        yield from telling_policies.kept(each, table)
     yield Heading("Bound in part", 3)
     yield Said(telling.PARTLY)
     for each in by_table:

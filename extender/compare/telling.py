@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from extender.compare.figures import LEVEL, MEDIAN, P90, P99, RESAMPLES, ROUNDS, Estimate, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, judge, not_kept, ratio_of
+from extender.compare.measured import Measured, Setting, Table, judge, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
 from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
 from extender.compare.vocabulary import (
@@ -81,16 +81,6 @@ def claims(table: Table) -> list[Block]:
         ),
         Tabular(["claim", "set-up", "verdict", "ratio of medians"], rows, PODS, 3),
     ]
-
-
-def broken_policies(table: Table) -> list[Block]:
-    """Policies other than gangs that were not kept by who is to keep them."""
-    points = [
-        f"`{each.approach}`: {WORKLOADS.get(each.setting.workload, each.setting.workload)}, {_setting(each.setting)}: "
-        f"**not kept in {each.broken} of {many(each.judged, 'trial')}**"
-        for each in not_kept(table)
-    ]
-    return [Heading("Policies that were not kept"), Points(points)] if points else []
 
 
 def ratios(table: Table) -> list[Block]:
@@ -278,21 +268,6 @@ def partly(settings: Sequence[Setting], table: Table) -> Block:
     return Tabular(["gangs", "approach", "seen", "median, ms", "longest, ms", "left in part"], rows, PODS, 2)
 
 
-def kept(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where no policy other than gangs was asked for."""
-    rows = []
-    for setting, name, found in _each(settings, table):
-        if judged := found.judged:
-            whole = sum(value == 1 for value in judged)
-            row = [setting.short, f"`{name}`", str(len(judged)), str(whole)]
-            rows.append([*row, interval(estimate(found.kept, mean), digits=2), number(min(judged), 2)])
-    return Tabular(["gangs", "approach", "judged", "kept", "mean part", "least"], rows, TRIALS, 2) if rows else None
-
-
-KEPT = (
-    "In how many trials the policy was kept, judged from where the watcher saw the pods: by every group, or all the "
-    "time; and the part of the groups, or of the time, for which it was. Pods that know of no policy need not keep it."
-)
 PARTLY = (
     "How long some members of a gang were bound and others not, as seen from outside. Bindings are single calls, so "
     f"that no approach has 0. **Left in part** are gangs for which that lasted more than {_LASTING:g} s, or "
