@@ -176,6 +176,7 @@ def _report(folder: Path) -> bool:
         ) from None
     from extender.compare.measured import contradicted, judge, measured
     from extender.compare.runs import Unreadable, read
+    from extender.compare.telling import verdicts
 
     try:
         written = write_report(folder)
@@ -185,11 +186,13 @@ def _report(folder: Path) -> bool:
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
     console = Console(highlight=False)
-    table = Table("claim", "where", "ratio", "")
-    for each in found:
-        where = f"{each.setting.where}, {each.setting.what}"
-        table.add_row(each.claim.text, where, f"{each.found.value:.2f}", each.verdict.value)
+    table = Table("claim", "where", "", "ratio, or gangs")
+    for row in verdicts(found):
+        table.add_row(*row)
     if found:
         console.print(table)
+    for each in found:
+        for said in each.against:
+            console.print(f"left in part: {said} ({each.setting.told})", soft_wrap=True)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
     return not contradicted(found)

@@ -46,7 +46,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took."""
+    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took.
+    `reserved`: CPU-seconds that the service's ledger kept for pods that were not bound."""
 
     trial: int
     cluster: str
@@ -65,6 +66,7 @@ class TrialRow:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    reserved: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

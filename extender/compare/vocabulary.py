@@ -23,16 +23,19 @@ APPROACHES = {
     JOB: "the pods of a Job, without a gang: the base of job-gang",
     JOB_GANG: "the pods of a Job as a gang by the extender",
 }
+SINGLE, CHURN = "single", "churn"
 WORKLOADS = {
-    "single": "One gang on an idle cluster",
+    SINGLE: "One gang on an idle cluster",
     "arrivals": "Gangs that arrive at random times",
     "contention": "Gangs that cannot all be there at once",
     "mixed": "The same among ordinary pods",
-    "churn": "A member and a node are lost meanwhile",
+    CHURN: "A member and a node are lost meanwhile",
     "trace": "Gangs among the pods of a real trace",
 }
 OURS = (EXTENDER, "gated", "ledger")
 """What this project would have people use."""
+BY_LEDGER = frozenset({*OURS, JOB_GANG})
+"""What reserves room in the service's ledger, which nobody sees who watches pods."""
 OTHERS = (NATIVE, "coscheduling", APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
 SPACES = {
@@ -43,9 +46,9 @@ SPACES = {
 """The paper's spaces: its lines of code and its milliseconds for a gang, and which approach stands beside it."""
 
 
-def base_of(approach: str, workload: str = "single") -> str:
+def base_of(approach: str, workload: str = SINGLE) -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
-    if workload not in ("single", "churn"):
+    if workload not in (SINGLE, CHURN):
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 
