@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
 from extender.controlplane import places
 from extender.controlplane.errors import ClusterError, WrongUse
@@ -98,9 +99,9 @@ def up(
             service=service,
             kubeconfig=kubeconfig,
             native_gangs=native_gangs,
-            feature_gates={gate: _on_or_off(gate, text) for gate, text in _pairs(feature_gates.split(","))},
-            scheduler_binaries={key: Path(path) for key, path in _pairs(scheduler_binary)},
-            scheduler_configs={key: Path(path) for key, path in _pairs(scheduler_config)},
+            feature_gates={gate: _on_or_off(gate, text) for gate, text in pairs(feature_gates.split(","))},
+            scheduler_binaries={key: Path(path) for key, path in pairs(scheduler_binary)},
+            scheduler_configs={key: Path(path) for key, path in pairs(scheduler_config)},
         )
         with Told() as told:
             started = bring_up(name, wishes, told)
@@ -202,17 +203,6 @@ def _running(name: str) -> ClusterState:
 
 def _exports(kubeconfig: str, service_url: str) -> list[str]:
     return [f"export KUBECONFIG={shlex.quote(kubeconfig)}", f"export ESCHER_URL={shlex.quote(service_url)}"]
-
-
-def _pairs(texts: list[str] | None) -> list[tuple[str, str]]:
-    """`NAME=VALUE` texts taken apart; empty ones are left out."""
-    pairs = []
-    for text in filter(None, texts or []):
-        key, equals, value = text.partition("=")
-        if not (key and equals and value):
-            raise WrongUse(f"expected NAME=VALUE, found {text!r}")
-        pairs.append((key, value))
-    return pairs
 
 
 def _on_or_off(gate: str, text: str) -> bool:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
 from extender.controlplane.errors import WrongUse
 
@@ -30,6 +31,8 @@ Example: escher compare --nodes 100 --size 8 --size 64
 Example: escher compare --workload contention --workload arrivals --size 8
 
 Example: escher compare --embedded --quick
+
+Example: escher compare --scheduler-binary coscheduling=../scheduler-plugins/bin/kube-scheduler
 
 Example: escher compare --go-on results/compare-1
 
@@ -51,6 +54,10 @@ def compare(
     approach: Annotated[
         list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
     ] = None,
+    scheduler_binary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="The scheduler of an approach that is not Kubernetes' own or ours."),
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
@@ -69,7 +76,7 @@ def compare(
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
         if plot is None:
-            chosen = _chosen(embedded, nodes, size, workload, approach, rounds, seed, quick=quick)
+            chosen = _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick)
             folder = _run(chosen, out, go_on)
         else:
             folder = plot
@@ -83,16 +90,19 @@ def _chosen(
     sizes: list[int] | None,
     workloads: list[str] | None,
     approaches: list[str] | None,
+    scheduler_binaries: list[str] | None,
     rounds: int | None,
     seed: int,
     *,
     quick: bool,
 ) -> Plan:
     from extender.compare.approaches import MADE, REAL_ONLY
-    from extender.compare.plan import QUICK, Plan
+    from extender.compare.plan import QUICK, USUAL, Plan
     from extender.compare.runs import EMBEDDED, REAL
 
-    everybody = [each for each in MADE if not (embedded and each in REAL_ONLY)]
+    # Absolute, for a run can be gone on with from another folder.
+    programs = {name: str(Path(path).absolute()) for name, path in pairs(scheduler_binaries)}
+    everybody = [each for each in MADE if (each in USUAL or each in programs) and not (embedded and each in REAL_ONLY)]
     usual = QUICK if quick else Plan()
     plan = replace(
         usual,
@@ -103,6 +113,7 @@ def _chosen(
         rounds=usual.rounds if rounds is None else rounds,
         approaches=tuple(dict.fromkeys(approaches or everybody)),
         seed=seed,
+        scheduler_binaries=programs,
     )
     plan.check()
     return plan

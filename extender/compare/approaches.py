@@ -7,10 +7,11 @@ an application that has ghosts hold the room first. They differ in nothing else:
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -21,6 +22,7 @@ from extender.compare.vocabulary import (
     APPSPACE,
     BASE,
     BASE_AGAIN,
+    COSCHEDULING,
     EXTENDER,
     JOB,
     JOB_GANG,
@@ -38,7 +40,8 @@ AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
-_POD_GROUPS = address("apis", "scheduling.k8s.io", "v1alpha2", "namespaces", NAMESPACE, "podgroups")
+_COSCHEDULING_API = ("scheduling.x-k8s.io", "v1alpha1")
+_COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
 
 Manifest = dict[str, Any]
@@ -89,14 +92,36 @@ class Plain:
         await remove(self._requests, ask)
 
 
-class Native(Plain):
+class Grouped(Plain):
+    """Pods whose group is an object in the API, which is there before they are asked for."""
+
+    groups: ClassVar[str]
+
+    @abstractmethod
+    def group(self, ask: Ask) -> Manifest: ...
+
     async def prepare(self, ask: Ask) -> None:
-        body = {"metadata": {"name": ask.name}, "spec": {"schedulingPolicy": {"gang": {"minCount": ask.size}}}}
-        await self._requests.request("POST", _POD_GROUPS, msgspec.json.encode(body))
+        await self._requests.request("POST", self.groups, msgspec.json.encode(self.group(ask)))
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
-        await self._requests.request("DELETE", f"{_POD_GROUPS}/{ask.name}")
+        await self._requests.request("DELETE", f"{self.groups}/{ask.name}")
+
+
+class Native(Grouped):
+    groups = address("apis", "scheduling.k8s.io", "v1alpha2", "namespaces", NAMESPACE, "podgroups")
+
+    def group(self, ask: Ask) -> Manifest:
+        return {"metadata": {"name": ask.name}, "spec": {"schedulingPolicy": {"gang": {"minCount": ask.size}}}}
+
+
+class Coscheduling(Grouped):
+    groups = address("apis", *_COSCHEDULING_API, "namespaces", NAMESPACE, "podgroups")
+
+    def group(self, ask: Ask) -> Manifest:
+        # A custom resource: the API server does not take its kind from the path.
+        kind = {"apiVersion": "/".join(_COSCHEDULING_API), "kind": "PodGroup"}
+        return {**kind, "metadata": {"name": ask.name}, "spec": {"minMember": ask.size}}
 
 
 class ByJob(Plain):
@@ -173,6 +198,11 @@ def _native(pod: Manifest, ask: Ask) -> None:
     pod["spec"] |= {"schedulerName": _PURE, "schedulingGroup": {"podGroupName": ask.name}}
 
 
+def _coscheduled(pod: Manifest, ask: Ask) -> None:
+    pod["metadata"]["labels"][_COSCHEDULING_LABEL] = ask.name
+    pod["spec"]["schedulerName"] = COSCHEDULING
+
+
 def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["metadata"]["labels"][GANG_LABEL] = ask.name
@@ -192,15 +222,20 @@ _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
     "ledger": (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
+    COSCHEDULING: (Coscheduling, _coscheduled),
     JOB: (ByJob, _scheduled_by(_PURE)),
     JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
-_SCHEDULERS = dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER) | {"ledger": _LEDGER}
+_SCHEDULERS = {
+    **dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER),
+    "ledger": _LEDGER,
+    COSCHEDULING: COSCHEDULING,
+}
 """Of those that are not placed by the scheduler without an extender."""
 MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS)
 """Those that this can carry out."""
-REAL_ONLY = frozenset({NATIVE})
+REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
 

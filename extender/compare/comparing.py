@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from extender.compare import lines
+from extender.compare.brought import BROUGHT, digest
 from extender.compare.plan import Plan, Trial
 from extender.compare.running import Outcome, run
 from extender.compare.runs import (
@@ -37,6 +38,7 @@ from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.progress import Progress
+from extender.controlplane.schedulers import check_brought
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 
@@ -61,7 +63,7 @@ async def begin(plan: Plan, folder: Path, command: str, told: Told) -> None:
         seed=plan.seed,
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
-        versions=versions(),
+        versions=versions(plan),
         plan=asdict(plan),
         lines=lines.of_approaches(),
     )
@@ -83,6 +85,10 @@ async def go_on(folder: Path, told: Told) -> None:
         raise WrongUse(f"--go-on {folder}: {error}") from None
     except OSError as error:
         raise WrongUse(f"--go-on {folder}: no run was begun there ({error.strerror})") from None
+    for name, path in plan.scheduler_binaries.items():
+        check_brought(name, Path(path))
+        if digest(Path(path)) != recorded.run.versions.get(name):
+            raise WrongUse(f"--go-on {folder}: {path} is not the program that the run was begun with")
     done = {trial.trial for trial in recorded.trials}
     await _carry_out(plan, [trial for trial in plan.trials() if trial.number not in done], recorder, told)
 
@@ -105,7 +111,15 @@ def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
     progress = told.cluster(nodes)
     if plan.cluster == EMBEDDED:
         return EmbeddedCluster.start(nodes=nodes, progress=progress)
-    return RealCluster.start(nodes=nodes, native_gangs=NATIVE in plan.approaches, progress=progress)
+    programs = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
+    return RealCluster.start(
+        nodes=nodes,
+        native_gangs=NATIVE in plan.approaches,
+        scheduler_binaries=programs,
+        scheduler_configs={name: BROUGHT[name].config for name in programs},
+        definitions=[file for name in programs for file in BROUGHT[name].definitions],
+        progress=progress,
+    )
 
 
 # -- what is written down --------------------------------------------------------------------------------------------
@@ -167,9 +181,10 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
 
 
-def versions() -> Mapping[str, Any]:
+def versions(plan: Plan) -> Mapping[str, Any]:
     return {
         "escher": version("escher-kubernetes"),
         "kubernetes": binaries.kubernetes_version(),
         "python": platform.python_version(),
+        **{name: digest(Path(path)) for name, path in plan.scheduler_binaries.items()},
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from extender.controlplane.clusters import LocalCluster
+from extender.controlplane.components import EXTENDER_SCHEDULER, brought_name
 from extender.kube.errors import Unavailable
 from extender.kube.requests import Requests
 
@@ -23,7 +24,6 @@ _NOT_COUNTED = {"leases", "events"}
 """Of whom they are is no matter of a gang; and events may be dropped."""
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_SCHEDULERS = ("kube-scheduler", "kube-scheduler-resources")
 Labels = Mapping[str, str]
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -68,12 +68,12 @@ class Purse:
             bytes=total(said, "apiserver_request_body_size_bytes_sum", _counts),
             attempts=await self._attempts(pids),
             cpu_service=_cpu(pids, "service"),
-            cpu_scheduler=_cpu(pids, *_SCHEDULERS),
+            cpu_scheduler=_cpu(pids, *schedulers_of(pids)),
             cpu_apiserver=_cpu(pids, "kube-apiserver"),
         )
 
     async def _attempts(self, pids: Mapping[str, int]) -> float | None:
-        there = [each for each in _SCHEDULERS if each in pids]
+        there = schedulers_of(pids)
         found = 0.0
         for name in there:
             try:
@@ -82,6 +82,11 @@ class Purse:
                 raise Unavailable(f"{name} does not tell its metrics: {error}") from error
             found += total(answer.text, "scheduler_schedule_attempts_total") or 0.0
         return found if there else None
+
+
+def schedulers_of(pids: Mapping[str, int]) -> list[str]:
+    """Those of its components that are kube-schedulers, brought ones too."""
+    return [name for name in pids if name == EXTENDER_SCHEDULER or name.startswith(brought_name(""))]
 
 
 def writes(metrics: str) -> float | None:

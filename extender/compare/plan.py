@@ -6,18 +6,21 @@ meets all of them alike. The first rounds of each set-up warm up; they are kept,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
 from random import Random
 
+from extender.compare import brought
 from extender.compare.approaches import MADE, REAL_ONLY
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
 from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 
+USUAL = tuple(each for each in MADE if each not in brought.BROUGHT)
+"""The approaches that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
 _MOST_ROUNDS = 1000
 _PODS_OF_A_NODE = 4
@@ -50,17 +53,21 @@ class Trial:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`nodes` of each cluster, `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu`
-    of a member where the workload does not say it."""
+    of a member where the workload does not say it.
+
+    `scheduler_binaries`: of approaches in `brought.BROUGHT`, absolute: a run can be gone on with from anywhere.
+    """
 
     cluster: str = REAL
     nodes: Sequence[int] = (100,)
     workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
-    approaches: Sequence[str] = MADE
+    approaches: Sequence[str] = USUAL
     rounds: int = 15
     warm_up: int = 2
     seed: int = 1
     cpu: str = "500m"
+    scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -78,6 +85,9 @@ class Plan:
                 raise WrongUse(f"--approach {name}: there is none of that name; choose from {', '.join(MADE)}")
             if name in REAL_ONLY and self.cluster != REAL:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
+        if self.scheduler_binaries and self.cluster != REAL:
+            raise WrongUse("--scheduler-binary is for a real control plane: leave it or --embedded out")
+        brought.check(self.scheduler_binaries, self.approaches)
         for workload in self.workloads:
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:

@@ -250,7 +250,7 @@ def courses(trials: Mapping[str, Course]) -> Figure:
         axes.set_xlim(0, until or 1)
         axes.set_ylim(0, most or 1)
         axes.locator_params(axis="y", nbins=3)
-    panels[-1].set_xlabel("seconds since the first ask (dashes: all had run and ended)")
+    panels[-1].set_xlabel("seconds since the first ask (dashes: the trial's end)")
     figure.supylabel("CPU held by pods", fontsize=10)
     patches = [Patch(**_face(style)) for style in _HELD.values()]
     figure.legend(patches, list(_HELD), loc="outside upper right", ncols=len(patches), handlelength=2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
 JOB, JOB_GANG = "job", "job-gang"
-APPSPACE, LIBSPACE, EXTENDER, NATIVE = "appspace", "libspace", "extender", "native"
+APPSPACE, LIBSPACE, EXTENDER, NATIVE, COSCHEDULING = "appspace", "libspace", "extender", "native", "coscheduling"
 
 APPROACHES = {
     BASE: "pods without a gang and without the extender: the base of all ratios",
@@ -19,7 +19,7 @@ APPROACHES = {
     "gated": "the same, behind Escher's scheduling gate",
     "ledger": "the same, where ephemeral resources are in the ledger alone",
     NATIVE: "Kubernetes' own pod group",
-    "coscheduling": "the coscheduling plugin of scheduler-plugins",
+    COSCHEDULING: "the coscheduling plugin of scheduler-plugins",
     JOB: "the pods of a Job, without a gang: the base of job-gang",
     JOB_GANG: "the pods of a Job as a gang by the extender",
 }
@@ -36,7 +36,7 @@ OURS = (EXTENDER, "gated", "ledger")
 """What this project would have people use."""
 BY_LEDGER = frozenset({*OURS, JOB_GANG})
 """What reserves room in the service's ledger, which nobody sees who watches pods."""
-OTHERS = (NATIVE, "coscheduling", APPSPACE, LIBSPACE)
+OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
 SPACES = {
     "AppSpace": (78, 937.0, APPSPACE),

@@ -19,7 +19,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from extender.controlplane import audit, binaries, credentials, folders, loopback, nodes, places, state, trace
+from extender.controlplane import (
+    audit,
+    binaries,
+    credentials,
+    folders,
+    loopback,
+    nodes,
+    places,
+    schedulers,
+    state,
+    trace,
+)
 from extender.controlplane.api import Access, Api
 from extender.controlplane.components import ClusterSpec, etcd_data
 from extender.controlplane.errors import ClusterError, PortTaken, WrongUse
@@ -51,6 +62,8 @@ class Wishes:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
+    definitions: Sequence[Path] = ()
+    """Files with custom resources besides Escher's: what a brought scheduler needs to find when it starts."""
     audit: bool = False
     """Whether the API server writes an audit log (`LocalCluster.audit_log`)."""
 
@@ -70,8 +83,7 @@ class Wishes:
                 if given:
                     raise WrongUse(f"{option} is for a real control plane: add --real, or leave it out")
         for name, program in self.scheduler_binaries.items():
-            if not (program.is_file() and os.access(program, os.X_OK)):
-                raise WrongUse(f"--scheduler-binary {name}={program}: no executable file is there")
+            schedulers.check_brought(name, program)
         for name in self.scheduler_configs:
             if name not in self.scheduler_binaries:
                 raise WrongUse(f"--scheduler-config {name}=...: there is no --scheduler-binary {name}=...")
@@ -202,6 +214,7 @@ class RealCluster(LocalCluster):
         feature_gates: Mapping[str, bool] | None = None,
         scheduler_binaries: Mapping[str, Path] | None = None,
         scheduler_configs: Mapping[str, Path] | None = None,
+        definitions: Sequence[Path] = (),
         audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
@@ -221,6 +234,7 @@ class RealCluster(LocalCluster):
             feature_gates=feature_gates or {},
             scheduler_binaries=scheduler_binaries or {},
             scheduler_configs=scheduler_configs or {},
+            definitions=definitions,
             audit=audit,
         )
         return cls._start(wishes, name, progress)
@@ -280,6 +294,7 @@ def _launch(
         feature_gates=dict(wishes.feature_gates),
         scheduler_binaries={key: str(path.resolve()) for key, path in wishes.scheduler_binaries.items()},
         scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
+        definitions=tuple(str(path.resolve()) for path in wishes.definitions),
         kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
         audit=wishes.audit,
         owned=owned,

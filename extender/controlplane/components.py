@@ -58,6 +58,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     scheduler_binaries: dict[str, str] = msgspec.field(default_factory=dict)
     scheduler_configs: dict[str, str] = msgspec.field(default_factory=dict)
+    definitions: tuple[str, ...] = ()
+    """Files with custom resources besides Escher's, served before any scheduler starts."""
     kubeconfig_copy: str | None = None
     audit: bool = False
     """Whether the API server writes an audit log."""

@@ -1,11 +1,11 @@
-"""Escher's custom resource definitions, applied before the service first asks for them."""
+"""Custom resource definitions, Escher's and others, applied before anybody asks for them."""
 
 from __future__ import annotations
 
 import json
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -22,14 +22,18 @@ _WITHIN = 30.0
 
 def shipped_definitions() -> list[dict[str, Any]]:
     """Every CustomResourceDefinition in deploy/crds, in the order of the file names."""
-    files = sorted((places.shipped("deploy") / "crds").glob("*.yaml"))
-    return [document for file in files for document in _documents(file)]
+    return _definitions(sorted((places.shipped("deploy") / "crds").glob("*.yaml")))
 
 
-def establish(url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object]) -> None:
-    """All definitions are served by the API server at `url`. Raises ClusterError if one is refused or too late."""
+def establish(
+    url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object], more: Sequence[Path] = ()
+) -> None:
+    """All definitions, those in the files `more` too, are served by the API server at `url`.
+
+    Raises ClusterError if one is refused or too late.
+    """
     waiting: set[str] = set()
-    for definition in shipped_definitions():
+    for definition in [*shipped_definitions(), *_definitions(more)]:
         status, answer = loopback.ask("POST", url + _PATH, trust=trust, token=token, body=definition)
         name = definition["metadata"]["name"]
         if status != 201:
@@ -50,6 +54,10 @@ def _collections(definition: dict[str, Any]) -> set[str]:
     spec = definition["spec"]
     served = [version["name"] for version in spec["versions"] if version["served"]]
     return {f"/apis/{spec['group']}/{version}/{spec['names']['plural']}" for version in served}
+
+
+def _definitions(files: Iterable[Path]) -> list[dict[str, Any]]:
+    return [document for file in files for document in _documents(file)]
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:

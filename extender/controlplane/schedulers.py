@@ -7,6 +7,7 @@ every end-to-end test.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,12 @@ def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) 
         "profiles": [{"schedulerName": name}],
     }
     return localised(bare, kubeconfig=kubeconfig)
+
+
+def check_brought(name: str, program: Path) -> None:
+    """Raises WrongUse where that cannot be run."""
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        raise WrongUse(f"--scheduler-binary {name}={program}: no executable file is there")
 
 
 def load(path: Path) -> dict[str, Any]:

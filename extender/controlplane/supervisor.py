@@ -122,7 +122,8 @@ class Supervisor:
             self._await_usable(batch)
             if stage == "api":
                 self._say(Event("api", state=self._state))
-                crds.establish(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause)
+                more = [Path(file) for file in self._spec.definitions]
+                crds.establish(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause, more=more)
 
     def _start(self, component: Component) -> None:
         """It runs and is usable. Raises ClusterError as `_await_usable`."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from extender.compare import comparing
+from extender.compare.brought import digest
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome
-from extender.compare.runs import DONE, read
+from extender.compare.runs import DONE, Recorder, Run, read
 from extender.controlplane.errors import WrongUse
 
 PLAN = Plan(
@@ -75,3 +77,20 @@ def test_a_run_is_not_begun_where_there_is_one_nor_gone_on_with_where_there_is_n
         asyncio.run(comparing.go_on(tmp_path, Heard()))
     with pytest.raises(WrongUse, match="no run was begun there"):
         asyncio.run(comparing.go_on(tmp_path / "nowhere", Heard()))
+
+
+def test_a_run_is_gone_on_with_by_the_program_that_it_was_begun_with(tmp_path: Path) -> None:
+    program = tmp_path / "kube-scheduler"
+    program.write_text("one")
+    program.chmod(0o755)
+    given = {"coscheduling": str(program)}
+    plan = Plan(approaches=("ungrouped", "coscheduling"), scheduler_binaries=given)
+    told = comparing.versions(plan)
+    assert told["coscheduling"] == digest(program)
+    Recorder.begin(tmp_path / "run", Run(command="", seed=1, began="", versions=told, plan=asdict(plan)))
+    program.write_text("another")
+    with pytest.raises(WrongUse, match="is not the program that the run was begun with"):
+        asyncio.run(comparing.go_on(tmp_path / "run", Heard()))
+    program.unlink()
+    with pytest.raises(WrongUse, match="no executable file is there"):
+        asyncio.run(comparing.go_on(tmp_path / "run", Heard()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from extender.compare.costs import Costs, _of_process, total, writes
+from extender.compare.costs import Costs, _of_process, schedulers_of, total, writes
 
 METRICS = """\
 # HELP apiserver_request_total Counter of apiserver requests
@@ -41,3 +41,8 @@ def test_a_process_spends_what_the_kernel_says() -> None:
         pass
     # In hundredths of a second, rounded.
     assert 0.03 <= _of_process(os.getpid()) - before < 5
+
+
+def test_every_kube_scheduler_counts_and_nobody_else() -> None:
+    ours = ["kube-scheduler", "kube-scheduler-resources", "kube-scheduler-coscheduling"]
+    assert schedulers_of(dict.fromkeys(["etcd", *ours, "kube-apiserver", "service"], 1)) == ours

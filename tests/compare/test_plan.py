@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from extender.compare.plan import Plan
+from extender.compare.plan import QUICK, Plan
 from extender.controlplane.errors import WrongUse
 
 PLAN = Plan(nodes=(10, 100), sizes=(2, 8), approaches=("ungrouped", "extender", "native"), rounds=3, warm_up=1)
@@ -38,6 +39,26 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
         (replace(PLAN, rounds=0), "--rounds should be between 1 and 1000, found 0"),
         (replace(PLAN, approaches=("ungrouped", "magic")), "--approach magic: there is none of that name"),
         (replace(PLAN, cluster="embedded"), "--approach native is not on the embedded cluster"),
+        (
+            replace(PLAN, approaches=("ungrouped", "coscheduling")),
+            "give it by --scheduler-binary coscheduling=PATH, where PATH is ./cmd/scheduler of",
+        ),
+        (
+            replace(PLAN, approaches=("ungrouped", "coscheduling"), scheduler_binaries={"coscheduling": "/nowhere"}),
+            "--scheduler-binary coscheduling=/nowhere: no executable file is there",
+        ),
+        (
+            replace(PLAN, scheduler_binaries={"coscheduling": "/nowhere"}),
+            "--scheduler-binary coscheduling=/nowhere: --approach coscheduling is missing",
+        ),
+        (
+            replace(PLAN, scheduler_binaries={"mine": "/nowhere"}),
+            "--scheduler-binary mine=/nowhere: that is no approach; one may be given for coscheduling",
+        ),
+        (
+            replace(PLAN, cluster="embedded", approaches=("ungrouped",), scheduler_binaries={"coscheduling": "/a"}),
+            "--scheduler-binary is for a real control plane: leave it or --embedded out",
+        ),
         (replace(PLAN, approaches=("extender",)), "--approach ungrouped is missing"),
         (replace(PLAN, workloads=("magic",)), "--workload magic: there is none of that name; choose from single, "),
         (replace(PLAN, workloads=("contention",)), "--approach libspace is missing"),
@@ -54,8 +75,13 @@ def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: s
     assert said in str(refused.value)
 
 
-def test_a_good_one_is_not() -> None:
+def test_a_good_one_is_not(tmp_path: Path) -> None:
     PLAN.check()
+    QUICK.check()
+    program = tmp_path / "kube-scheduler"
+    program.touch(0o755)
+    given = {"coscheduling": str(program)}
+    replace(PLAN, approaches=("ungrouped", "coscheduling"), scheduler_binaries=given).check()
 
 
 def test_all_approaches_of_a_round_have_the_same_work_and_no_two_rounds_do() -> None:

@@ -13,6 +13,7 @@ each. Where some node needs no gang to leave, only such nodes are offered; else 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -49,17 +50,15 @@ class Evictions:
         self._pods = pods
         self._brake = brake
         self._offered: dict[PodUid, float] = {}
-        """Members of gangs that may be evicted, and until when (seconds that only pass)."""
-        self._offers: list[_Offer] = []
+        """Members of gangs that may be evicted, and until when (seconds that only pass); the oldest first."""
+        self._offers: deque[_Offer] = deque()
+        """The oldest first."""
 
     # -- offers --------------------------------------------------------------------------------------------------
 
     def offer(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> set[NodeName]:
         """The nodes whose victims may go, whichever of them is taken, by this pod and by those that asked before."""
-        self._offered = {
-            uid: until for uid, until in self._offered.items() if until > now and self._gangs.of(uid) is not None
-        }
-        self._offers = [each for each in self._offers if each.until > now]
+        self._forget(now)
         lower = {
             node: chosen
             for node, chosen in victims.items()
@@ -67,14 +66,27 @@ class Evictions:
         }
         members = {node: self._members(chosen) for node, chosen in lower.items()}
         # What is offered already costs nothing more.
-        costs = {node: len(chosen - self._offered.keys()) for node, chosen in members.items()}
+        costs = {node: sum(uid not in self._offered for uid in chosen) for node, chosen in members.items()}
         found: set[NodeName] = set()
         for node in sorted(lower, key=lambda node: (costs[node], node)):
             if not self._broken(members[node]):
                 found.add(node)
-                self._offered |= dict.fromkeys(members[node], now + OFFER_SECONDS)
+                self._take(members[node], now + OFFER_SECONDS)
                 self._offers.append(_Offer(pod, frozenset(lower[node]), {}, now + OFFER_SECONDS))
         return found or self._offer_gangs(pod, lower, members, now)
+
+    def _forget(self, now: float) -> None:
+        """Offers that are too old."""
+        while self._offers and self._offers[0].until <= now:
+            self._offers.popleft()
+        while self._offered and next(iter(self._offered.values())) <= now:
+            del self._offered[next(iter(self._offered))]
+
+    def _take(self, members: Iterable[PodUid], until: float) -> None:
+        """They may be evicted until then, which is not before any moment that was said of others."""
+        for uid in members:
+            self._offered.pop(uid, None)
+            self._offered[uid] = until
 
     def _may_go(self, victim: Pod, preemptor: Pod) -> bool:
         """As for a gang: never one that would come again in the same place, nor another scheduler's unless allowed."""
@@ -104,14 +116,14 @@ class Evictions:
         if self._objection(least) is not None:
             return set()
         leaving = frozenset(uid for key in least for uid in self._gangs.by_key[key].roster.bound)
-        self._offered |= dict.fromkeys(leaving, now + OFFER_SECONDS)
+        self._take(leaving, now + OFFER_SECONDS)
         found: set[NodeName] = set()
         for node in sorted(node for node, gangs in losses.items() if gangs == least):
             # Beside them, members of others that are not broken.
             if self._broken(members[node] - leaving):
                 continue
             found.add(node)
-            self._offered |= dict.fromkeys(members[node], now + OFFER_SECONDS)
+            self._take(members[node], now + OFFER_SECONDS)
             whole = {key: frozenset(members[node] & self._gangs.by_key[key].roster.bound) for key in least}
             self._offers.append(_Offer(pod, frozenset(victims[node]), whole, now + OFFER_SECONDS))
         return found
@@ -132,9 +144,12 @@ class Evictions:
     def _staying(self, gang: Gang, without: Collection[PodUid]) -> int:
         """How many count for the quorum when these, those offered before and those being deleted are gone."""
         placed = gang.roster.bound | gang.barrier.writing.keys()
-        going = gang.roster.leaving | self._offered.keys() | set(without)
-        leaving = {uid for uid in placed if uid in going or gang.roster.members[uid].deleting}
-        return len(gang.roster.succeeded) + len(placed) - len(leaving)
+        staying = sum(
+            not (uid in gang.roster.leaving or uid in self._offered or uid in without)
+            and not gang.roster.members[uid].deleting
+            for uid in placed
+        )
+        return len(gang.roster.succeeded) + staying
 
     def _may_leave(self, gang: Gang, named: set[PodUid], pod: Pod) -> bool:
         """Whether all of the gang may be evicted for the pod, the budgets left aside."""
@@ -171,8 +186,9 @@ class Evictions:
             for key, named in offer.whole.items():
                 if pod.uid in named and named <= offer.gone and (rest := self._rest_of(key, named)):
                     found.append(EvictRest(key, offer.preemptor, rest, len(named)))
-                    # The same members may have been offered to others, or on another node.
-                    self._offered |= {each.uid: offer.until for each in rest}
+                    # Most of them were offered with it; those that were bound since are forgotten no sooner.
+                    for each in rest:
+                        self._offered.setdefault(each.uid, offer.until)
         return found
 
     def _rest_of(self, key: GangKey, gone: frozenset[PodUid]) -> tuple[Pod, ...]:
