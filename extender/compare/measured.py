@@ -214,12 +214,14 @@ def _known(value: float | None) -> list[float]:
     return [] if value is None else [value]
 
 
-COMPARED: Mapping[str, tuple[Callable[[Measured], Sample], Statistic]] = {
+FIGURES: Mapping[str, tuple[Callable[[Measured], Sample], Statistic]] = {
     "latency": (lambda each: each.to_bound, MEDIAN),
+    "whole_again": (lambda each: each.to_again, MEDIAN),
+    "ordinary": (lambda each: each.ordinary, MEDIAN),
     "all_done": (lambda each: each.all_done, MEDIAN),
     "in_vain": (lambda each: each.in_vain, mean),
 }
-"""What claims are about."""
+"""What approaches are compared by, and claims are about."""
 Table = Mapping[Setting, Mapping[str, Measured]]
 
 
@@ -252,6 +254,11 @@ def ratio_of(
     if approach not in row or base not in row:
         return None
     return ratio(sample(row[approach]), sample(row[base]), statistic)
+
+
+def compared(row: Mapping[str, Measured], approach: str, base: str, figure: str = "latency") -> Estimate | None:
+    """The ratio of one of FIGURES; None where either was not measured."""
+    return ratio_of(row, approach, base, *FIGURES[figure])
 
 
 class Judged(NamedTuple):
@@ -290,7 +297,7 @@ def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Meas
         return Judged(claim, setting, verdict, len(row[claim.approach].gangs), against=against)
     if (setting.workload, setting.sampling) != (claim.workload, claim.sampling):
         return None
-    found = ratio_of(row, claim.approach, claim.base, *COMPARED[claim.figure])
+    found = compared(row, claim.approach, claim.base, claim.figure)
     return None if found is None else Judged(claim, setting, judged(claim, found), found.count, found)
 
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from extender.compare import plots, tables, telling
 from extender.compare.figures import MEDIAN, P90, P99, Estimate, Sample, Statistic, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, judge, measured, ratio_of
+from extender.compare.measured import Measured, Setting, Table, compared, judge, measured
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
 from extender.compare.runs import PODS, STUCK, TRIALS, read
 from extender.compare.vocabulary import CHURN, SINGLE, WORKLOADS, base_of
@@ -274,18 +274,19 @@ def _figures(
         yield "to_bound", statistic, "", estimate(found.to_bound, how)
         yield "to_running", statistic, "", estimate(found.to_running, how)
     base = base_of(name, found.setting.workload)
-    yield "to_bound", "median", base, ratio_of(row, name, base)
+    yield "to_bound", "median", base, compared(row, name, base)
     for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
         yield "to_running_again", statistic, "", estimate(found.to_again, how)
         yield "ordinary_to_bound", statistic, "", estimate(found.ordinary, how)
     yield "partly_bound", "median", "", estimate(found.partly)
     yield "all_done", "median", "", estimate(found.all_done)
-    yield "all_done", "median", base, ratio_of(row, name, base, lambda each: each.all_done)
+    yield "all_done", "median", base, compared(row, name, base, "all_done")
     yield "cpu_seconds_used", "mean", "", estimate(found.used, mean)
     yield "cpu_seconds_starting_ending", "mean", "", estimate(found.between, mean)
     yield "cpu_seconds_in_vain", "mean", "", estimate(found.pods_in_vain, mean)
     yield "cpu_seconds_reserved", "mean", "", estimate(found.reserved, mean)
-    yield "cpu_seconds_in_vain_and_reserved", "mean", base, ratio_of(row, name, base, lambda m: m.in_vain, mean)
+    yield "cpu_seconds_in_vain_and_reserved", "mean", "", estimate(found.in_vain, mean)
+    yield "cpu_seconds_in_vain_and_reserved", "mean", base, compared(row, name, base, "in_vain")
     yield "deadlock", "median", "", estimate(found.deadlocks)
     yield "deadlocked_seconds", "mean", "", estimate(found.deadlocked, mean)
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))

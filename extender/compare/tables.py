@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
-from extender.compare.figures import MEDIAN, P90, P99, Sample, Statistic, estimate, mean, ratio
-from extender.compare.measured import Measured, Setting, Table, ratio_of
+from extender.compare.figures import MEDIAN, P90, P99, Sample, estimate, mean, ratio
+from extender.compare.measured import Measured, Setting, Table, compared
 from extender.compare.page import Block, Tabular
 from extender.compare.runs import PODS, TRIALS
 from extender.compare.timeline import LASTING, LASTING_PER_MEMBER
@@ -41,14 +41,12 @@ def _percentiles(sample: Sample) -> list[str]:
     return [interval(estimate(sample, each), MS) for each in (MEDIAN, P90, P99)]
 
 
-def to_base(row: Mapping[str, Measured], name: str, figure: str = "to_bound", statistic: Statistic = MEDIAN) -> str:
-    """The ratio of that figure; the base's own is 1."""
+def to_base(row: Mapping[str, Measured], name: str, figure: str = "latency") -> str:
+    """The ratio of one of FIGURES; the base's own is 1."""
     if name not in row:
         return NOTHING
     base = base_of(name, row[name].setting.workload)
-    if name == base:
-        return "1"
-    return times(ratio_of(row, name, base, lambda each: getattr(each, figure), statistic))
+    return "1" if name == base else times(compared(row, name, base, figure))
 
 
 DONE = (
@@ -90,7 +88,7 @@ def whole_again(settings: Sequence[Setting], table: Table) -> Block:
         [
             *(setting.short, f"`{name}`", str(len(found.trials)), str(found.stuck)),
             *_percentiles(found.to_again),
-            to_base(table[setting], name, "to_again"),
+            to_base(table[setting], name, "whole_again"),
         ]
         for setting, name, found in _each(settings, table)
     ]
@@ -141,7 +139,7 @@ def room(settings: Sequence[Setting], table: Table) -> Block | None:
                 for each in (found.used, found.between, found.pods_in_vain, found.reserved)
             ]
             share = interval(ratio(found.in_vain, found.used, mean), _PERCENT)
-            rows.append([setting.short, f"`{name}`", *shown, share, to_base(table[setting], name, "in_vain", mean)])
+            rows.append([setting.short, f"`{name}`", *shown, share, to_base(table[setting], name, "in_vain")])
     head = ["gangs", "approach", "used", "starting, ending", "in vain: pods", "ledger", "in vain, % of used"]
     return Tabular([*head, "ratio to base"], rows, f"{PODS}, {TRIALS}", 2) if rows else None
 

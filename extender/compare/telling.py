@@ -6,10 +6,11 @@ Of what was not measured it says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 from extender.compare.figures import LEVEL, RESAMPLES, ROUNDS, Estimate, NeverInPart, Verdict, estimate, mean
-from extender.compare.measured import Judged, Measured, Setting, Table, ratio_of
+from extender.compare.measured import Judged, Measured, Setting, Table, compared, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
 from extender.compare.runs import DEFAULT_SAMPLING, PODS, REAL, RUN, TRIALS, Recorded, Run
 from extender.compare.tables import CPU, MS, to_base
@@ -108,14 +109,14 @@ def _column(setting: Setting) -> str:
 def _most_telling(setting: Setting) -> tuple[str, str]:
     """Which figure of a workload, and how it is called."""
     if setting.workload == CHURN:
-        return "to_again", "until whole again"
-    return ("all_done", "until all have run") if setting.gangs > 1 else ("to_bound", "latency")
+        return "whole_again", "until whole again"
+    return ("all_done", "until all have run") if setting.gangs > 1 else ("latency", "latency")
 
 
 def losses(table: Table) -> list[Block]:
     """Where ours is behind the others, and what a gang costs beside pods that are none."""
     costs: list[tuple[str, _Compared]] = [
-        ("takes longer than", ratio_of),
+        ("takes longer than", compared),
         ("writes more than", _writes),
         ("takes more CPU than", _cpu),
     ]
@@ -123,8 +124,8 @@ def losses(table: Table) -> list[Block]:
     # Where gangs contend, pods that are none block each other, and nothing that they cost tells anything.
     alone = {setting: row for setting, row in table.items() if setting not in contended}
     room: list[tuple[str, _Compared]] = [
-        ("is later with all of them than", _all_done),
-        ("holds more in vain than", _in_vain),
+        ("is later with all of them than", partial(compared, figure="all_done")),
+        ("holds more in vain than", partial(compared, figure="in_vain")),
     ]
     blocks: list[Block] = []
     for heading, points in (
@@ -143,15 +144,7 @@ def losses(table: Table) -> list[Block]:
 
 
 def _points(table: Table, others: Sequence[str], measures: Sequence[tuple[str, _Compared]]) -> list[str]:
-    return [point for verb, compared in measures for point in _comparisons(table, others, compared, verb)]
-
-
-def _all_done(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | None:
-    return ratio_of(row, approach, base, lambda each: each.all_done)
-
-
-def _in_vain(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | None:
-    return ratio_of(row, approach, base, lambda each: each.in_vain, mean)
+    return [point for verb, ratio in measures for point in _comparisons(table, others, ratio, verb)]
 
 
 def _writes(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | None:
@@ -162,12 +155,12 @@ def _cpu(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | No
     return ratio_of(row, approach, base, lambda each: each.cost(*CPU.values()), mean)
 
 
-def _comparisons(table: Table, others: Sequence[str], compared: _Compared, verb: str) -> Iterator[str]:
+def _comparisons(table: Table, others: Sequence[str], ratio: _Compared, verb: str) -> Iterator[str]:
     """A point for each that loses somewhere; one for all those that do not."""
     nowhere: dict[str, list[str]] = {}
     for ours in OURS:
         for other in others:
-            found = [(setting, compared(row, ours, other)) for setting, row in table.items()]
+            found = [(setting, ratio(row, ours, other)) for setting, row in table.items()]
             known = [(setting, each) for setting, each in found if each is not None]
             lost = [(setting, each) for setting, each in known if each.above(1)]
             won = sum(each.below(1) for _, each in known)
@@ -227,7 +220,7 @@ def _is_papers(setting: Setting, row: Mapping[str, Measured]) -> bool:
 def _beside(row: Mapping[str, Measured], approach: str) -> str:
     if approach not in row:
         return NOTHING
-    ratio = ratio_of(row, approach, LIBSPACE)
+    ratio = compared(row, approach, LIBSPACE)
     median = interval(estimate(row[approach].to_bound), MS)
     return median if ratio is None else f"{median}, {number(ratio.value, 2)} of LibSpace"
 
@@ -300,7 +293,7 @@ def method(recorded: Recorded, table: Table) -> list[Block]:
 
 
 def _itself(table: Table) -> Iterator[str]:
-    found = [(setting, ratio_of(row, BASE_AGAIN, BASE)) for setting, row in table.items()]
+    found = [(setting, compared(row, BASE_AGAIN, BASE)) for setting, row in table.items()]
     known = [(setting, each) for setting, each in found if each is not None]
     if known:
         within = sum(each.low <= 1 <= each.high for _, each in known)
