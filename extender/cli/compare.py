@@ -17,6 +17,7 @@ from extender.cli.reported import Told, reported
 from extender.controlplane.errors import WrongUse
 
 if TYPE_CHECKING:
+    from extender.compare.measured import Table as Figures
     from extender.compare.plan import Plan
     from extender.compare.running import Outcome
 
@@ -58,6 +59,12 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME=PATH", help="The scheduler of an approach that is not Kubernetes' own or ours."),
     ] = None,
+    service_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of the service, as of escher serve --config.")
+    ] = None,
+    waiting: Annotated[
+        int, typer.Option(metavar="GANGS", help="So many other gangs wait for room meanwhile, on nodes of their own.")
+    ] = 0,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
@@ -76,7 +83,13 @@ def compare(
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
         if plot is None:
-            chosen = _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick)
+            chosen = replace(
+                _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick),
+                # Absolute, as of schedulers.
+                service_config="" if service_config is None else str(service_config.absolute()),
+                waiting=waiting,
+            )
+            chosen.check()
             folder = _run(chosen, out, go_on)
         else:
             folder = plot
@@ -104,7 +117,7 @@ def _chosen(
     programs = {name: str(Path(path).absolute()) for name, path in pairs(scheduler_binaries)}
     everybody = [each for each in MADE if (each in USUAL or each in programs) and not (embedded and each in REAL_ONLY)]
     usual = QUICK if quick else Plan()
-    plan = replace(
+    return replace(
         usual,
         cluster=EMBEDDED if embedded else REAL,
         nodes=usual.nodes if nodes is None else nodes,
@@ -115,8 +128,6 @@ def _chosen(
         seed=seed,
         scheduler_binaries=programs,
     )
-    plan.check()
-    return plan
 
 
 def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
@@ -191,12 +202,14 @@ def _report(folder: Path) -> bool:
 
     try:
         written = write_report(folder)
-        found = judge(measured(read(folder)))
+        figures = measured(read(folder))
     except Unreadable as error:
         raise WrongUse(str(error)) from None
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
+    found = judge(figures)
     console = Console(highlight=False)
+    console.print(_ratios(figures))
     table = Table("claim", "where", "", "ratio, or gangs")
     for row in verdicts(found):
         table.add_row(*row)
@@ -207,3 +220,25 @@ def _report(folder: Path) -> bool:
             console.print(f"left in part: {said} ({each.setting.told})", soft_wrap=True)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
     return not contradicted(found)
+
+
+def _ratios(figures: Figures) -> Table:
+    from extender.compare.figures import estimate, mean
+    from extender.compare.tables import MS, to_base
+    from extender.compare.wording import interval
+
+    table = Table("where", "approach", "median, ms", "ratio to base", "writes", "stuck")
+    for setting, row in figures.items():
+        where = setting.told
+        for name, each in row.items():
+            table.add_row(
+                where,
+                name,
+                interval(estimate(each.to_bound), MS),
+                to_base(row, name),
+                interval(estimate(each.cost("writes"), mean)),
+                str(each.stuck),
+            )
+            where = ""
+        table.add_section()
+    return table

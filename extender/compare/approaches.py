@@ -11,12 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
-from extender.compare.outside import LABEL, NAMESPACE, PODS
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create, manifest, remove
 from extender.compare.vocabulary import (
     APPROACHES,
     APPSPACE,
@@ -32,19 +33,16 @@ from extender.compare.vocabulary import (
 )
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
-from extender.esl import Approach, GangSpec, Space, gang
-from extender.kube.errors import Gone
-from extender.kube.requests import METADATA_ONLY, Requests, address
-
-AT_ONCE = 16
-"""Pods that the client creates at the same time, by every approach."""
+from extender.esl import Approach, GangSpec, Space, Times, gang
+from extender.esl.base import News, Report
+from extender.esl.gang_life import USUAL_TIMES
+from extender.kube.requests import Requests, address
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
 _COSCHEDULING_API = ("scheduling.x-k8s.io", "v1alpha1")
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
 
-Manifest = dict[str, Any]
 Shape = Callable[[Manifest, Ask], None]
 
 
@@ -84,9 +82,7 @@ class Plain:
         await create(self._requests, [self._member(ask, number, name)])
 
     def _member(self, ask: Ask, number: int, name: str = "") -> Manifest:
-        made = manifest(ask, number, name)
-        self._shape(made, ask)
-        return made
+        return _shaped(self._shape, ask, number, name)
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
@@ -239,29 +235,47 @@ REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
 
+class RollBacks:
+    """How often all that was held for a gang was given back, to be tried again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def hear(self, report: Report) -> None:
+        self.count += report.news is News.ROLLED_BACK
+
+
 @dataclass(frozen=True, slots=True)
 class Ways:
     """How an approach places gangs, and how the ordinary pods beside them are placed: by the same scheduler."""
 
     gangs: Way
     ordinary: Way
+    rollbacks: RollBacks | None = None
+    """None: it holds nothing that could be given back."""
 
     def of(self, ask: Ask) -> Way:
         return self.gangs if ask.is_gang else self.ordinary
 
 
-async def ways(requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int) -> dict[str, Ways]:
-    """By name. What they keep running ends with the stack."""
+async def ways(
+    requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int, times: Times = USUAL_TIMES
+) -> dict[str, Ways]:
+    """By name. What they keep running ends with the stack. `times` of ghosts."""
     made: dict[str, Ways] = {}
     for name in chosen:
         gangs: Way
+        rollbacks = None
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
             gangs = kind(requests, shape)
         else:
-            ghosts = ExtendedResourceGangs(requests, namespace=NAMESPACE, space=_BY_GHOSTS[name], seed=seed)
+            space, rollbacks = _BY_GHOSTS[name], RollBacks()
+            ghosts = ExtendedResourceGangs(
+                requests, namespace=NAMESPACE, space=space, times=times, seed=seed, on_news=rollbacks.hear
+            )
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
-        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))))
+        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
     return made
 
 
@@ -269,40 +283,12 @@ def spec_of(ask: Ask) -> GangSpec:
     return gang(ask.name, ask.size, dict(ask.requests), namespace=NAMESPACE)
 
 
-def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": dict(ask.requests)},
-                }
-            ],
-        },
-    }
+def member(approach: str, ask: Ask, number: int) -> Manifest:
+    """A pod as this approach has it made, one of those that know no ghosts."""
+    return _shaped(_BY_SHAPE[approach][1], ask, number)
 
 
-async def create(requests: Requests, pods: list[Manifest]) -> None:
-    """The pods exist; they are created in order, a few at a time."""
-    bodies = iter([msgspec.json.encode(pod) for pod in pods])
-
-    async def work() -> None:
-        for body in bodies:
-            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
-
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
-
-
-async def remove(requests: Requests, ask: Ask) -> None:
-    """The gang's members are deleted, by one call."""
-    try:
-        path = f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}"
-        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
-    except Gone:
-        return
+def _shaped(shape: Shape, ask: Ask, number: int, name: str = "") -> Manifest:
+    made = manifest(ask, number, name)
+    shape(made, ask)
+    return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from extender.compare import lines
 from extender.compare.brought import BROUGHT, digest
@@ -38,9 +40,16 @@ from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.progress import Progress
-from extender.controlplane.schedulers import check_brought
 from extender.kube.names import CPU
 from extender.kube.quantities import count
+
+_PLAIN = (
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso"),
+    structlog.processors.format_exc_info,
+    structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+)
+"""For a file: a line each."""
 
 
 class Told(Protocol):
@@ -85,10 +94,10 @@ async def go_on(folder: Path, told: Told) -> None:
         raise WrongUse(f"--go-on {folder}: {error}") from None
     except OSError as error:
         raise WrongUse(f"--go-on {folder}: no run was begun there ({error.strerror})") from None
-    for name, path in plan.scheduler_binaries.items():
-        check_brought(name, Path(path))
-        if digest(Path(path)) != recorded.run.versions.get(name):
-            raise WrongUse(f"--go-on {folder}: {path} is not the program that the run was begun with")
+    plan.check()
+    for name, path in _files(plan).items():
+        if digest(path) != recorded.run.versions.get(name):
+            raise WrongUse(f"--go-on {folder}: {path} is not what the run was begun with")
     done = {trial.trial for trial in recorded.trials}
     await _carry_out(plan, [trial for trial in plan.trials() if trial.number not in done], recorder, told)
 
@@ -102,18 +111,32 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
         recorder.add(trial_row(plan, outcome), pod_rows(outcome))
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
-    for nodes, mine in groupby(trials, lambda trial: trial.set_up.nodes):
-        with _cluster(plan, nodes, told) as cluster:
-            await run(cluster, plan, mine, take)
+    with _logged(recorder.log):
+        for nodes, mine in groupby(trials, lambda trial: trial.set_up.nodes):
+            with _cluster(plan, nodes, told) as cluster:
+                await run(cluster, plan, mine, take)
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """What the approaches say to operators is appended there, and is no part of what the command says."""
+    usual = structlog.get_config()
+    with path.open("a") as file:
+        structlog.configure(logger_factory=structlog.WriteLoggerFactory(file), processors=_PLAIN)
+        try:
+            yield
+        finally:
+            structlog.configure(**usual)
 
 
 def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
-    progress = told.cluster(nodes)
+    progress, settings = told.cluster(nodes), ["--config", plan.service_config] if plan.service_config else []
     if plan.cluster == EMBEDDED:
-        return EmbeddedCluster.start(nodes=nodes, progress=progress)
+        return EmbeddedCluster.start(nodes=nodes, service_arguments=settings, progress=progress)
     programs = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
     return RealCluster.start(
         nodes=nodes,
+        service_arguments=settings,
         native_gangs=NATIVE in plan.approaches,
         scheduler_binaries=programs,
         scheduler_configs={name: BROUGHT[name].config for name in programs},
@@ -186,5 +209,11 @@ def versions(plan: Plan) -> Mapping[str, Any]:
         "escher": version("escher-kubernetes"),
         "kubernetes": binaries.kubernetes_version(),
         "python": platform.python_version(),
-        **{name: digest(Path(path)) for name, path in plan.scheduler_binaries.items()},
+        **{name: digest(path) for name, path in _files(plan).items()},
     }
+
+
+def _files(plan: Plan) -> dict[str, Path]:
+    """What a run was given that must be the same when it is gone on with."""
+    found = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
+    return found | ({"service_config": Path(plan.service_config)} if plan.service_config else {})

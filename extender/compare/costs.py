@@ -31,7 +31,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component."""
+    seconds of CPU of each component; `rollbacks` of an approach that holds room before the members come."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -39,6 +39,7 @@ class Costs:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    rollbacks: float | None = None
 
     def since(self, before: Costs) -> Costs:
         """What was spent between the two; None for what either does not know."""
@@ -62,7 +63,7 @@ class Purse:
 
     async def spent(self) -> Costs:
         pids = self._cluster.pids()
-        said = (await self._requests.request("GET", "/metrics", accept="text/plain")).decode()
+        said = await told(self._requests)
         return Costs(
             writes=writes(said),
             bytes=total(said, "apiserver_request_body_size_bytes_sum", _counts),
@@ -84,12 +85,18 @@ class Purse:
         return found if there else None
 
 
+async def told(requests: Requests) -> str:
+    """The API server's metrics."""
+    return (await requests.request("GET", "/metrics", accept="text/plain")).decode()
+
+
 def schedulers_of(pids: Mapping[str, int]) -> list[str]:
     """Those of its components that are kube-schedulers, brought ones too."""
     return [name for name in pids if name == EXTENDER_SCHEDULER or name.startswith(brought_name(""))]
 
 
 def writes(metrics: str) -> float | None:
+    """Those that succeeded, without leases and events; a call that deletes many objects is one."""
     return total(metrics, "apiserver_request_total", lambda of: _counts(of) and of.get("code", "").startswith("2"))
 
 

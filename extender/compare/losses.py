@@ -10,14 +10,13 @@ import msgspec
 
 from extender.compare.approaches import Way
 from extender.compare.outside import PODS, Watched
+from extender.compare.pods import delete
 from extender.compare.workloads import Ask, Loss
 from extender.controlplane.nodes import node
 from extender.core.names import DOMAIN
-from extender.kube.errors import Gone
 from extender.kube.requests import Requests, address
 
 _NODES = address("api", "v1", "nodes")
-_AT_ONCE = b'{"gracePeriodSeconds":0}'
 _AWAY = 1.0
 """Seconds after which a node that was lost is back."""
 _WITHIN = 600.0
@@ -38,7 +37,7 @@ class Losses:
         if loss.what == "node":
             await self._lose_node(self._watched.pods[pod].node, ask, way)
         else:
-            await self._delete(f"{PODS}/{pod}")
+            await delete(self._requests, f"{PODS}/{pod}")
             await self._replace([pod], ask, way)
         await self._until(lambda: self._watched.running(ask.name) >= ask.size)
 
@@ -52,8 +51,8 @@ class Losses:
     async def _lose_node(self, name: str, ask: Ask, way: Way) -> None:
         """What was on it goes with it, as the controllers of nodes and pods see to after a while."""
         found = msgspec.json.decode(await self._requests.request("GET", f"{_NODES}/{name}"))
-        await self._delete(f"{_NODES}/{name}")
-        await self._delete(f"{PODS}?fieldSelector=spec.nodeName%3D{name}")
+        await delete(self._requests, f"{_NODES}/{name}")
+        await delete(self._requests, f"{PODS}?fieldSelector=spec.nodeName%3D{name}")
         there = [pod for pod, each in self._watched.of(ask.name).items() if each.node == name and each.gone is None]
         await self._replace(there, ask, way)
         await asyncio.sleep(_AWAY)
@@ -65,12 +64,6 @@ class Losses:
                 self._lost.add(pod)
                 number = int(pod.removeprefix(f"{ask.name}-").partition("-")[0])
                 await way.replace(ask, number, f"{ask.name}-{number}-{len(self._lost)}")
-
-    async def _delete(self, path: str) -> None:
-        try:
-            await self._requests.request("DELETE", path, _AT_ONCE)
-        except Gone:
-            return
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         await self._watched.until(holds, "a loss", within=_WITHIN)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
+from pathlib import Path
 from random import Random
 
 from extender.compare import brought
@@ -55,7 +56,8 @@ class Plan:
     """`nodes` of each cluster, `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu`
     of a member where the workload does not say it.
 
-    `scheduler_binaries`: of approaches in `brought.BROUGHT`, absolute: a run can be gone on with from anywhere.
+    `scheduler_binaries`: of approaches in `brought.BROUGHT`; `service_config`: the service's settings, "": the usual
+    ones. Both absolute: a run can be gone on with from anywhere. `waiting`: so many other gangs wait meanwhile.
     """
 
     cluster: str = REAL
@@ -68,6 +70,8 @@ class Plan:
     seed: int = 1
     cpu: str = "500m"
     scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
+    service_config: str = ""
+    waiting: int = 0
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -92,10 +96,20 @@ class Plan:
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:
                     raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
+        if self.service_config and not Path(self.service_config).is_file():
+            raise WrongUse(f"--service-config {self.service_config}: no file is there")
+        self._check_waiting()
         for set_up in self.set_ups():
             needed = ceil((set_up.shape.room or 0) / _PODS_OF_A_NODE)
             if set_up.nodes < needed:
                 raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
+
+    def _check_waiting(self) -> None:
+        if not 0 <= self.waiting <= min(self.nodes):
+            raise WrongUse(f"--waiting should be between 0 and --nodes, a node for each, found {self.waiting}")
+        for workload in self.workloads:
+            if self.waiting and workload != SINGLE:
+                raise WrongUse(f"--waiting goes with --workload {SINGLE} alone, found {workload}")
 
     def approaches_of(self, workload: str) -> list[str]:
         """Those that this workload has."""

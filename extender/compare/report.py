@@ -291,5 +291,5 @@ def _figures(
     yield "deadlocked_seconds", "mean", "", estimate(found.deadlocked, mean)
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
-    for column in ("writes", "bytes", "attempts", *tables.CPU.values()):
+    for column in ("writes", "bytes", "attempts", "rollbacks", *tables.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from extender.compare.approaches import create
 from extender.compare.outside import NAMESPACE, PODS
+from extender.compare.pods import create
 from extender.controlplane.witness import Late
 from extender.kube.names import CPU
 from extender.kube.quantities import count

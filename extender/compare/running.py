@@ -19,7 +19,9 @@ from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
+from extender.compare.pods import AT_ONCE
 from extender.compare.room import room_for
+from extender.compare.waiting import gangs_waiting
 from extender.compare.workloads import Ask, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
@@ -56,7 +58,7 @@ class Bench:
         work = _named(self._plan.work(trial), f"{trial.approach}-{trial.number}")
         ways = self._ways[trial.approach]
         self._watched.begin()
-        before = await self._purse.spent()
+        before = await self._spent(ways)
         for ask in work.asks:
             await ways.of(ask).prepare(ask)
         run = _Run(work, ways, self._watched, self._losses)
@@ -65,8 +67,12 @@ class Bench:
         await run.clear()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
-        spent = (await self._purse.spent()).since(before)
+        spent = (await self._spent(ways)).since(before)
         return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent)
+
+    async def _spent(self, ways: Ways) -> Costs:
+        rollbacks = None if ways.rollbacks is None else ways.rollbacks.count
+        return replace(await self._purse.spent(), rollbacks=rollbacks)
 
 
 def _named(work: Work, prefix: str) -> Work:
@@ -146,7 +152,7 @@ class _Run:
 
 async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: Callable[[Outcome], None]) -> None:
     """`take` is told of each trial as it ends."""
-    async with _connected(cluster) as connection:
+    async with _connected(cluster) as connection, gangs_waiting(connection, plan.waiting):
         for set_up, mine in groupby(trials, lambda trial: trial.set_up):
             async with _bench(cluster, plan, set_up, connection) as bench:
                 for trial in mine:
@@ -156,7 +162,7 @@ async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: 
 @asynccontextmanager
 async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
     async with Connection(await Credentials.load(from_kubeconfig(cluster.kubeconfig))) as connection:
-        warming = asyncio.create_task(connection.keep_warm(approaches.AT_ONCE))
+        warming = asyncio.create_task(connection.keep_warm(AT_ONCE))
         try:
             yield connection
         finally:

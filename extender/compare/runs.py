@@ -3,6 +3,7 @@
 run.json     what was run, where and when
 trials.csv   a row for each trial, written when it has ended
 pods.csv     a row for each pod of a trial; all of a trial's stand before the trial's own row
+log.txt      what approaches that run in the comparison's own process had to say to their operators
 
 Rows are appended, trial by trial, so that a run that was cut off can be continued: what a trial left that has no row of
 its own, and a last line without an end, count as never written. A cell is empty where nothing was measured or seen.
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-RUN, TRIALS, PODS = "run.json", "trials.csv", "pods.csv"
+RUN, TRIALS, PODS, LOG = "run.json", "trials.csv", "pods.csv", "log.txt"
 DONE, STUCK = "done", "stuck"
 MEMBER, ORDINARY, GHOST = "member", "ordinary", "ghost"
 EMBEDDED, REAL = "embedded", "real"
@@ -66,6 +67,7 @@ class TrialRow:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    rollbacks: float | None = None
     reserved: float | None = None
 
 
@@ -152,6 +154,10 @@ class Recorder:
         _replace(folder / PODS, PodRow, recorded.pods)
         _replace(folder / TRIALS, TrialRow, recorded.trials)
         return cls(folder), recorded
+
+    @property
+    def log(self) -> Path:
+        return self._folder / LOG
 
     def add(self, trial: TrialRow, pods: Iterable[PodRow]) -> None:
         """The trial has ended, and is kept whatever happens to this process."""

@@ -12,7 +12,7 @@ from itertools import groupby
 from extender.compare.figures import LEVEL, RESAMPLES, ROUNDS, Estimate, NeverInPart, Verdict, estimate, mean
 from extender.compare.measured import Judged, Measured, Setting, Table, compared, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
-from extender.compare.runs import DEFAULT_SAMPLING, PODS, REAL, RUN, TRIALS, Recorded, Run
+from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
 from extender.compare.tables import CPU, MS, to_base
 from extender.compare.vocabulary import (
     APPROACHES,
@@ -285,6 +285,7 @@ def method(recorded: Recorded, table: Table) -> list[Block]:
                 f"`{RUN}`: the command, the seed, the machine, versions and the plan.",
                 f"`{TRIALS}`: a row for each trial, with its outcome and costs.",
                 f"`{PODS}`: a row for each pod, with when it was seen created, bound, running and gone.",
+                f"`{LOG}`: what the libraries of ghosts had to say to their operators; nothing here is made of it.",
                 "`summary.csv`: every figure of this report, with its interval and how many values are behind it.",
             ]
         ),

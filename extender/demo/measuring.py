@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.demo.approaches import Way
+from extender.demo.approaches import Shown
 from extender.demo.jobs import Job
 from extender.demo.scenes import SETTLE, Show
 
@@ -47,11 +47,11 @@ async def measure(show: Show, rounds: int, seed: int) -> list[Measured]:
     return list(measured.values())
 
 
-async def _once(show: Show, way: Way, size: int, number: int) -> tuple[Job, int]:
+async def _once(show: Show, way: Shown, size: int, number: int) -> tuple[Job, int]:
     outside = show.outside
     before = await outside.writes()
     job = outside.expect(f"{way.name}-{number}", way.name, size)
-    await way.submit(job, show.room.cpu)
+    await way.submit(job)
     await outside.until(lambda: job.complete, f"{job.name} being placed")
     await outside.until(lambda: outside.running(job.name) == size, f"{job.name} running")
     await way.end(job)

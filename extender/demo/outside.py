@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from extender.compare.costs import writes
+from extender.compare.costs import told, writes
+from extender.compare.outside import LABEL, PODS
 from extender.controlplane.witness import Changing, Collection, Json, Sighting, following, name_of
 from extender.core.names import DOMAIN
 from extender.demo.jobs import PARTLY_AFTER, Job
@@ -22,10 +23,7 @@ from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address
 
-NAMESPACE = "default"
-PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
 NODES = address("api", "v1", "nodes")
-JOB_LABEL = "demo.escher.dev/job"
 Rule = Callable[[Mapping[str, str]], bool]
 _PER_MEMBER, _PER_MEMBER_AND_NODE = 0.02, 0.00001
 """Bindings are single calls, and take a moment; and kube-scheduler looks at nodes for each."""
@@ -106,6 +104,10 @@ class Outside(Changing):
     def running(self, job: str) -> int:
         return sum(pod.job == job and pod.phase == "Running" for pod in self._present())
 
+    async def until_gone(self, *pods: str) -> None:
+        """None of these pods is there. Raises Late."""
+        await self.until(lambda: self._pods.known.keys().isdisjoint(pods), "the end of the job's pods")
+
     def cpus(self) -> dict[str, int]:
         """Thousandths of a CPU that each node offers, in the order of their numbers."""
         offers = {name: count(CPU, node.seen.get(CPU, "0")) for name, node in self._nodes.known.items()}
@@ -158,15 +160,14 @@ class Outside(Changing):
 
     async def writes(self) -> int:
         """Writes that succeeded, as the API server has counted them; leases and events are left out."""
-        text = (await self._connection.request("GET", "/metrics", accept="text/plain")).decode()
-        return int(writes(text) or 0)
+        return int(writes(await told(self._connection)) or 0)
 
 
 def _read_pod(found: Json) -> _Pod:
     status, labels = found.get("status") or {}, found["metadata"].get("labels") or {}
     return _Pod(
         name=name_of(found),
-        job=labels.get(JOB_LABEL, ""),
+        job=labels.get(LABEL, ""),
         ghost_of=labels.get(GHOST_LABEL, ""),
         node=found["spec"].get("nodeName"),
         phase=status.get("phase", ""),

@@ -10,21 +10,29 @@ from typing import Any
 
 import httpx
 
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs
+from extender.compare.approaches import ways
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import AT_ONCE
+from extender.compare.vocabulary import BASE, EXTENDER, LIBSPACE
 from extender.demo import measuring, policy_scenes, scenes
-from extender.demo.approaches import Extender, Ghosts, Plain
+from extender.demo.approaches import Shown
 from extender.demo.board import Board
 from extender.demo.jobs import PARTLY_AFTER
-from extender.demo.outside import NAMESPACE, Outside
+from extender.demo.outside import Outside
 from extender.demo.room import room, spread
 from extender.demo.scenes import Show
 from extender.demo.service import Service
 from extender.demo.stage import Stage
-from extender.esl import Space, Times
+from extender.esl import Times
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 
-_WARM = 16
+_SHOWN = {
+    "plain": (BASE, "plain pods"),
+    "extender": (EXTENDER, "extender (escher)"),
+    "ghosts": (LIBSPACE, "ghosts (no extender)"),
+}
+"""What the demo calls the approaches in its results, and what its audience reads."""
 
 
 async def perform(
@@ -37,28 +45,28 @@ async def perform(
         httpx.AsyncClient(timeout=10.0, trust_env=False) as client,
     ):
         outside = Outside(connection)
-        warming = asyncio.create_task(connection.keep_warm(_WARM))
+        warming = asyncio.create_task(connection.keep_warm(AT_ONCE))
         async with outside.following(), AsyncExitStack() as stack:
             places = room(outside.cpus())
             # So short that nobody waits long to see ghosts give up; but kube-scheduler looks at all nodes for each.
             times = Times(reserve_within=2.0 + places.total * places.nodes / 100_000, first_pause=0.5)
-            gangs = ExtendedResourceGangs(connection, namespace=NAMESPACE, space=Space.LIB, times=times, seed=seed)
-            ghosts = await stack.enter_async_context(gangs)
-            plain, extender = Plain(connection, outside), Extender(connection, outside)
-            through_ghosts = Ghosts(connection, outside, ghosts)
+            made = await ways(connection, [approach for approach, _ in _SHOWN.values()], stack, seed, times)
+            plain, extender, ghosts = (
+                Shown(name, title, made[approach].gangs, outside, places.cpu)
+                for name, (approach, title) in _SHOWN.items()
+            )
             service = Service(service_url, client, NAMESPACE)
             stage.say(f"Ready after {ready:.1f} s: {spread(outside.cpus())}, and the service.")
             stage.command(f"export ESCHER_URL={service_url}")
             if len(places.places) < places.nodes:
                 stage.say(f"Members take {places.cpu} CPUs, which {len(places.places):,} of the nodes offer.")
             board = Board(outside, service, stage, places)
-            ways = (plain, extender, through_ghosts)
-            show = Show(connection, outside, service, stage, board, ways, places)
+            show = Show(connection, outside, service, stage, board, (plain, extender, ghosts), places)
             async with board.on():
                 if places.busy:
                     stage.say(f"{len(places.busy):,} of them are busy with the work of others: o in the picture.")
                     await scenes.other_work(show)
-                measured = await _story(show, plain, extender, through_ghosts, rounds, seed)
+                measured = await _story(show, plain, extender, ghosts, rounds, seed)
             rows = measuring.verdict(show, measured)
         warming.cancel()
     policies = policy_scenes.verdict(show)
@@ -85,14 +93,14 @@ async def perform(
 
 
 async def _story(
-    show: Show, plain: Plain, extender: Extender, ghosts: Ghosts, rounds: int, seed: int
+    show: Show, plain: Shown, extender: Shown, ghosts: Shown, rounds: int, seed: int
 ) -> list[measuring.Measured]:
     size, places = show.places * 3 // 4, show.places
     await show.play("late-resource", "A resource that does not exist yet", lambda: scenes.late_resource(show))
     await show.play(
         "contention-plain",
         f"Two jobs, no gangs: A and B have {size} pods of {show.room.cpu} CPUs each, and there is room for {places}",
-        lambda: scenes.contention(show, plain),
+        lambda: scenes.stuck(show, plain),
     )
     await show.play(
         "contention-extender",
@@ -164,7 +172,7 @@ def _table(show: Show, rows: list[dict[str, Any]], rounds: int) -> None:
         ],
         ("approach", f"gang of {measuring.size_of(show)}", "to plain", "API writes", "partly bound"),
         f"gang: median of {rounds}, from its first create until its last pod is bound. API writes: for one such"
-        " gang, from creation to removal, without events and leases. partly bound: of all gangs in this show, those"
-        f" bound in part for more than {PARTLY_AFTER:g} s (or {each}), seen from outside. Containers start at once"
-        " here; where they do not, ghosts pay for that too.",
+        " gang, from creation to removal by one call, without events and leases. partly bound: of all gangs in this"
+        f" show, those bound in part for more than {PARTLY_AFTER:g} s (or {each}), seen from outside. Containers"
+        " start at once here; where they do not, ghosts pay for that too.",
     )

@@ -9,14 +9,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extender.compare.approaches import create
+from extender.compare.approaches import member
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create
+from extender.compare.vocabulary import EXTENDER, THROUGH
+from extender.core.governing import POLICY
 from extender.core.names import DOMAIN
-from extender.demo.approaches import Extender, Manifest, manifest, members, remove
+from extender.demo.approaches import Shown, ask, members, remove
 from extender.demo.jobs import Job
-from extender.demo.outside import NAMESPACE
 from extender.demo.scenes import LOOK, NotAsPromised, Show
 from extender.demo.service import ServiceTrouble
-from extender.esl import Approach
 
 _MOST_NODES = 24
 """Of which each has one of the service's pods; where there are more, it keeps to the first three."""
@@ -70,7 +72,7 @@ async def apart(show: Show) -> dict[str, Any]:
     return _result("apart", "anti-affinity", "pods", job, took)
 
 
-async def near_data(show: Show, way: Extender) -> dict[str, Any]:
+async def near_data(show: Show, way: Shown) -> dict[str, Any]:
     """A gang for two nodes, which go to whatever nodes the data is put on."""
     stage, outside, service = show.stage, show.outside, show.service
     size = sum(sorted((show.room.places[node] for node in show.room.free), reverse=True)[:2])
@@ -83,7 +85,10 @@ async def near_data(show: Show, way: Extender) -> dict[str, Any]:
     stage.command(f"escher policy apply -f near-data.yaml   # type: data-locality, data: [{_DATA}]")
     await service.put_policy("near-data", {"type": "data-locality", "parameters": {"data": [_DATA]}})
     try:
-        await way.submit(job, show.room.cpu, policy="near-data")
+        pods = [member(EXTENDER, ask(job, way.cpu), number) for number in range(size)]
+        for pod in pods:
+            pod["metadata"]["annotations"][POLICY] = "near-data"
+        await create(show.connection, pods)
         with stage.waiting("it is turned away"):
             await outside.until(lambda: all(map(outside.turned_away, members(job))), "all members being turned away")
         stage.say(f"Its {size} members wait. What would help?")
@@ -147,10 +152,8 @@ def _nodes_for_the_service(show: Show) -> list[str]:
 
 def _web(show: Show, job: Job, number: int, nodes: Sequence[str]) -> Manifest:
     """One of the service's pods, which says nothing of the policy."""
-    pod = manifest(job, number)
+    pod = member(THROUGH, ask(job, show.room.cpu), number)
     pod["metadata"]["labels"][_APP] = job.name
-    pod["spec"]["schedulerName"] = Approach.EXTENDER.value
-    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": show.room.cpu}}
     if len(nodes) < show.room.nodes:
         # A term of fields has one value.
         names = ([{"key": "metadata.name", "operator": "In", "values": [node]}] for node in nodes)

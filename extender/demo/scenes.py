@@ -11,13 +11,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.compare.approaches import create
+from extender.compare.approaches import member
+from extender.compare.outside import NAMESPACE
+from extender.compare.pods import Manifest, create, manifest
+from extender.compare.vocabulary import BASE
+from extender.compare.workloads import Ask
 from extender.controlplane.witness import Late
 from extender.core.names import DOMAIN
-from extender.demo.approaches import Manifest, Plain, Way, manifest, members, remove
+from extender.demo.approaches import Shown, ask, members, remove
 from extender.demo.board import Board
 from extender.demo.jobs import Job
-from extender.demo.outside import NAMESPACE, Outside, ghosts
+from extender.demo.outside import Outside, ghosts
 from extender.demo.room import FreeRoom
 from extender.demo.service import Service, ServiceTrouble
 from extender.demo.stage import Stage
@@ -45,7 +49,7 @@ class Show:
     service: Service
     stage: Stage
     board: Board
-    ways: Sequence[Way]
+    ways: Sequence[Shown]
     room: FreeRoom
     results: list[dict[str, Any]] = field(default_factory=list)
 
@@ -84,11 +88,11 @@ class Show:
 async def other_work(show: Show) -> None:
     """The nodes that are to be busy are full of pods that belong to nobody here."""
     show.outside.others(_OTHERS)
-    pods = [manifest(Job(_OTHERS, "", len(show.room.busy)), number) for number in range(len(show.room.busy))]
-    for pod, node in zip(pods, sorted(show.room.busy), strict=True):
+    pods = []
+    for number, node in enumerate(sorted(show.room.busy)):
         cpu = f"{show.room.milli * show.room.places[node]}m"
-        pod["spec"] |= {"nodeName": node, "schedulerName": Approach.EXTENDED_RESOURCES.value}
-        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        pods.append(member(BASE, Ask(_OTHERS, 1, {"cpu": cpu}), number))
+        pods[-1]["spec"]["nodeName"] = node
     with show.stage.waiting("others fill their nodes"):
         await create(show.connection, pods)
 
@@ -125,22 +129,18 @@ async def late_resource(show: Show) -> dict[str, Any]:
 
 
 def _reader(name: str, approach: Approach, key: str) -> Manifest:
-    pod = manifest(Job("readers", approach.value, 1), 0)
-    pod["metadata"]["name"] = name
+    pod = manifest(Ask("readers", 1, {}), 0, name)
     pod["spec"]["schedulerName"] = approach.value
     pod["spec"]["containers"][0]["resources"] = {"limits": {key: "1"}}
     return pod
 
 
-async def contention(show: Show, way: Way) -> dict[str, Any]:
-    """Two jobs want the cluster at the same time, and only one fits."""
+async def contention(show: Show, way: Shown) -> dict[str, Any]:
+    """Two gangs want the cluster at the same time, and only one fits."""
     stage, outside = show.stage, show.outside
-    size = show.places * 3 // 4
-    jobs = [outside.expect(f"{way.name}-{letter.lower()}", way.name, size, letter) for letter in "AB"]
-    if isinstance(way, Plain):
-        await way.submit_in_turns(jobs, show.room.cpu)
-        return await _stuck(show, way, jobs)
-    await asyncio.gather(*(way.submit(job, show.room.cpu) for job in jobs))
+    jobs = _rivals(show, way)
+    size = jobs[0].size
+    await asyncio.gather(*(way.submit(job) for job in jobs))
     with stage.waiting("one of the two is placed"):
         await outside.until(lambda: any(job.complete for job in jobs), "one of the two gangs being placed")
     first, second = sorted(jobs, key=lambda job: job.bound, reverse=True)
@@ -172,7 +172,12 @@ async def contention(show: Show, way: Way) -> dict[str, Any]:
     }
 
 
-async def _wakes(show: Show, way: Way, first: Job, second: Job) -> float:
+def _rivals(show: Show, way: Shown) -> list[Job]:
+    size = show.places * 3 // 4
+    return [show.outside.expect(f"{way.name}-{letter.lower()}", way.name, size, letter) for letter in "AB"]
+
+
+async def _wakes(show: Show, way: Shown, first: Job, second: Job) -> float:
     """The first gang has ended and the second is placed; how many seconds after."""
     before = time.monotonic()
     ending = asyncio.create_task(way.end(first))
@@ -190,8 +195,12 @@ async def _wakes(show: Show, way: Way, first: Job, second: Job) -> float:
     return woken
 
 
-async def _stuck(show: Show, way: Way, jobs: list[Job]) -> dict[str, Any]:
+async def stuck(show: Show, way: Shown) -> dict[str, Any]:
+    """The same two jobs as pods that are no gangs, which come in turns."""
+    jobs = _rivals(show, way)
+    asks = [ask(job, way.cpu) for job in jobs]
     size = jobs[0].size
+    await create(show.connection, [member(BASE, each, number) for number in range(size) for each in asks])
     with show.stage.waiting("kube-scheduler binds whatever fits"):
         await show.outside.until(lambda: sum(job.bound for job in jobs) == show.places, "a full cluster")
         await asyncio.sleep(jobs[0].patience * 1.2)
@@ -209,11 +218,11 @@ async def _stuck(show: Show, way: Way, jobs: list[Job]) -> dict[str, Any]:
     return {"approach": way.name, "gang_size": size, "bound": bound}
 
 
-async def never_fits(show: Show, way: Way) -> dict[str, Any]:
+async def never_fits(show: Show, way: Shown) -> dict[str, Any]:
     """A gang that is larger than the cluster."""
     stage, outside = show.stage, show.outside
     job = outside.expect("too-large", way.name, show.places + 4, "C")
-    await way.submit(job, show.room.cpu)
+    await way.submit(job)
     with stage.waiting("it is turned away"):
         await outside.until(lambda: all(map(outside.turned_away, members(job))), "all members being turned away")
     await stage.look(LOOK)

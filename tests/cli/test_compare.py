@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
+from tests.compare.runs_made import compared, written
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,8 @@ from extender.cli.main import app
         (["--approach", "magic"], "--approach magic: there is none of that name; choose from ungrouped"),
         (["--embedded", "--approach", "native"], "--approach native is not on the embedded cluster"),
         (["--approach", "extender"], "--approach ungrouped is missing"),
+        (["--nodes", "4", "--waiting", "5"], "--waiting should be between 0 and --nodes, a node for each, found 5"),
+        (["--service-config", "nowhere.yaml"], "nowhere.yaml: no file is there"),
         (["--out", "a", "--go-on", "b"], "--out and --go-on: give one of them"),
         (["--plot", "nowhere"], "nowhere: no run is there"),
         (["--embedded", "--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
@@ -31,3 +34,14 @@ def test_what_cannot_be_is_refused_with_what_to_write(
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.output.split())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("extender", "code"), [(0.2, 0), (0.9, 1)])
+def test_a_claim_that_a_run_contradicts_beyond_its_interval_is_an_exit_code(
+    extender: float, code: int, tmp_path: Path
+) -> None:
+    """The same run with the extender sooner, and later, than LibSpace."""
+    written(tmp_path, compared({"ungrouped": 0.1, "libspace": 0.5, "extender": extender}))
+    done = CliRunner().invoke(app, ["compare", "--plot", str(tmp_path)])
+    assert done.exit_code == code, done.output
+    assert ("flips" in done.output) == bool(code)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import structlog
 
 from extender.compare import comparing
 from extender.compare.brought import digest
@@ -31,6 +32,7 @@ class Heard:
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         assert outcome.done
+        structlog.get_logger().warning("trouble with a gang", gang=outcome.trial.approach)
         assert seconds_left >= 0
         self.left.append(left)
         if len(self.left) >= self._most:
@@ -38,7 +40,9 @@ class Heard:
 
 
 @pytest.mark.longer
-def test_a_run_that_is_cut_off_is_gone_on_with(state_folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_cut_off_is_gone_on_with(
+    state_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(comparing.begin(PLAN, folder, "escher compare", Heard(4)))
@@ -65,6 +69,16 @@ def test_a_run_that_is_cut_off_is_gone_on_with(state_folder: Path, tmp_path: Pat
     assert recorded.run.plan["seed"] == PLAN.seed
     assert recorded.run.lines["extender"] > 1000
     assert recorded.run.machine["cores"]
+    # What is logged meanwhile is in the run's folder, and is not said to whoever runs it.
+    assert [line.rpartition("gang=")[2] for line in (folder / "log.txt").read_text().splitlines()] == [
+        trial.approach for trial in planned
+    ]
+    assert "trouble" not in "".join(capfd.readouterr())
+    assert {trial.approach: trial.rollbacks for trial in recorded.trials} == {
+        "ungrouped": None,
+        "extender": None,
+        "libspace": 0,
+    }
     asyncio.run(comparing.go_on(folder, again := Heard()))
     assert again.clusters == []
 
@@ -89,7 +103,7 @@ def test_a_run_is_gone_on_with_by_the_program_that_it_was_begun_with(tmp_path: P
     assert told["coscheduling"] == digest(program)
     Recorder.begin(tmp_path / "run", Run(command="", seed=1, began="", versions=told, plan=asdict(plan)))
     program.write_text("another")
-    with pytest.raises(WrongUse, match="is not the program that the run was begun with"):
+    with pytest.raises(WrongUse, match="is not what the run was begun with"):
         asyncio.run(comparing.go_on(tmp_path / "run", Heard()))
     program.unlink()
     with pytest.raises(WrongUse, match="no executable file is there"):

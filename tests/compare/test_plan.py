@@ -67,6 +67,10 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
             "--nodes 10 is too few for 10 nodes, contention, 2 gangs of 64: 24 or more are needed",
         ),
         (replace(PLAN, approaches=("ungrouped", "job-gang")), "--approach job is missing"),
+        (replace(PLAN, waiting=11), "--waiting should be between 0 and --nodes, a node for each, found 11"),
+        (replace(PLAN, waiting=-1), "--waiting should be between 0 and --nodes, a node for each, found -1"),
+        (replace(PLAN, waiting=1, workloads=("churn",)), "--waiting goes with --workload single alone, found churn"),
+        (replace(PLAN, service_config="/nowhere.yaml"), "--service-config /nowhere.yaml: no file is there"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: str) -> None:

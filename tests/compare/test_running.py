@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from extender.compare import workloads
-from extender.compare.approaches import MADE, REAL_ONLY
+from extender.compare.approaches import MADE, REAL_ONLY, ways
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome, run
-from extender.compare.workloads import WORKLOADS
+from extender.compare.workloads import WORKLOADS, Ask
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
+from extender.esl import Times
+from extender.kube.connection import Connection
+from extender.kube.credentials import Credentials, from_kubeconfig
 
 NODES, SIZE = 10, 4
 EVERYBODY = [each for each in MADE if each not in REAL_ONLY]
@@ -136,3 +140,46 @@ def test_every_workload_ends_and_leaves_nothing(cluster: EmbeddedCluster, worklo
         assert not each.done or (lost >= 1 if work.losses else lost == 0)
     assert cluster.admin.list_all("/api/v1/pods") == []
     assert len(cluster.admin.list_all("/api/v1/nodes")) == NODES
+
+
+@pytest.mark.longer
+def test_other_gangs_wait_meanwhile_and_leave_with_the_last_trial(cluster: EmbeddedCluster) -> None:
+    waiting = 3
+    plan = Plan(
+        cluster="embedded", nodes=[NODES], sizes=[2], approaches=["ungrouped", "extender"], rounds=1, warm_up=0,
+        waiting=waiting,
+    )  # fmt: skip
+    plan.check()
+    seen: list[tuple[int, int]] = []
+
+    def take(outcome: Outcome) -> None:
+        pods = cluster.admin.list_all("/api/v1/pods")
+        bound = [bool(pod["spec"].get("nodeName")) for pod in pods if pod["metadata"]["name"].startswith("waits-")]
+        seen.append((len(bound), sum(bound)))
+        assert outcome.done
+        assert len(outcome.pods) == 2
+
+    asyncio.run(run(cluster, plan, plan.trials(), take))
+    assert seen == [(2 * waiting, 0)] * 2
+    assert cluster.admin.list_all("/api/v1/pods") == []
+
+
+def test_what_ghosts_give_back_is_counted(cluster: EmbeddedCluster) -> None:
+    async def tried() -> None:
+        credentials = await Credentials.load(from_kubeconfig(cluster.kubeconfig))
+        async with Connection(credentials) as connection, AsyncExitStack() as stack:
+            times = Times(reserve_within=0.3, first_pause=0.1)
+            made = (await ways(connection, ["libspace"], stack, 1, times))["libspace"]
+            too_large = Ask("too-large", NODES + 1, {"cpu": "8"})
+            assert made.rollbacks is not None
+            assert made.rollbacks.count == 0
+            await made.gangs.submit(too_large)
+            for _ in range(400):
+                if made.rollbacks.count:
+                    break
+                await asyncio.sleep(0.05)
+            assert made.rollbacks.count > 0
+            await made.gangs.end(too_large)
+
+    asyncio.run(tried())
+    assert cluster.admin.list_all("/api/v1/pods") == []

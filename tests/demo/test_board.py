@@ -13,9 +13,10 @@ import httpx
 import pytest
 from rich.console import Console
 
+from extender.compare.outside import LABEL
 from extender.demo.board import Board
 from extender.demo.jobs import Job
-from extender.demo.outside import JOB_LABEL, NODES, Outside
+from extender.demo.outside import NODES, Outside
 from extender.demo.picture import PLAIN_GLYPHS, picture
 from extender.demo.recording.screen import Screen
 from extender.demo.room import room
@@ -57,7 +58,7 @@ def node(name: str, **more: str) -> dict[str, Any]:
 
 
 def pod(job: str, number: int, on: str | None = None, *, ghost: bool = False) -> dict[str, Any]:
-    labels = {"escher.dev/ghost": job} if ghost else {JOB_LABEL: job}
+    labels = {"escher.dev/ghost": job} if ghost else {LABEL: job}
     name = f"{'ghost-' if ghost else ''}{job}-{number}"
     return {"metadata": {"name": name, "resourceVersion": "2", "labels": labels}, "spec": {"nodeName": on}}
 

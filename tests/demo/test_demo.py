@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.demo.approaches import manifest
-from extender.demo.jobs import Job
+from extender.compare.pods import manifest
+from extender.compare.workloads import Ask
 from kubesim.heeding import unheeded
 
 SCENES = [
@@ -131,4 +131,4 @@ def test_the_demo_has_help_with_examples() -> None:
 
 
 def test_its_pods_ask_for_nothing_that_the_embedded_cluster_does_not_heed() -> None:
-    assert unheeded(manifest(Job("a", "plain", 1), 0)["spec"]) == []
+    assert unheeded(manifest(Ask("a", 1, {"cpu": "1"}), 0)["spec"]) == []

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from extender.compare.outside import LABEL
 from extender.demo.jobs import Job
-from extender.demo.outside import JOB_LABEL, Outside
+from extender.demo.outside import Outside
 from extender.demo.policy_scenes import one_a_node
 from extender.kube.errors import Unavailable
 
@@ -68,7 +69,7 @@ def test_outside_tells_a_job_where_each_of_its_pods_stands_but_not_of_ghosts(gho
 def hear(outside: Outside, name: str, node: str, kind: str, *, ghost: bool) -> None:
     labels = {"escher.dev/ghost": "web"} if ghost else {}
     body = {
-        "metadata": {"name": name, "resourceVersion": "1", "labels": {JOB_LABEL: "web", **labels}},
+        "metadata": {"name": name, "resourceVersion": "1", "labels": {LABEL: "web", **labels}},
         "spec": {"nodeName": node},
         "status": {"phase": "Running"},
     }

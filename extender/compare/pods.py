@@ -1,0 +1,62 @@
+"""Pods: as their author writes them, and how the one client of a comparison creates and deletes them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from extender.compare.outside import LABEL, NAMESPACE, PODS
+from extender.compare.workloads import Ask
+from extender.kube.errors import Gone
+from extender.kube.requests import METADATA_ONLY, Requests
+
+AT_ONCE = 16
+"""Pods that the client creates at the same time, by every approach."""
+
+
+Manifest = dict[str, Any]
+
+
+def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
+    """A member as its author writes it: it says nothing of how it is placed."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.k8s.io/pause:3.10",
+                    "resources": {"requests": dict(ask.requests)},
+                }
+            ],
+        },
+    }
+
+
+async def create(requests: Requests, pods: list[Manifest]) -> None:
+    """The pods exist; they are created in order, a few at a time."""
+    bodies = iter([msgspec.json.encode(pod) for pod in pods])
+
+    async def work() -> None:
+        for body in bodies:
+            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
+
+    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
+
+
+async def remove(requests: Requests, ask: Ask) -> None:
+    """The gang's members are deleted, by one call."""
+    await delete(requests, f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}")
+
+
+async def delete(requests: Requests, path: str) -> None:
+    """What is there is deleted without delay, if anything is."""
+    try:
+        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
+    except Gone:
+        return
