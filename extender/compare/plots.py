@@ -94,6 +94,8 @@ _COARSE, _ROUND, _FINE = (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)
 _FEW, _MANY = 10.0, 1000.0
 """What is labelled of each power of ten: on a scale of so many times its beginning, of fewer, and of more."""
 _ASIDE, _BESIDE, _BEYOND = 0.008, 1.3, 1.03
+_COLUMNS = 1000
+"""Of what a picture is as wide as, about."""
 _HUNDRED = 100
 
 
@@ -235,10 +237,12 @@ def courses(trials: Mapping[str, Course]) -> Figure:
     until = _BEYOND * max(ended or [each.moments[-1] for each in trials.values()])
     most = max(sum(parts) for each in trials.values() for parts in each.held)
     for axes, (name, course) in zip(panels, trials.items(), strict=True):
-        tops = [list(accumulate(parts, initial=0.0)) for parts in course.held]
+        shown = _thinned(course.moments, until / _COLUMNS)
+        moments = [course.moments[number] for number in shown]
+        tops = [list(accumulate(course.held[number], initial=0.0)) for number in shown]
         for part, style in enumerate(_HELD.values()):
             low, high = ([top[number] for top in tops] for number in (part, part + 1))
-            axes.fill_between(course.moments, low, high, step="post", **(_face(style) | {"linewidth": 0.4}))
+            axes.fill_between(moments, low, high, step="post", **(_face(style) | {"linewidth": 0.4}))
         if course.stuck:
             axes.annotate(
                 f"stuck, given up at {_number(course.moments[-1])} s",
@@ -255,6 +259,12 @@ def courses(trials: Mapping[str, Course]) -> Figure:
     patches = [Patch(**_face(style)) for style in _HELD.values()]
     figure.legend(patches, list(_HELD), loc="outside upper right", ncols=len(patches), handlelength=2)
     return figure
+
+
+def _thinned(moments: Sequence[float], apart: float) -> list[int]:
+    """Of those that nobody could tell apart the last, by number."""
+    of_column = {moment // apart if apart else 0.0: number for number, moment in enumerate(moments)}
+    return list(of_column.values())
 
 
 @mpl.rc_context(_FIXED)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from extender.compare import plots
 from extender.compare.report import write_report
 from extender.compare.runs import DONE, PODS, STUCK, TRIALS, PodRow, Recorded, TrialRow
 from extender.compare.runs import RUN as RUN_FILE
@@ -243,6 +244,14 @@ def test_set_ups_that_differ_in_the_number_of_gangs_alone_are_told_apart(crowded
     with (crowded / "summary.csv").open() as file:
         rows = [(*tuple(row.values())[:9], row["base"]) for row in csv.DictReader(file)]
     assert len(rows) == len(set(rows))
+
+
+def test_a_picture_of_the_room_is_no_larger_for_more_that_happens(tmp_path: Path) -> None:
+    moments = [number / 1000 for number in range(20_000)]
+    held = [[number % 7, 1.0, number % 3] for number in range(20_000)]
+    figure = plots.courses({"extender": plots.Course(moments, held, stuck=False)})
+    drawn = plots.save(figure, tmp_path / "course", "room")
+    assert len(drawn.svg.read_text()) < 400_000
 
 
 @pytest.mark.parametrize("made", ["full", "crowded"])
