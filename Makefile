@@ -108,7 +108,7 @@ bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to 
 	@$(MAKE) speed
 
 .PHONY: speed
-speed: setup ## Measure what a call of the extender costs it, as ratios in one run (a minute; no Go, no cluster)
+speed: setup ## Measure what a call costs the extender, in process and over loopback (a minute; no Go, no cluster)
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
 
 .PHONY: loadtest

@@ -25,11 +25,13 @@ HELP = """Compare the ways to place a gang, on one control plane and in one run;
 
 Every round has every approach once, in an order drawn from the seed. The folder keeps the raw data: a run that was cut
 off can be gone on with, and the report can be made again without a run. Exit code 1 if a real control plane contradicts
-what we say of it, beyond the interval.
+what we say of it, beyond the interval, or if a policy was not kept by who is to keep it.
 
 Example: escher compare --nodes 100 --size 8 --size 64
 
 Example: escher compare --workload contention --workload arrivals --size 8
+
+Example: escher compare --workload co-location --workload balancing --workload fair-share --size 8
 
 Example: escher compare --embedded --quick
 
@@ -53,7 +55,7 @@ def compare(
         list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
     ] = None,
     approach: Annotated[
-        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all]")
+        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all that people use]")
     ] = None,
     scheduler_binary: Annotated[
         list[str] | None,
@@ -109,8 +111,8 @@ def _chosen(
     *,
     quick: bool,
 ) -> Plan:
-    from extender.compare.approaches import MADE, REAL_ONLY
-    from extender.compare.plan import QUICK, USUAL, Plan
+    from extender.compare.approaches import MADE, REAL_ONLY, USUAL
+    from extender.compare.plan import QUICK, Plan
     from extender.compare.runs import EMBEDDED, REAL
 
     # Absolute, for a run can be gone on with from another folder.
@@ -196,7 +198,7 @@ def _report(folder: Path) -> bool:
         raise WrongUse(
             f"the report needs the extra `report` ({error}): pip install 'escher-kubernetes[report]'"
         ) from None
-    from extender.compare.measured import contradicted, judge, measured
+    from extender.compare.measured import contradicted, judge, measured, not_kept
     from extender.compare.runs import Unreadable, read
     from extender.compare.telling import verdicts
 
@@ -207,7 +209,7 @@ def _report(folder: Path) -> bool:
         raise WrongUse(str(error)) from None
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
-    found = judge(figures)
+    found, broken = judge(figures), not_kept(figures)
     console = Console(highlight=False)
     console.print(_ratios(figures))
     table = Table("claim", "where", "", "ratio, or gangs")
@@ -218,8 +220,12 @@ def _report(folder: Path) -> bool:
     for each in found:
         for said in each.against:
             console.print(f"left in part: {said} ({each.setting.told})", soft_wrap=True)
+    for one in broken:
+        where = f"{one.setting.workload}, {one.setting.where}, {one.setting.what}"
+        said = f"NOT KEPT by {one.approach}: {where}: in {one.broken} of {one.judged} trials"
+        console.print(said, style="bold red", soft_wrap=True)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
-    return not contradicted(found)
+    return not contradicted(found) and not broken
 
 
 def _ratios(figures: Figures) -> Table:

@@ -3,12 +3,13 @@
 A run is made of trials, each of one approach:
 
 pods        as their author writes them, and the one client that creates and deletes them
-approaches  how each places the same gang
+approaches  how each places the same gang; policies how each places groups by a policy other than gangs
 waiting     other gangs that wait for room meanwhile
 outside     a process of its own that watches pods, and knows nothing of approaches
 costs       what a trial took of the API server, the schedulers and the service
 plan        which trials, in which order
 running     the trials, one after the other; comparing writes them down, and goes on with a run that was cut off
+kept        whether such a policy was kept, as seen from outside
 lines       of policy code, counted
 
 From a run's raw files to its report, for which nothing has to run again:

@@ -18,6 +18,7 @@ import msgspec
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
 from extender.compare.outside import NAMESPACE
 from extender.compare.pods import Manifest, create, manifest, remove
+from extender.compare.unsafe import Unsafe
 from extender.compare.vocabulary import (
     APPROACHES,
     APPSPACE,
@@ -27,9 +28,13 @@ from extender.compare.vocabulary import (
     EXTENDER,
     JOB,
     JOB_GANG,
+    LEDGER,
     LIBSPACE,
     NATIVE,
+    OPTIMISTIC,
+    OPTIMISTIC_LEDGER,
     THROUGH,
+    UNSAFE,
 )
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
@@ -183,7 +188,9 @@ def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
     return run.spec.requirement(number, Approach.EXTENDED_RESOURCES).attach(manifest(ask, number, name))
 
 
-def _scheduled_by(scheduler: str) -> Shape:
+def scheduled_by(scheduler: str) -> Shape:
+    """The pods say by whom, and nothing else."""
+
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["spec"]["schedulerName"] = scheduler
 
@@ -211,26 +218,33 @@ def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
 
 
 _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
-    BASE: (Plain, _scheduled_by(_PURE)),
-    BASE_AGAIN: (Plain, _scheduled_by(_PURE)),
-    THROUGH: (Plain, _scheduled_by(_EXTENDER)),
+    BASE: (Plain, scheduled_by(_PURE)),
+    BASE_AGAIN: (Plain, scheduled_by(_PURE)),
+    THROUGH: (Plain, scheduled_by(_EXTENDER)),
     EXTENDER: (Plain, _a_gang(_EXTENDER)),
     "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
-    "ledger": (Plain, _a_gang(_LEDGER)),
+    LEDGER: (Plain, _a_gang(_LEDGER)),
+    OPTIMISTIC: (Plain, _a_gang(_EXTENDER)),
+    OPTIMISTIC_LEDGER: (Plain, _a_gang(_LEDGER)),
     NATIVE: (Native, _native),
     COSCHEDULING: (Coscheduling, _coscheduled),
-    JOB: (ByJob, _scheduled_by(_PURE)),
+    JOB: (ByJob, scheduled_by(_PURE)),
     JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
 _SCHEDULERS = {
-    **dict.fromkeys((THROUGH, EXTENDER, "gated", JOB_GANG), _EXTENDER),
-    "ledger": _LEDGER,
+    **dict.fromkeys((THROUGH, EXTENDER, "gated", OPTIMISTIC, JOB_GANG), _EXTENDER),
+    **dict.fromkeys((LEDGER, OPTIMISTIC_LEDGER), _LEDGER),
     COSCHEDULING: COSCHEDULING,
 }
 """Of those that are not placed by the scheduler without an extender."""
-MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS)
+MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS or each == UNSAFE)
 """Those that this can carry out."""
+SETTINGS = dict.fromkeys((OPTIMISTIC, OPTIMISTIC_LEDGER), "reserve_at_filter: false\n")
+"""Of the service, for those who need other than its usual ones."""
+BY_NAME_ONLY = frozenset({*SETTINGS, UNSAFE, COSCHEDULING})
+"""Those that take part only where somebody asks for them, or brings what they need."""
+USUAL = tuple(each for each in MADE if each not in BY_NAME_ONLY)
 REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
 """What the embedded cluster does not have."""
 
@@ -255,7 +269,7 @@ class Ways:
     """None: it holds nothing that could be given back."""
 
     def of(self, ask: Ask) -> Way:
-        return self.gangs if ask.is_gang else self.ordinary
+        return self.gangs if ask.is_gang and not ask.alone else self.ordinary
 
 
 async def ways(
@@ -269,13 +283,15 @@ async def ways(
         if name in _BY_SHAPE:
             kind, shape = _BY_SHAPE[name]
             gangs = kind(requests, shape)
+        elif name == UNSAFE:
+            gangs = Unsafe(requests)
         else:
             space, rollbacks = _BY_GHOSTS[name], RollBacks()
             ghosts = ExtendedResourceGangs(
                 requests, namespace=NAMESPACE, space=space, times=times, seed=seed, on_news=rollbacks.hear
             )
             gangs = Ghosts(requests, await stack.enter_async_context(ghosts))
-        made[name] = Ways(gangs, Plain(requests, _scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
+        made[name] = Ways(gangs, Plain(requests, scheduled_by(_SCHEDULERS.get(name, _PURE))), rollbacks)
     return made
 
 

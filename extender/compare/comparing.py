@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from extender.compare import lines
+from extender.compare import kept, lines
 from extender.compare.brought import BROUGHT, digest
 from extender.compare.plan import Plan, Trial
 from extender.compare.running import Outcome, run
@@ -108,7 +108,8 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
     def take(outcome: Outcome) -> None:
         nonlocal left
         left -= 1
-        recorder.add(trial_row(plan, outcome), pod_rows(outcome))
+        pods = list(pod_rows(outcome))
+        recorder.add(trial_row(plan, outcome, pods), pods)
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
     with _logged(recorder.log):
@@ -148,7 +149,7 @@ def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
 # -- what is written down --------------------------------------------------------------------------------------------
 
 
-def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
+def trial_row(plan: Plan, outcome: Outcome, pods: Sequence[PodRow]) -> TrialRow:
     trial, set_up = outcome.trial, outcome.trial.set_up
     return TrialRow(
         trial=trial.number,
@@ -162,7 +163,11 @@ def trial_row(plan: Plan, outcome: Outcome) -> TrialRow:
         repetition=trial.repetition,
         outcome=DONE if outcome.done else STUCK,
         seconds=round(outcome.seconds, 6),
+        reserved=None if outcome.reserved is None else round(outcome.reserved, 3),
         **{name: None if value is None else round(value, 3) for name, value in asdict(outcome.costs).items()},
+        kept=kept.judged(
+            set_up.workload, set_up.shape, [ask for ask, _ in outcome.asks.values()], pods, until=outcome.seconds
+        ),
     )
 
 
@@ -184,6 +189,7 @@ def pod_rows(outcome: Outcome) -> Iterator[PodRow]:
             role=GHOST if ask is None else MEMBER if ask.is_gang else ORDINARY,
             cpu=None if ask is None else count(CPU, ask.requests[CPU]) / 1000,
             holds=pod.cpu,
+            node=pod.node,
         )
 
 

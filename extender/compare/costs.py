@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from extender.compare.service import Service
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.components import EXTENDER_SCHEDULER, brought_name
 from extender.kube.errors import Unavailable
@@ -31,7 +32,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component; `rollbacks` of an approach that holds room before the members come."""
+    seconds of CPU of each component; `rollbacks` of an approach that holds room before the members come; `binds`: how
+    often the service was asked to bind a pod."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -40,6 +42,7 @@ class Costs:
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
     rollbacks: float | None = None
+    binds: float | None = None
 
     def since(self, before: Costs) -> Costs:
         """What was spent between the two; None for what either does not know."""
@@ -53,8 +56,8 @@ class Costs:
 class Purse:
     """Reads all counters of a cluster."""
 
-    def __init__(self, cluster: LocalCluster, requests: Requests) -> None:
-        self._cluster, self._requests = cluster, requests
+    def __init__(self, cluster: LocalCluster, requests: Requests, service: Service) -> None:
+        self._cluster, self._requests, self._service = cluster, requests, service
         # The schedulers' certificates are their own, and no other machine is asked.
         self._schedulers = httpx.AsyncClient(verify=False, timeout=10.0, trust_env=False)
 
@@ -71,6 +74,7 @@ class Purse:
             cpu_service=_cpu(pids, "service"),
             cpu_scheduler=_cpu(pids, *schedulers_of(pids)),
             cpu_apiserver=_cpu(pids, "kube-apiserver"),
+            binds=total(await self._service.metrics(), "escher_extender_duration_seconds_count", _is_bind),
         )
 
     async def _attempts(self, pids: Mapping[str, int]) -> float | None:
@@ -106,6 +110,10 @@ def total(metrics: str, name: str, counts: Callable[[Labels], bool] = lambda lab
         (dict(_LABEL.findall(labels)), float(value)) for each, labels, value in _SAMPLE.findall(metrics) if each == name
     ]
     return sum(value for labels, value in found if counts(labels)) if found else None
+
+
+def _is_bind(labels: Labels) -> bool:
+    return labels.get("verb") == "bind"
 
 
 def _counts(labels: Labels) -> bool:

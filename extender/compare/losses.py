@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from extender.compare.approaches import Way
-from extender.compare.outside import PODS, Watched
+from extender.compare.outside import LABEL, PODS, Watched
 from extender.compare.pods import delete
 from extender.compare.workloads import Ask, Loss
 from extender.controlplane.nodes import node
@@ -17,6 +17,7 @@ from extender.core.names import DOMAIN
 from extender.kube.requests import Requests, address
 
 _NODES = address("api", "v1", "nodes")
+_AT_ONCE = b'{"gracePeriodSeconds":0}'
 _AWAY = 1.0
 """Seconds after which a node that was lost is back."""
 _WITHIN = 600.0
@@ -52,9 +53,11 @@ class Losses:
         """What was on it goes with it, as the controllers of nodes and pods see to after a while."""
         found = msgspec.json.decode(await self._requests.request("GET", f"{_NODES}/{name}"))
         await delete(self._requests, f"{_NODES}/{name}")
-        await delete(self._requests, f"{PODS}?fieldSelector=spec.nodeName%3D{name}")
-        there = [pod for pod, each in self._watched.of(ask.name).items() if each.node == name and each.gone is None]
-        await self._replace(there, ask, way)
+        # The API server says who was there: the watcher may not have seen them there yet, or have seen their end.
+        path = f"{PODS}?fieldSelector=spec.nodeName%3D{name}"
+        ended = msgspec.json.decode(await self._requests.request("DELETE", path, _AT_ONCE))["items"]
+        members = [each["metadata"]["name"] for each in ended if _is_of(ask, each)]
+        await self._replace(members, ask, way)
         await asyncio.sleep(_AWAY)
         await self._requests.request("POST", _NODES, msgspec.json.encode(as_new(found)))
 
@@ -67,6 +70,11 @@ class Losses:
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         await self._watched.until(holds, "a loss", within=_WITHIN)
+
+
+def _is_of(ask: Ask, pod: dict[str, Any]) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return bool(labels.get(LABEL) == ask.name)
 
 
 def as_new(found: dict[str, Any]) -> dict[str, Any]:

@@ -25,11 +25,13 @@ from extender.compare.timeline import GangTimes, TrialTimes, times_of
 from extender.compare.vocabulary import (
     APPROACHES,
     APPSPACE,
+    BASE,
     BY_LEDGER,
     EXTENDER,
     LIBSPACE,
     NATIVE,
     OURS,
+    POLICIES,
     WORKLOADS,
     in_order,
 )
@@ -108,6 +110,12 @@ class Seen(NamedTuple):
         if self.room is None or (trial.reserved is None and trial.approach in BY_LEDGER):
             return None
         return self.room.in_vain + (trial.reserved or 0.0)
+
+    @property
+    def conflicts(self) -> float | None:
+        """For each pod that was bound."""
+        binds, bound = self.trial.binds, self.times.bound
+        return None if binds is None or not bound else binds / bound - 1
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,16 @@ class Measured:
         """Seconds of each trial in which there was one."""
         return self.of_room(lambda room: room.deadlocked)
 
+    @cached_property
+    def kept(self) -> Sample:
+        """How far a policy other than gangs was kept, of trials in which that was judged."""
+        return self._sample(lambda each: _known(each.trial.kept))
+
+    @property
+    def judged(self) -> list[float]:
+        """The same, all rounds together."""
+        return [value for values in self.kept.values() for value in values]
+
     def cost(self, *columns: str, each_pod: bool = False) -> Sample:
         """Of these columns together, for a gang or for each member; nothing of a trial that does not have them all."""
 
@@ -202,6 +220,11 @@ class Measured:
             return [sum(known) / max(1, many)] if len(known) == len(columns) else []
 
         return self._sample(of)
+
+    @property
+    def conflicts(self) -> Sample:
+        """Binds that the service was asked for and refused, for each pod that was bound; of what goes through it."""
+        return self._sample(lambda each: _known(each.conflicts))
 
     def _sample(self, values: Callable[[Seen], list[float]]) -> Sample:
         found: dict[int, list[float]] = {}
@@ -287,6 +310,8 @@ def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Meas
     if claim.approach not in row:
         return None
     if isinstance(claim, NeverInPart):
+        if setting.workload in POLICIES:
+            return None
         against = [
             f"trial {each.trial.trial}, gang {gang.gang}, for {gang.partly:.1f} s"
             for each in row[claim.approach].trials
@@ -308,3 +333,23 @@ def contradicted(found: Sequence[Judged]) -> list[Judged]:
         for each in found
         if each.verdict is Verdict.FLIPS and not each.claim.is_goal and each.setting.cluster == REAL
     ]
+
+
+class NotKept(NamedTuple):
+    """In so many `broken` of the trials that were judged the policy was not kept all the time, or by every group."""
+
+    setting: Setting
+    approach: str
+    broken: int
+    judged: int
+
+
+def not_kept(table: Table) -> list[NotKept]:
+    """Policies other than gangs that were not kept by those who are to keep them: all but pods that know of none."""
+    found = []
+    for setting, row in table.items():
+        for name, mine in row.items():
+            broken = sum(value < 1 for value in mine.judged)
+            if broken and name != BASE:
+                found.append(NotKept(setting, name, broken, len(mine.judged)))
+    return found

@@ -14,18 +14,14 @@ from pathlib import Path
 from random import Random
 
 from extender.compare import brought
-from extender.compare.approaches import MADE, REAL_ONLY
+from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import REAL
 from extender.compare.vocabulary import base_of
-from extender.compare.workloads import SINGLE, WORKLOADS, Shape, Work
+from extender.compare.workloads import PODS_OF_A_NODE, SINGLE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 
-USUAL = tuple(each for each in MADE if each not in brought.BROUGHT)
-"""The approaches that need nothing from elsewhere."""
 MOST_NODES, LARGEST = 5000, 256
 _MOST_ROUNDS = 1000
-_PODS_OF_A_NODE = 4
-"""Where room is short: see `room`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +89,23 @@ class Plan:
             raise WrongUse("--scheduler-binary is for a real control plane: leave it or --embedded out")
         brought.check(self.scheduler_binaries, self.approaches)
         for workload in self.workloads:
+            if not self.approaches_of(workload):
+                has = ", ".join(each for each in MADE if each not in WORKLOADS[workload].leaves_out)
+                raise WrongUse(f"--workload {workload} has none of these approaches: it is for {has}")
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:
                     raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
         if self.service_config and not Path(self.service_config).is_file():
             raise WrongUse(f"--service-config {self.service_config}: no file is there")
+        for name in self.approaches:
+            if self.service_config and name in SETTINGS:
+                raise WrongUse(f"--service-config does not go with --approach {name}, which has settings of its own")
         self._check_waiting()
         for set_up in self.set_ups():
-            needed = ceil((set_up.shape.room or 0) / _PODS_OF_A_NODE)
+            largest = WORKLOADS[set_up.workload].largest
+            if largest is not None and set_up.shape.size > largest:
+                raise WrongUse(f"--size {set_up.shape.size} is too large for {set_up.workload}: at most {largest}")
+            needed = max(ceil((set_up.shape.room or 0) / PODS_OF_A_NODE), set_up.shape.pool or 0)
             if set_up.nodes < needed:
                 raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
 

@@ -8,20 +8,19 @@ from typing import Any
 import msgspec
 
 from extender.compare.outside import LABEL, NAMESPACE, PODS
-from extender.compare.workloads import Ask
+from extender.compare.workloads import POOL, Ask
 from extender.kube.errors import Gone
 from extender.kube.requests import METADATA_ONLY, Requests
 
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 
-
 Manifest = dict[str, Any]
 
 
 def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed."""
-    return {
+    """A member as its author writes it: it says nothing of how it is placed, but for the nodes where it may be."""
+    made: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name or f"{ask.name}-{number}", "namespace": NAMESPACE, "labels": {LABEL: ask.name}},
@@ -31,11 +30,20 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
                 {
                     "name": "main",
                     "image": "registry.k8s.io/pause:3.10",
-                    "resources": {"requests": dict(ask.requests)},
+                    "resources": _resources(ask),
                 }
             ],
         },
     }
+    if ask.pool:
+        made["spec"]["nodeSelector"] = {POOL: ""}
+    return made
+
+
+def _resources(ask: Ask) -> dict[str, Any]:
+    """Of what is not Kubernetes' own, the limit has to be the request."""
+    limits = {resource: amount for resource, amount in ask.requests.items() if "/" in resource}
+    return {"requests": dict(ask.requests), **({"limits": limits} if limits else {})}
 
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:

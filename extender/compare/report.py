@@ -25,7 +25,7 @@ from extender.compare.figures import MEDIAN, P90, P99, Estimate, Sample, Statist
 from extender.compare.measured import Measured, Setting, Table, compared, judge, measured
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
 from extender.compare.runs import PODS, STUCK, TRIALS, read
-from extender.compare.vocabulary import CHURN, SINGLE, WORKLOADS, base_of
+from extender.compare.vocabulary import CHURN, POLICIES, SINGLE, WORKLOADS, base_of
 
 REPORT, PAGE, SUMMARY, PLOTS = "report.md", "report.html", "summary.csv", "plots"
 
@@ -45,9 +45,11 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
         Code(_command(recorded.run.command)),
         *telling.opening(recorded, table),
         *telling.claims(judge(table)),
+        *telling.broken_policies(table),
         *telling.losses(table),
         *telling.paper(table, recorded.run),
         *telling.ratios(table),
+        *telling.optimistic(table),
     ]
     for workload, settings in groupby(table, lambda setting: setting.workload):
         blocks += _workload(workload, list(settings), table, gallery)
@@ -110,7 +112,8 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
         samples = {name: [gang.to_bound * tables.MS for gang in m.gangs] for name, m in table[setting].items()}
         told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
         yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
-    if workload != SINGLE:
+    yield from _tables("Whether the policy was kept", tables.KEPT, tables.kept, by_table, table)
+    if workload not in POLICIES | {SINGLE}:
         yield from _room(settings, by_table, table, gallery)
     yield from _tables("Bound in part", tables.PARTLY, tables.partly, by_table, table)
     for setting in settings:
@@ -291,5 +294,6 @@ def _figures(
     yield "deadlocked_seconds", "mean", "", estimate(found.deadlocked, mean)
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
+    yield "kept", "mean", "", estimate(found.kept, mean)
     for column in ("writes", "bytes", "attempts", "rollbacks", *tables.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -25,7 +25,7 @@ _SELECTED = f"{PODS}?labelSelector={_LABEL.replace('/', '%2F')}"
 _NOT_RUNNING = f"{_SELECTED}&fieldSelector=status.phase%21%3DRunning&limit=1"
 _NODES = address("api", "v1", "nodes")
 _EVERY, _WITHIN = 0.25, 120.0
-_SETTLE = 1.0
+SETTLE = 1.0
 """The watches of schedulers and service have seen the last of them."""
 
 
@@ -38,18 +38,29 @@ async def room_for(requests: Requests, pods: int | None, cpu: str) -> AsyncItera
     if pods is None:
         yield
         return
-    listed = msgspec.json.decode(await requests.request("GET", _NODES))
-    offers = {node["metadata"]["name"]: node["status"]["allocatable"][CPU] for node in listed["items"]}
-    taken = taken_nodes(offers, pods, cpu)
+    taken = taken_nodes(await node_offers(requests), pods, cpu)
+    async with standing(requests, taken):
+        yield
+
+
+@asynccontextmanager
+async def standing(requests: Requests, taken: Mapping[str, str]) -> AsyncIterator[None]:
+    """On each of these nodes a pod stands that takes so much CPU. Raises Late where they do not come, or do not go."""
     await create(requests, [_standing(node, taken[node]) for node in taken])
     try:
         await _until_none(requests, _NOT_RUNNING, "a pod that takes a node is not running")
-        await asyncio.sleep(_SETTLE)
+        await asyncio.sleep(SETTLE)
         yield
     finally:
         await requests.request("DELETE", _SELECTED, b'{"gracePeriodSeconds":0}')
         await _until_none(requests, f"{_SELECTED}&limit=1", "a pod that took a node is still there")
-        await asyncio.sleep(_SETTLE)
+        await asyncio.sleep(SETTLE)
+
+
+async def node_offers(requests: Requests) -> dict[str, str]:
+    """The CPU that each node offers, in the order in which they are listed."""
+    listed = msgspec.json.decode(await requests.request("GET", _NODES))
+    return {node["metadata"]["name"]: node["status"]["allocatable"][CPU] for node in listed["items"]}
 
 
 def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str]:

@@ -9,20 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from random import Random
 
-from extender.compare import approaches
-from extender.compare.approaches import Ways
+from extender.compare import approaches, policies
+from extender.compare.approaches import SETTINGS, Ways
+from extender.compare.claims import claimable
 from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
 from extender.compare.pods import AT_ONCE
+from extender.compare.pool import pool_for
+from extender.compare.reserved import Reserved, reserving
 from extender.compare.room import room_for
+from extender.compare.service import Service, service_of
+from extender.compare.vocabulary import CLAIMS, POLICIES
 from extender.compare.waiting import gangs_waiting
-from extender.compare.workloads import Ask, Work
+from extender.compare.workloads import SINGLE, Ask, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
 from extender.kube.connection import Connection
@@ -38,7 +44,7 @@ _LOOKS = 1.0
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What was seen of a trial that `began` at that moment of the watcher's clock. `asks`: what was asked for, by name,
-    and when. `seconds` until all of it had been running, or it was given up."""
+    and when. `seconds` until all of it had been running, or it was given up. `reserved`: CPU-seconds, see there."""
 
     trial: Trial
     done: bool
@@ -47,28 +53,43 @@ class Outcome:
     asks: dict[str, tuple[Ask, float]]
     pods: dict[str, Pod]
     costs: Costs
+    reserved: float | None = None
 
 
 class Bench:
-    def __init__(self, plan: Plan, ways: dict[str, Ways], watched: Watched, purse: Purse, losses: Losses) -> None:
+    def __init__(
+        self, plan: Plan, ways: dict[str, Ways], watched: Watched, purse: Purse, losses: Losses, service: Service
+    ) -> None:
         self._plan, self._ways, self._watched, self._purse, self._losses = plan, ways, watched, purse, losses
+        self._service = service
+        # Whoever is compared with one that needs other settings has to start anew as well.
+        self._anew = not SETTINGS.keys().isdisjoint(ways)
 
     async def once(self, trial: Trial) -> Outcome:
         """Leaves the cluster empty. Raises Late where that is not possible."""
         work = _named(self._plan.work(trial), f"{trial.approach}-{trial.number}")
         ways = self._ways[trial.approach]
+        await self._service.have(SETTINGS.get(trial.approach, ""), anew=self._anew)
         self._watched.begin()
         before = await self._spent(ways)
         for ask in work.asks:
             await ways.of(ask).prepare(ask)
         run = _Run(work, ways, self._watched, self._losses)
-        done = await run.to_its_end()
-        seconds = time.monotonic() - run.began
+        async with self._reserving(trial) as reserved:
+            done = await run.to_its_end()
+            seconds = time.monotonic() - run.began
         await run.clear()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
         spent = (await self._spent(ways)).since(before)
-        return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent)
+        held = None if reserved is None else reserved.cpu_seconds(seconds)
+        return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent, held)
+
+    def _reserving(self, trial: Trial) -> AbstractAsyncContextManager[Reserved | None]:
+        """Where a single gang is placed, it would be the asking that is measured."""
+        if trial.set_up.workload == SINGLE:
+            return nullcontext()
+        return reserving(self._service, Random(trial.number))
 
     async def _spent(self, ways: Ways) -> Costs:
         rollbacks = None if ways.rollbacks is None else ways.rollbacks.count
@@ -152,9 +173,13 @@ class _Run:
 
 async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: Callable[[Outcome], None]) -> None:
     """`take` is told of each trial as it ends."""
-    async with _connected(cluster) as connection, gangs_waiting(connection, plan.waiting):
+    async with (
+        _connected(cluster) as connection,
+        service_of(cluster) as service,
+        gangs_waiting(connection, plan.waiting),
+    ):
         for set_up, mine in groupby(trials, lambda trial: trial.set_up):
-            async with _bench(cluster, plan, set_up, connection) as bench:
+            async with _bench(cluster, plan, set_up, connection, service) as bench:
                 for trial in mine:
                     take(await bench.once(trial))
 
@@ -170,11 +195,20 @@ async def _connected(cluster: LocalCluster) -> AsyncIterator[Connection]:
 
 
 @asynccontextmanager
-async def _bench(cluster: LocalCluster, plan: Plan, set_up: SetUp, connection: Connection) -> AsyncIterator[Bench]:
+async def _bench(
+    cluster: LocalCluster, plan: Plan, set_up: SetUp, connection: Connection, service: Service
+) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(room_for(connection, set_up.shape.room, plan.cpu_of(set_up.workload)))
-        purse = Purse(cluster, connection)
+        await stack.enter_async_context(pool_for(connection, set_up.shape))
+        if set_up.workload == CLAIMS:
+            await stack.enter_async_context(claimable(service, connection))
+        purse = Purse(cluster, connection, service)
         stack.push_async_callback(purse.aclose)
         watched = await stack.enter_async_context(watching(cluster.kubeconfig))
-        ways = await approaches.ways(connection, plan.approaches_of(set_up.workload), stack, plan.seed)
-        yield Bench(plan, ways, watched, purse, Losses(connection, watched))
+        chosen = plan.approaches_of(set_up.workload)
+        if set_up.workload in POLICIES:
+            ways = await policies.ways(connection, cluster.service_url, set_up.workload, chosen, stack)
+        else:
+            ways = await approaches.ways(connection, chosen, stack, plan.seed)
+        yield Bench(plan, ways, watched, purse, Losses(connection, watched), service)

@@ -48,7 +48,10 @@ class Run:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
     """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took.
-    `reserved`: CPU-seconds that the service's ledger kept for pods that were not bound."""
+
+    `reserved`: CPU-seconds that the service's ledger held, and nobody was bound to. `binds`: how often kube-scheduler
+    asked the service to bind a pod. `kept`: how far a policy other than gangs was kept, from 0 to 1 (see `kept`).
+    """
 
     trial: int
     cluster: str
@@ -69,6 +72,8 @@ class TrialRow:
     cpu_apiserver: float | None = None
     rollbacks: float | None = None
     reserved: float | None = None
+    binds: float | None = None
+    kept: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,7 @@ class PodRow:
     and that an approach has made. `cpu` that it was asked for with, and `holds` of its node: a member that its ghost
     has let in holds none, for the ghost does.
     `asked`: when its gang was asked for, which is before the first member is created where an approach makes room
-    first; None: with the creation of its first member.
+    first; None: with the creation of its first member. `node` on which it was bound; empty: on none, or not known.
     """
 
     trial: int
@@ -93,6 +98,7 @@ class PodRow:
     role: str = MEMBER
     cpu: float | None = None
     holds: float | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

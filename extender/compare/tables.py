@@ -174,6 +174,21 @@ def partly(settings: Sequence[Setting], table: Table) -> Block:
     return Tabular(["gangs", "approach", "seen", "median, ms", "longest, ms", "left in part"], rows, PODS, 2)
 
 
+def kept(settings: Sequence[Setting], table: Table) -> Block | None:
+    """None where no policy other than gangs was asked for."""
+    rows = []
+    for setting, name, found in _each(settings, table):
+        if judged := found.judged:
+            whole = sum(value == 1 for value in judged)
+            row = [setting.short, f"`{name}`", str(len(judged)), str(whole)]
+            rows.append([*row, interval(estimate(found.kept, mean), digits=2), number(min(judged), 2)])
+    return Tabular(["gangs", "approach", "judged", "kept", "mean part", "least"], rows, TRIALS, 2) if rows else None
+
+
+KEPT = (
+    "In how many trials the policy was kept, judged from where the watcher saw the pods: by every group, or all the "
+    "time; and the part of the groups, or of the time, for which it was. Pods that know of no policy need not keep it."
+)
 PARTLY = (
     "How long some members of a gang were bound and others not, as seen from outside. Bindings are single calls, so "
     f"that no approach has 0. **Left in part** are gangs for which that lasted {_IN_TIME}. For pods that are no gang "
@@ -191,13 +206,18 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
     rows = []
     for setting, name, found in _each(settings, table):
         row = [interval(estimate(found.cost("writes"), mean)), interval(estimate(found.cost("bytes"), mean), 1 / _KIB)]
-        row.append(interval(estimate(found.cost("attempts", each_pod=True), mean)))
+        row.append(attempts(found))
         row += [_mean(found.cost(column)) for column in CPU.values()]
         row.append(interval(estimate(found.cost(*CPU.values()), mean), MS))
         if set(row) != {NOTHING}:
             rows.append([setting.short, f"`{name}`", *row])
     head = ["gangs", "approach", "writes", "KiB", "attempts/pod", *(f"{each}, CPU ms" for each in CPU), "all CPU, ms"]
     return Tabular(head, rows, TRIALS, 2) if rows else None
+
+
+def attempts(found: Measured) -> str:
+    """For each pod."""
+    return interval(estimate(found.cost("attempts", each_pod=True), mean))
 
 
 def _mean(sample: Sample) -> str:

@@ -9,19 +9,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
-from extender.compare.figures import LEVEL, RESAMPLES, ROUNDS, Estimate, NeverInPart, Verdict, estimate, mean
-from extender.compare.measured import Judged, Measured, Setting, Table, compared, ratio_of
+from extender.compare.figures import (
+    LEVEL,
+    MEDIAN,
+    P90,
+    RESAMPLES,
+    ROUNDS,
+    Estimate,
+    NeverInPart,
+    Verdict,
+    estimate,
+    mean,
+)
+from extender.compare.measured import Judged, Measured, Setting, Table, compared, not_kept, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
 from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
-from extender.compare.tables import CPU, MS, to_base
+from extender.compare.tables import CPU, MS, attempts, to_base
 from extender.compare.vocabulary import (
     APPROACHES,
     BASE,
     BASE_AGAIN,
+    BY_POLICY,
     CHURN,
     LIBSPACE,
     OTHERS,
     OURS,
+    PESSIMISTIC,
+    POLICIES,
     SINGLE,
     SPACES,
     WORKLOADS,
@@ -38,7 +52,6 @@ _COLUMNS = 5
 
 
 def opening(recorded: Recorded, table: Table) -> list[Block]:
-    names = in_order({name for row in table.values() for name in row}, APPROACHES)
     return [
         Said(
             f"Latency is from the moment when a gang is asked for to the moment when the last of its members was seen "
@@ -46,8 +59,19 @@ def opening(recorded: Recorded, table: Table) -> list[Block]:
             f"covers the true figure in {LEVEL:.0%} of all runs. Machines differ: read the ratios, not the "
             "milliseconds."
         ),
-        Points([f"`{name}`: {APPROACHES[name]}" if name in APPROACHES else f"`{name}`" for name in names]),
+        *_legend(table, APPROACHES, of_policies=False),
+        *_legend(table, BY_POLICY, of_policies=True),
     ]
+
+
+def _legend(table: Table, known: dict[str, str], *, of_policies: bool) -> list[Block]:
+    """What each approach is, where a policy other than gangs is asked for, or a gang is."""
+    rows = [row for setting, row in table.items() if (setting.workload in POLICIES) == of_policies]
+    names = in_order({name for row in rows for name in row}, known)
+    if not names:
+        return []
+    points = Points([f"`{name}`: {known[name]}" if name in known else f"`{name}`" for name in names])
+    return [*[Said("Where a policy other than gangs is asked for:")] * of_policies, points]
 
 
 def claims(found: Sequence[Judged]) -> list[Block]:
@@ -80,6 +104,16 @@ def verdicts(found: Sequence[Judged]) -> Iterator[tuple[str, str, str, str]]:
             yield from ((claim.text, one.setting.told, one.verdict.value, times(one.found)) for one in each)
 
 
+def broken_policies(table: Table) -> list[Block]:
+    """Policies other than gangs that were not kept by who is to keep them."""
+    points = [
+        f"`{each.approach}`: {WORKLOADS.get(each.setting.workload, each.setting.workload)}, {_column(each.setting)}: "
+        f"**not kept in {each.broken} of {many(each.judged, 'trial')}**"
+        for each in not_kept(table)
+    ]
+    return [Heading("Policies that were not kept"), Points(points)] if points else []
+
+
 def ratios(table: Table) -> list[Block]:
     """Of each approach to its base, all set-ups of a workload together."""
     blocks: list[Block] = []
@@ -95,7 +129,7 @@ def ratios(table: Table) -> list[Block]:
             blocks.append(Tabular(head, rows, PODS))
     if not blocks:
         return []
-    several = any(setting.gangs > 1 for setting in table)
+    several = any(_contend(setting) for setting in table)
     said = f"Medians as ratios to `{BASE}` in the same rounds"
     said += "; those of `job-gang` are to `job`" if any("job-gang" in row for row in table.values()) else ""
     said += f", and to `{LIBSPACE}` where gangs contend, for pods that are no gangs block each other there" * several
@@ -110,7 +144,12 @@ def _most_telling(setting: Setting) -> tuple[str, str]:
     """Which figure of a workload, and how it is called."""
     if setting.workload == CHURN:
         return "whole_again", "until whole again"
-    return ("all_done", "until all have run") if setting.gangs > 1 else ("latency", "latency")
+    return ("all_done", "until all have run") if _contend(setting) else ("latency", "latency")
+
+
+def _contend(setting: Setting) -> bool:
+    """Whether it is of several gangs."""
+    return setting.gangs > 1 and setting.workload not in POLICIES
 
 
 def losses(table: Table) -> list[Block]:
@@ -120,7 +159,7 @@ def losses(table: Table) -> list[Block]:
         ("writes more than", _writes),
         ("takes more CPU than", _cpu),
     ]
-    contended = {setting: row for setting, row in table.items() if setting.gangs > 1}
+    contended = {setting: row for setting, row in table.items() if _contend(setting)}
     # Where gangs contend, pods that are none block each other, and nothing that they cost tells anything.
     alone = {setting: row for setting, row in table.items() if setting not in contended}
     room: list[tuple[str, _Compared]] = [
@@ -246,6 +285,27 @@ def _differences(shown: Sequence[Setting]) -> Iterator[str]:
         "replace ghosts that were lost, recover from the death of whoever made them, preempt, backfill, and guard "
         "against harm. They are no measure of what a policy takes."
     )
+
+
+def optimistic(table: Table) -> list[Block]:
+    """What is checked at bind alone, beside what is reserved at filter; of both, where they were measured."""
+    rows = []
+    for setting, row in table.items():
+        for checks, reserves in PESSIMISTIC.items():
+            for name in (reserves, checks) if {checks, reserves} <= row.keys() else ():
+                found = row[name]
+                cells = [f"{setting.workload}, {_column(setting)}", f"`{name}`"]
+                cells += [interval(estimate(found.conflicts, mean)), attempts(found)]
+                cells += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90)]
+                rows.append([*cells, "1" if name == reserves else times(ratio_of(row, name, reserves))])
+    if not rows:
+        return []
+    said = (
+        "A conflict is a bind that the service refused: what was free when the pod was filtered is free no more. Where "
+        "these were compared the service was started anew before each trial, with the settings that its approach needs."
+    )
+    head = ["set-up", "approach", "conflicts/pod", "attempts/pod", "median, ms", "p90, ms", "ratio of medians"]
+    return [Heading("Reserved at filter, or checked at bind"), Said(said), Tabular(head, rows, f"{PODS}, {TRIALS}", 2)]
 
 
 # -- how it was measured ---------------------------------------------------------------------------------------------

@@ -58,14 +58,15 @@ class GangTimes:
 @dataclass(frozen=True, slots=True)
 class TrialTimes:
     """`ordinary`: seconds from the ask for each ordinary pod until it was bound. `all_done`: from the first ask until
-    all gangs and all ordinary pods had been running. Rates are until the last was bound; None where there is nothing
-    to count."""
+    all gangs and all ordinary pods had been running. `bound`: how many pods were, without ghosts. Rates are until the
+    last was bound; None where there is nothing to count."""
 
     gangs: Sequence[GangTimes]
     ordinary: Sequence[float]
     all_done: float
     pods_a_second: float | None
     gangs_a_second: float | None
+    bound: int = 0
 
 
 def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
@@ -92,6 +93,7 @@ def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
         all_done=max(ran, default=inf) - began,
         pods_a_second=_rate(bound, began),
         gangs_a_second=_rate(whole, began),
+        bound=len(bound),
     )
 
 

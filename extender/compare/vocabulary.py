@@ -8,6 +8,8 @@ from __future__ import annotations
 BASE, BASE_AGAIN, THROUGH = "ungrouped", "ungrouped-again", "through"
 JOB, JOB_GANG = "job", "job-gang"
 APPSPACE, LIBSPACE, EXTENDER, NATIVE, COSCHEDULING = "appspace", "libspace", "extender", "native", "coscheduling"
+LEDGER, OPTIMISTIC, OPTIMISTIC_LEDGER, UNSAFE = "ledger", "optimistic", "optimistic-ledger", "unsafe"
+CO_LOCATION, BALANCING, FAIR_SHARE = "co-location", "balancing", "fair-share"
 
 APPROACHES = {
     BASE: "pods without a gang and without the extender: the base of all ratios",
@@ -17,24 +19,42 @@ APPROACHES = {
     LIBSPACE: "gangs in LibSpace: ghost pods, in turns of one shared service",
     EXTENDER: "gangs by the extender: planned in the ledger, bound behind a barrier",
     "gated": "the same, behind Escher's scheduling gate",
-    "ledger": "the same, where ephemeral resources are in the ledger alone",
+    LEDGER: "the same, where ephemeral resources are in the ledger alone",
     NATIVE: "Kubernetes' own pod group",
     COSCHEDULING: "the coscheduling plugin of scheduler-plugins",
     JOB: "the pods of a Job, without a gang: the base of job-gang",
     JOB_GANG: "the pods of a Job as a gang by the extender",
+    OPTIMISTIC: "the extender, where nothing is reserved at filter: room is checked at bind",
+    OPTIMISTIC_LEDGER: "the same, where ephemeral resources are in the ledger alone",
+    UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
 SINGLE, CHURN = "single", "churn"
+CLAIMS = "claims"
+BY_POLICY = {
+    BASE: "the pods without the policy, which need not keep it: the base of all ratios",
+    APPSPACE: "an ESL in each application, by extended resources",
+    LIBSPACE: "an ESL in one service that all applications share, by extended resources",
+    EXTENDER: "an EscherPolicy, by the extender",
+    NATIVE: "what Kubernetes itself has for the policy, in the pods",
+}
+"""What the same names stand for where a policy other than gangs is asked for; no other approach is."""
 WORKLOADS = {
     SINGLE: "One gang on an idle cluster",
     "arrivals": "Gangs that arrive at random times",
     "contention": "Gangs that cannot all be there at once",
     "mixed": "The same among ordinary pods",
     CHURN: "A member and a node are lost meanwhile",
+    CLAIMS: "Pods that each ask for one of few ephemeral resources",
     "trace": "Gangs among the pods of a real trace",
+    CO_LOCATION: "Groups that are each to be on one node",
+    BALANCING: "A group that is to be spread evenly",
+    FAIR_SHARE: "Pods of two users who are to share what is short as 2 : 3",
 }
-OURS = (EXTENDER, "gated", "ledger")
+POLICIES = frozenset({CO_LOCATION, BALANCING, FAIR_SHARE})
+"""Workloads of policies other than gangs."""
+OURS = (EXTENDER, "gated", LEDGER)
 """What this project would have people use."""
-BY_LEDGER = frozenset({*OURS, JOB_GANG})
+BY_LEDGER = frozenset({*OURS, JOB_GANG, OPTIMISTIC, OPTIMISTIC_LEDGER})
 """What reserves room in the service's ledger, which nobody sees who watches pods."""
 OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
@@ -46,9 +66,15 @@ SPACES = {
 """The paper's spaces: its lines of code and its milliseconds for a gang, and which approach stands beside it."""
 
 
+PESSIMISTIC = {OPTIMISTIC: EXTENDER, OPTIMISTIC_LEDGER: LEDGER}
+"""What else reserves at filter, and does all else alike."""
+
+
 def base_of(approach: str, workload: str = SINGLE) -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
-    if workload not in (SINGLE, CHURN):
+    if workload == CLAIMS:
+        return PESSIMISTIC.get(approach, approach)
+    if workload not in POLICIES | {SINGLE, CHURN}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

@@ -5,19 +5,41 @@ contention  gangs that cannot all be there at once, asked for at the same moment
 mixed       the same among ordinary pods
 arrivals    gangs of several sizes that arrive at random times (a Poisson process)
 churn       one gang of which a member and a node are lost while it is placed
+claims      pods that each ask for one of few ephemeral resources at the same moment, more than can have one at once
+
+and policies other than gangs, where a group of pods stands for the gang:
+
+co-location groups, each of which is to be on one node
+balancing   a group that is to be spread evenly over nodes that are not used alike
+fair-share  pods of two users, one by one, who want more than there is room for
 
 A workload that needs little room has it: all other nodes are taken by pods that stand there meanwhile (see `room`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from random import Random
 from typing import Literal
 
-from extender.compare.vocabulary import BASE_AGAIN, JOB, JOB_GANG, THROUGH
+from extender.compare.outside import NAMESPACE
+from extender.compare.vocabulary import (
+    APPROACHES,
+    BALANCING,
+    BASE_AGAIN,
+    BY_POLICY,
+    CLAIMS,
+    CO_LOCATION,
+    FAIR_SHARE,
+    JOB,
+    JOB_GANG,
+    NATIVE,
+    PESSIMISTIC,
+    THROUGH,
+)
+from extender.core.names import ephemeral_name
 
 Requests = Mapping[str, str]
 
@@ -27,7 +49,9 @@ class Ask:
     """Pods that are asked for together: a gang, or ordinary pods.
 
     `requests` of each, as Kubernetes spells them; `at`: seconds after the trial's beginning; `lasts`: seconds from the
-    moment when all of them are running until they end, None: until the trial does.
+    moment when all of them are running until they end, None: until the trial does. `alone`: it is one pod, which every
+    approach asks for as a pod and not as a gang, and which is measured as gangs are. `user` who asks, if that matters;
+    `pool`: they may go to the nodes of the pool alone (see `Shape`).
     """
 
     name: str
@@ -36,6 +60,9 @@ class Ask:
     at: float = 0.0
     lasts: float | None = None
     is_gang: bool = True
+    alone: bool = False
+    user: str = ""
+    pool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +94,32 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The gangs of a set-up: `size` is 0 where they differ in it. `room`: for how many of its pods there is room;
-    None: the whole cluster."""
+    None: the whole cluster. `pool`: so many nodes bear a label, and all others are closed; `uneven`: every second node
+    of the pool is half used by others."""
 
     size: int
     gangs: int
     room: int | None = None
+    pool: int | None = None
+    uneven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """`shapes` of its set-ups, by the sizes that are asked for; `draw` makes the work of one trial from the requests of
-    each pod; `only`: an approach that it leaves out would tell nothing new. `cpu` of each pod; None: the plan's."""
+    each pod. An approach that it `leaves_out` would tell nothing new, or has nothing for it. `cpu` of each pod; None:
+    the plan's. `largest` size that it has room for."""
 
     shapes: Callable[[Sequence[int]], Iterator[Shape]]
     draw: Callable[[Shape, Requests, Random], Work]
     cpu: str | None = None
-    leaves_out: frozenset[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
+    leaves_out: Collection[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
+    largest: int | None = None
 
 
 _CPU = "2"
-"""Of each pod, where room is short: four of them have room on a node of the usual shape."""
+PODS_OF_A_NODE = 4
+"""Of each pod, where room is short: so many of them have room on a node of the usual shape."""
 _LASTS = 1.0
 _QUIET = 30.0
 
@@ -162,6 +195,78 @@ def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
     return Work([Ask("0", shape.size, requests)], patience, patience, losses)
 
 
+CLAIMED, UNITS = 4, 2
+"""So many ephemeral resources, and so much of each; all on one node."""
+_CLAIMING, _CLAIM_LASTS = 32, 0.5
+
+
+def claim_name(number: int) -> str:
+    return f"claim-{number}"
+
+
+def _claiming(sizes: Sequence[int]) -> Iterator[Shape]:
+    yield Shape(1, _CLAIMING)
+
+
+def _claims(shape: Shape, requests: Requests, random: Random) -> Work:
+    def of_one() -> Requests:
+        key = ephemeral_name(NAMESPACE, claim_name(random.randrange(CLAIMED))).key()
+        return {**requests, key: "1"}
+
+    asks = [Ask(str(number), 1, of_one(), lasts=_CLAIM_LASTS, alone=True) for number in range(shape.gangs)]
+    return Work(asks, 120.0, _QUIET)
+
+
+# -- policies other than gangs ---------------------------------------------------------------------------------------
+
+POOL = "compare.escher.dev/pool"
+"""The label of the nodes of a pool."""
+_SMALL, _LARGEST_TOGETHER = "100m", 64
+"""A group that is to be on one node has room on one."""
+_GROUPS = 4
+WEIGHTS: Mapping[str, int] = {"a": 2, "b": 3}
+"""Of the users who share."""
+_WANTED = 24
+"""Pods of each user."""
+_SHARED_NODES = 5
+
+
+def _grouped(sizes: Sequence[int]) -> Iterator[Shape]:
+    return (Shape(size, _GROUPS) for size in sizes)
+
+
+def _co_location(shape: Shape, requests: Requests, random: Random) -> Work:
+    patience = _patience(shape.size * shape.gangs)
+    return Work([Ask(str(number), shape.size, requests) for number in range(shape.gangs)], patience, patience)
+
+
+def _spread(sizes: Sequence[int]) -> Iterator[Shape]:
+    """Two or three pods for each node that may."""
+    return (Shape(size, 1, pool=max(2, size * 2 // 5), uneven=True) for size in sizes)
+
+
+def _balancing(shape: Shape, requests: Requests, random: Random) -> Work:
+    patience = _patience(shape.size)
+    return Work([Ask("0", shape.size, requests, pool=True)], patience, patience)
+
+
+def _shared(sizes: Sequence[int]) -> Iterator[Shape]:
+    yield Shape(1, _WANTED * len(WEIGHTS), pool=_SHARED_NODES)
+
+
+def _fair_share(shape: Shape, requests: Requests, random: Random) -> Work:
+    """They ask in turns, so that who is served in the order of asking has half of the room; and for longer than it
+    takes to fill it, so that every part is taken whole at some time."""
+    asks = [
+        Ask(f"{user}{number}", 1, requests, lasts=random.uniform(2.5, 4.0), user=user, pool=True)
+        for number in range(_WANTED)
+        for user in WEIGHTS
+    ]
+    return Work(asks, 120.0, _QUIET)
+
+
+_NOT_BY_POLICY = frozenset(APPROACHES) - frozenset(BY_POLICY)
+
 SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN = "single", "contention", "mixed", "arrivals", "churn"
 WORKLOADS: Mapping[str, Workload] = {
     SINGLE: Workload(_alone, _single, leaves_out=frozenset()),
@@ -169,4 +274,8 @@ WORKLOADS: Mapping[str, Workload] = {
     MIXED: Workload(_mixing, _mixed, _CPU),
     ARRIVALS: Workload(_arriving, _arrivals, _CPU),
     CHURN: Workload(_alone, _churn),
+    CLAIMS: Workload(_claiming, _claims, leaves_out=APPROACHES.keys() - {*PESSIMISTIC, *PESSIMISTIC.values()}),
+    CO_LOCATION: Workload(_grouped, _co_location, _SMALL, _NOT_BY_POLICY, _LARGEST_TOGETHER),
+    BALANCING: Workload(_spread, _balancing, leaves_out=_NOT_BY_POLICY),
+    FAIR_SHARE: Workload(_shared, _fair_share, _CPU, _NOT_BY_POLICY | {NATIVE}),
 }

@@ -137,9 +137,10 @@ class LocalCluster:
         """The component has ended: asked by SIGTERM, killed if it takes too long."""
         self._supervision.order(Command("stop", name))
 
-    def start_component(self, name: str) -> None:
-        """The component runs again with the same arguments and port, and is usable."""
-        self._supervision.order(Command("start", name))
+    def start_component(self, name: str, arguments: Sequence[str] = ()) -> None:
+        """The component runs again with the same arguments and port, and is usable. `arguments`: after these, until it
+        is started again."""
+        self._supervision.order(Command("start", name, arguments=tuple(arguments)))
 
     def kill(self, name: str, signal: int = signals.SIGKILL) -> None:
         """The signal has been sent; after SIGKILL the component is gone. SIGSTOP and SIGCONT pause and resume."""

@@ -10,11 +10,15 @@ from extender.controlplane.state import ClusterState
 
 
 class Command(msgspec.Struct, omit_defaults=True):
-    """To the supervisor; every command is answered by one `reply`, in order. `shutdown` is answered by the end."""
+    """To the supervisor; every command is answered by one `reply`, in order. `shutdown` is answered by the end.
+
+    `arguments`: of a component that is started, after its own, this time.
+    """
 
     do: Literal["start", "stop", "kill", "detach", "shutdown"]
     name: str = ""
     signal: int = 0
+    arguments: tuple[str, ...] = ()
 
 
 class Event(msgspec.Struct, omit_defaults=True):

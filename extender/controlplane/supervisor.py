@@ -22,6 +22,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -208,7 +209,7 @@ class Supervisor:
                 if running:
                     raise ClusterError(f"{command.name} runs already")
                 self._state.ended.pop(command.name, None)
-                self._start(component)
+                self._start(replace(component, argv=(*component.argv, *command.arguments)))
             elif not running:
                 raise ClusterError(f"{command.name} does not run")
             elif command.do == "stop":

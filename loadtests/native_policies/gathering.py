@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from escher_k8s.esl import CoLocation, KnownGroup, Packing, PolicyEsl, Task
+from extender.compare.policies import together_natively
 from extender.kube.names import CPU
 from loadtests.native_policies import rules
-from loadtests.native_policies.work import CPU_OF_A_NODE, HOSTNAME, PACKED, POOL, Site, Way, Work, alike
+from loadtests.native_policies.work import CPU_OF_A_NODE, PACKED, POOL, Site, Way, Work, alike
 from loadtests.pods import Json
 
 
@@ -40,8 +41,7 @@ class Together(Work):
             await site.drop_policy(group)
 
     def native(self, number: int, made: Json) -> None:
-        term = {"topologyKey": HOSTNAME, "labelSelector": alike(self.group(number))}
-        made["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        together_natively(made, alike(self.group(number)))
 
     def policy(self) -> PolicyEsl:
         return CoLocation("near")

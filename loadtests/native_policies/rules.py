@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from extender.compare import kept
+
 Placement = Mapping[int, str]
 """By the number of a pod its node, in the order in which the pods were seen bound; who waits is left out."""
 
@@ -50,15 +52,13 @@ def apart(placement: Placement, group_of: Mapping[int, str]) -> Verdict:
 def together(placement: Placement, group_of: Mapping[int, str]) -> Verdict:
     """Each group is on one node. Measured: the groups that are all there and together."""
     groups, sizes = _groups(placement, group_of), Counter(group_of.values())
-    whole = sum(len(nodes) == sizes[group] and len(set(nodes)) == 1 for group, nodes in groups.items())
+    whole = sum(kept.is_together(nodes, sizes[group]) for group, nodes in groups.items())
     return Verdict(whole == len(sizes), whole, _shape_of_groups(groups))
 
 
 def even(placement: Placement, places: Collection[str], most_skew: int) -> Verdict:
     """The place with most has at most so many more than the place with fewest. Measured: how many more."""
-    counts = Counter(dict.fromkeys(places, 0)) + Counter(placement.values())
-    numbers = [counts[place] for place in {*places, *placement.values()}]
-    skew = max(numbers) - min(numbers)
+    skew = kept.skew(list(placement.values()), len({*places, *placement.values()}))
     return Verdict(skew <= most_skew and set(placement.values()) <= set(places), skew, _counts(placement.values()))
 
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from escher_k8s import AsyncEscher, NotFound
-from extender.controlplane.witness import Changing, Collection, Late, Sighting, name_of
+from extender.compare.policies import put_in_force
+from extender.controlplane.witness import Changing, Collection, Sighting, name_of
 from extender.kube.connection import Connection
 from extender.kube.errors import Gone
 from extender.kube.requests import MERGE_PATCH, address
@@ -122,13 +123,7 @@ class RealSite:
             return
 
     async def put_policy(self, name: str, kind: str, **parameters: Any) -> None:
-        await self._escher.put_policy(name, kind, parameters)
-
-        for _ in range(300):
-            if (await self._escher.get_policy(name)).ready:
-                return
-            await asyncio.sleep(0.05)
-        raise Late(f"policy {name} being in force")
+        await put_in_force(self._escher, name, kind, parameters)
 
     async def drop_policy(self, name: str) -> None:
         try:

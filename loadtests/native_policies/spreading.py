@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from escher_k8s.esl import AntiAffinity, Balance, DynamicBalance, PolicyEsl, Task
+from extender.compare.policies import evenly_natively
 from extender.kube.names import CPU
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import HOSTNAME, POOL, Site, Way, Work, alike
@@ -88,14 +89,7 @@ class Even(Work):
         await site.drop_policy(self.name)
 
     def native(self, number: int, made: Json) -> None:
-        made["spec"]["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": HOSTNAME,
-                "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": alike(self.group(number)),
-            }
-        ]
+        evenly_natively(made, alike(self.group(number)))
 
     def policy(self) -> PolicyEsl:
         return DynamicBalance("even")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,19 @@ def test_what_cannot_be_is_refused_with_what_to_write(
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.output.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_that_was_not_kept_is_told_and_fails_the_run(tmp_path: Path) -> None:
+    recorded = compared({"ungrouped": 0.2, "extender": 0.3}, rounds=6)
+    for kept, code in ((1.0, 0), (0.5, 1)):
+        trials = [replace(trial, workload="co-location", kept=kept) for trial in recorded.trials]
+        folder = written(tmp_path / str(code), replace(recorded, trials=trials))
+        done = CliRunner().invoke(app, ["compare", "--plot", str(folder)])
+        assert done.exit_code == code, done.output
+        told = " ".join(done.output.split())
+        said = "NOT KEPT by extender: co-location, 100 nodes, default sampling, a gang of 8: in 6 of 6 trials"
+        assert (said in told) == bool(code)
+        assert "by ungrouped" not in told
 
 
 @pytest.mark.parametrize(("extender", "code"), [(0.2, 0), (0.9, 1)])

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from extender.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
-from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, ratio_of
+from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, not_kept, ratio_of
 from tests.compare.runs_made import TRIAL, compared, contended
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}
@@ -32,6 +32,14 @@ def test_what_is_faster_holds_and_what_is_slower_flips() -> None:
         ("extender", "native", 1.0): Verdict.FLIPS,
         ("extender", "native", 0.7): Verdict.FLIPS,
     }
+
+
+def test_a_conflict_is_a_bind_without_a_pod_that_was_bound() -> None:
+    run = compared({"extender": 0.2, "native": 0.3}, rounds=1)
+    trials = [replace(each, binds=10.0 if each.approach == "extender" else None) for each in run.trials]
+    ((_, row),) = measured(replace(run, trials=trials)).items()
+    assert row["extender"].conflicts == {0: [10 / 8 - 1]}
+    assert row["native"].conflicts == {0: []}
 
 
 def test_what_we_say_is_contradicted_by_a_real_control_plane_alone_and_a_goal_by_nothing() -> None:
@@ -91,6 +99,8 @@ def test_a_gang_of_ours_that_is_left_in_part_contradicts_us_in_any_workload_and_
     assert list(mine.against) == ["trial 3, gang a, for 8.0 s", "trial 3, gang b, for 8.0 s"]
     embedded = [replace(trial, cluster="embedded", workload="churn") for trial in long.trials]
     assert contradicted(judge(measured(replace(long, trials=embedded)))) == []
+    groups = [replace(trial, workload="co-location") for trial in long.trials]
+    assert judge(measured(replace(long, trials=groups))) == []
     held = judge(measured(contended({"extender": 0.5}, rounds=1)))
     assert [(each.verdict, each.values) for each in held] == [(Verdict.HOLDS, 2)]
 
@@ -145,3 +155,21 @@ def test_set_ups_and_approaches_are_told_in_one_order_and_unknown_ones_last() ->
     table = measured(recorded)
     assert [(each.nodes, each.size) for each in table] == [(100, 8), (100, 64), (5000, 8), (5000, 64)]
     assert {tuple(row) for row in table.values()} == {("ungrouped", "native", "anew", "zebra")}
+
+
+def test_a_policy_that_was_not_kept_in_a_trial_that_counts_is_found_but_for_pods_that_know_of_none() -> None:
+    recorded = compared(dict.fromkeys(("ungrouped", "native", "extender"), 0.2), rounds=6)
+
+    def found(**kept: float | None) -> list[tuple[str, int, int]]:
+        last = max(trial.repetition for trial in recorded.trials)
+        trials = [
+            replace(trial, workload="balancing", kept=kept[trial.approach] if trial.repetition in (-1, last) else 1.0)
+            for trial in recorded.trials
+        ]
+        broken = not_kept(measured(replace(recorded, trials=trials)))
+        return [(each.approach, each.broken, each.judged) for each in broken]
+
+    assert found(ungrouped=0.0, native=1.0, extender=1.0) == []
+    assert found(ungrouped=0.0, native=1.0, extender=0.5) == [("extender", 1, 6)]
+    assert found(ungrouped=0.0, native=0.9, extender=None) == [("native", 1, 6)]
+    assert not_kept(measured(recorded)) == []

@@ -71,12 +71,23 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
         (replace(PLAN, waiting=-1), "--waiting should be between 0 and --nodes, a node for each, found -1"),
         (replace(PLAN, waiting=1, workloads=("churn",)), "--waiting goes with --workload single alone, found churn"),
         (replace(PLAN, service_config="/nowhere.yaml"), "--service-config /nowhere.yaml: no file is there"),
+        (replace(PLAN, workloads=("claims",), approaches=("optimistic",)), "--approach extender is missing"),
+        (
+            replace(PLAN, workloads=("claims",), approaches=("ungrouped",)),
+            "--workload claims has none of these approaches: it is for extender, ledger, optimistic, optimistic-ledger",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_to_write(plan: Plan, said: str) -> None:
     with pytest.raises(WrongUse) as refused:
         plan.check()
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["unsafe", "optimistic", "optimistic-ledger"])
+def test_what_nobody_is_to_use_takes_part_only_where_somebody_asks_for_it(name: str) -> None:
+    assert name not in Plan().approaches
+    replace(PLAN, approaches=("ungrouped", "libspace", name), workloads=("single", "mixed"), nodes=(100,)).check()
 
 
 def test_a_good_one_is_not(tmp_path: Path) -> None:

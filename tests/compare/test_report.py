@@ -288,6 +288,36 @@ def test_a_run_that_was_written_before_roles_and_room_were_recorded_is_told_with
     assert "in vain |" not in text
 
 
+def test_what_checks_at_bind_is_told_beside_what_reserves_where_both_were_measured(tmp_path: Path) -> None:
+    run = compared({"extender": 0.2, "optimistic": 0.4}, base=replace(TRIAL, workload="claims"))
+    trials = [replace(each, binds=8.0 if each.approach == "extender" else 10.0) for each in run.trials]
+    write_report(written(tmp_path / "both", replace(run, trials=trials)))
+    text = (tmp_path / "both" / "report.md").read_text()
+    told = text.split("or checked at bind")[1].splitlines()
+    rows = [line.split(" | ")[1:4] for line in told if line.startswith("| claims")]
+    assert rows == [["`extender`", "0", "1.50"], ["`optimistic`", "0.25", "1.50"]]
+    write_report(written(tmp_path / "one", compared({"extender": 0.2})))
+    assert "or checked at bind" not in (tmp_path / "one" / "report.md").read_text()
+
+
+def test_whether_a_policy_was_kept_is_on_it_and_who_has_not_kept_it_is_said_first(tmp_path: Path) -> None:
+    recorded = compared({"ungrouped": 0.2, "libspace": 0.9, "extender": 0.3}, rounds=6)
+    kept = {"ungrouped": 0.0, "libspace": 0.5, "extender": 1.0}
+    trials = [replace(trial, workload="balancing", kept=kept[trial.approach]) for trial in recorded.trials]
+    text = report(tmp_path, replace(recorded, trials=trials))
+    assert "| gangs | approach | judged | kept | mean part | least |" in text
+    assert "| 1\u00a0×\u00a08 | `libspace` | 6 | 0 | 0.50 | 0.50 |" in text
+    assert "| 1\u00a0×\u00a08 | `extender` | 6 | 6 | 1.00 | 1.00 |" in text
+    assert "`extender`: an EscherPolicy" in text
+    assert "ghost pods" not in text
+    first, _, rest = text.partition("## Policies that were not kept")
+    assert "`libspace`: A group that is to be spread evenly" in rest
+    assert "**not kept in 6 of 6 trials**" in rest
+    assert "Whether the policy was kept" not in first
+    assert "The paper's table" not in text
+    assert "kept,mean,0.5,0.5,0.5,6," in (tmp_path / "summary.csv").read_text()
+
+
 def test_gangs_that_were_never_placed_at_all_can_be_told(tmp_path: Path) -> None:
     text = report(tmp_path, compared({"ungrouped": 0.2, "appspace": 0.3}, rounds=6, stuck={"appspace": 6}))
     assert "| `appspace` | 6 | 6 | ∞ | ∞ | ∞ | ∞ | ∞ |" in text

@@ -37,13 +37,13 @@ def test_files_are_for_spreadsheets_and_empty_where_nothing_was_measured(tmp_pat
     begun(tmp_path)
     assert (tmp_path / TRIALS).read_text().splitlines() == [
         "trial,cluster,nodes,sampling,workload,size,gangs,approach,repetition,outcome,seconds,writes,bytes,attempts,"
-        "cpu_service,cpu_scheduler,cpu_apiserver,rollbacks,reserved",
-        "1,real,100,default,single,2,1,extender,0,done,1.0,,,,,,,,",
+        "cpu_service,cpu_scheduler,cpu_apiserver,rollbacks,reserved,binds,kept",
+        "1,real,100,default,single,2,1,extender,0,done,1.0,,,,,,,,,,",
     ]
     assert (tmp_path / PODS).read_text().splitlines() == [
-        "trial,gang,pod,created,bound,running,gone,asked,role,cpu,holds",
-        "1,a,a-0,,0.25,0.25,,0.0,member,,",
-        "1,a,a-1,,,,,0.0,member,,",
+        "trial,gang,pod,created,bound,running,gone,asked,role,cpu,holds,node",
+        "1,a,a-0,,0.25,0.25,,0.0,member,,,",
+        "1,a,a-1,,,,,0.0,member,,,",
     ]
 
 
@@ -92,9 +92,9 @@ def test_columns_may_be_in_another_order_or_more_or_missing_where_they_may_be_em
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("1,a,a-0,,soon,,,,,,", "line 2: .*float"),
+        ("1,a,a-0,,soon,,,,,,,", "line 2: .*float"),
         ("1,a,a-0,,0.5", "line 2"),
-        (",a,a-0,,,,,,,,", "line 2: .*trial"),
+        (",a,a-0,,,,,,,,,", "line 2: .*trial"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, why: str) -> None:

@@ -137,5 +137,17 @@ def test_without_the_service_pods_of_the_extender_wait_and_others_are_placed() -
         eventually(lambda: cluster.admin.get(f"{pods}/waits")["status"]["phase"] == "Running", what="it running")
 
 
+@pytest.mark.longer
+def test_a_component_can_be_started_with_more_arguments_which_it_has_until_it_is_started_again() -> None:
+    with EmbeddedCluster.start(nodes=1) as cluster:
+        seen = []
+        for more in ([], ["--log-level", "debug"], []):
+            cluster.stop_component("service")
+            cluster.start_component("service", more)
+            command = Path(f"/proc/{cluster.pids()['service']}/cmdline").read_text()
+            seen.append("debug" in command)
+        assert seen == [False, True, False]
+
+
 def _lives(pid: int) -> bool:
     return state.alive(state.Running("", pid, 0))

@@ -1,0 +1,28 @@
+"""Claims: the few ephemeral resources that pods of a workload ask for, while a block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from extender.compare.service import Service
+from extender.compare.workloads import CLAIMED, UNITS, claim_name
+from extender.kube.requests import Requests, address
+
+_NODES = address("api", "v1", "nodes", query={"limit": CLAIMED})
+
+
+@asynccontextmanager
+async def claimable(service: Service, requests: Requests) -> AsyncIterator[None]:
+    """Each is on one of the first nodes, and its node's status says so."""
+    nodes = msgspec.json.decode(await requests.request("GET", _NODES))["items"]
+    for number in range(CLAIMED):
+        node = nodes[number % len(nodes)]["metadata"]["name"]
+        await service.set_resource(claim_name(number), UNITS, node)
+    try:
+        yield
+    finally:
+        for number in range(CLAIMED):
+            await service.delete_resource(claim_name(number))

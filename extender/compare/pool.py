@@ -1,0 +1,51 @@
+"""Pool: the nodes of a set-up that may be used, while a block lasts: they bear a label, and all others are cordoned.
+
+Those who go by labels and those who divide all nodes that are open so have the same nodes before them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from extender.compare.pods import AT_ONCE
+from extender.compare.room import SETTLE, node_offers, standing
+from extender.compare.workloads import POOL, Shape
+from extender.kube.names import CPU
+from extender.kube.quantities import count
+from extender.kube.requests import MERGE_PATCH, Requests, address
+
+
+@asynccontextmanager
+async def pool_for(requests: Requests, shape: Shape) -> AsyncIterator[None]:
+    """Raises Late where the pods that stand on an uneven pool do not come, or do not go."""
+    if shape.pool is None:
+        yield
+        return
+    offers = await node_offers(requests)
+    inside, outside = list(offers)[: shape.pool], list(offers)[shape.pool :]
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_patch, requests, outside, {"spec": {"unschedulable": None}})
+        stack.push_async_callback(_patch, requests, inside, {"metadata": {"labels": {POOL: None}}})
+        await _patch(requests, inside, {"metadata": {"labels": {POOL: ""}}})
+        await _patch(requests, outside, {"spec": {"unschedulable": True}})
+        if shape.uneven:
+            half = {node: f"{count(CPU, offers[node]) // 2}m" for node in inside[::2]}
+            await stack.enter_async_context(standing(requests, half))
+        await asyncio.sleep(SETTLE)
+        yield
+
+
+async def _patch(requests: Requests, nodes: Iterable[str], change: dict[str, Any]) -> None:
+    body, left = msgspec.json.encode(change), iter(nodes)
+
+    async def work() -> None:
+        for node in left:
+            path = address("api", "v1", "nodes", node)
+            await requests.request("PATCH", path, body, content_type=MERGE_PATCH)
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
