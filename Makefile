@@ -1,8 +1,8 @@
 # Escher for Kubernetes: everything there is to run. `make` alone lists it.
 #
-# Needs Python 3.11 or newer, make and a package index; `e2e`, `chaos`, `faults`, `policies`, `recovery`, `bench` and
-# `loadtest` need Go as well, for they build a Kubernetes control plane from source (minutes the first time, kept in the
-# user's cache). So does `demo` with DEMO_ARGS=--real.
+# Needs Python 3.11 or newer, make and a package index; `e2e`, `chaos`, `faults`, `policies`, `recovery` and `bench` need
+# Go as well, for they build a Kubernetes control plane from source (minutes the first time, kept in the user's cache).
+# So do `demo` with DEMO_ARGS=--real, and `loadtest` with REAL=1 or REFERENCE=1.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -72,6 +72,13 @@ month: setup ## Live a month of ephemeral resources in virtual time; look whethe
 client: setup ## Ask the embedded cluster for anything, right or wrong, for ten minutes; look for 500s and for growth (no Go)
 	$(BIN)/python -m loadtests.client $(CLIENT_ARGS)
 
+# What each of these says: $(BIN)/python -m loadtests.load --help
+.PHONY: loadtest
+loadtest: setup $(if $(REAL),cluster) $(VENV_LOAD)/.ready ## Load the service with Locust, and check invariants; SHAPE, TIME, USERS, WHO, NODES, REAL=1, HOST, REFERENCE=1, PAGE=1
+	@$(BIN)/python -m loadtests.load --locust $(VENV_LOAD)/bin/locust $(if $(REAL),--real) $(if $(PAGE),--page) \
+		--shape "$(SHAPE)" --time "$(TIME)" --users "$(USERS)" --nodes "$(NODES)" --who $(WHO) \
+		--host "$(HOST)" --reference "$(REFERENCE)"
+
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)
 	@:
@@ -110,10 +117,6 @@ bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to 
 .PHONY: speed
 speed: setup ## Measure what a call costs the extender, in process and over loopback (a minute; no Go, no cluster)
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
-
-.PHONY: loadtest
-loadtest: cluster $(VENV_LOAD)/.ready ## Load the filter verb with Locust; HOST=http://... for a service that runs already; REFERENCE=1: beside one in Go
-	@BIN=$(BIN) LOCUST=$(VENV_LOAD)/bin/locust HOST="$(HOST)" REFERENCE="$(REFERENCE)" WHO="$(WHO)" loadtests/run
 
 ##@ Quality
 

@@ -1,11 +1,12 @@
 """Locust's load on a running service or any other extender, as kube-scheduler words it.
 
-`make loadtest` starts a cluster and a service for it. By hand, from the checkout's folder, with Locust alone installed
-(requirements/load.txt):
+`make loadtest` (loadtests/load) starts a cluster and a service for it, and looks at what is left in the end. By hand,
+from the checkout's folder, with Locust alone installed (requirements/load.txt):
 
     locust -f loadtests/locustfile.py --headless --users 4 --run-time 20s --host http://127.0.0.1:8080 Scheduler
 
-The names at the end say who asks; without one all of them do:
+The names at the end say who asks. What these send was recorded from a real kube-scheduler (loadtests/recorded); names
+and UIDs of pods are new in each call, and the pods exist nowhere:
 
     Scheduler       filter for ordinary pods, with 100, 500 and 5000 node names
     Sampling        the same as the default sampling makes it: some of those names
@@ -16,13 +17,26 @@ The names at the end say who asks; without one all of them do:
     Preemptor       preempt, with names and the victims' UIDs
     Binder          bind; told apart from those that were written are those that were answered with an error
 
+These need a cluster that `make loadtest` has started. Pods are created, placed by filter, prioritize and bind, and
+deleted; policies and resources too:
+
+    OrdinaryPods    pods that ask for nothing special; policies of Policies govern some of them
+    EphemeralPods   pods that ask for one unit of escher.dev/default.data1
+    GangPods        gangs of four
+    Policies        create, read, change, replace and delete an EscherPolicy
+    Resources       set_resource on a node, with other units, on several nodes, with an end; delete
+    WhatIf          what-if for a gang, for a drained node, and for both
+    Explainer       explain for a pod and a gang that wait
+
 With the environment variable REFERENCE each call goes to that URL as well, to the one or to the other first, and in the
 end the medians and their ratio are told; `python -m loadtests.reference --bind-without-writing` is a plain extender in
 Go. Locust's own time is in both, so that the ratio of short calls is nearer to 1 than it would be without.
 
-What is sent was recorded from a real kube-scheduler (loadtests/recorded); names and UIDs of pods are new in each call.
-These pods exist nowhere. A real kube-scheduler sends one filter call after the other, so one user is what a cluster
-sees; more show where the service's one process is full.
+A real kube-scheduler sends one filter call after the other, so one user is what a cluster sees; more show where the
+service's one process is full.
+
+LOAD_SHAPE is ramp, spike or soak (loadtests/load/shapes.py), for --users and --run-time. In LOAD_FOLDER, times by name
+are kept, finer than Locust has them (loadtests/load/timings.py).
 """
 
 from __future__ import annotations
@@ -31,17 +45,24 @@ import functools
 import itertools
 import os
 import random
-import statistics
 import sys
+import threading
+import time
 import uuid
-from array import array
-from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from locust import FastHttpUser, constant, events, task
+from locust import FastHttpUser, LoadTestShape, constant, events, task
 
+from loadtests.load import users
+from loadtests.load.shapes import tick
+from loadtests.load.timings import REFERENCE as OF_REFERENCE
+from loadtests.load.timings import Files, Timings
+from loadtests.load.users import EphemeralPods, Explainer, GangPods, OrdinaryPods, Policies, Resources, WhatIf
 from loadtests.recorded.calls import Call, Ready, load, select
+
+__all__ = ["EphemeralPods", "Explainer", "GangPods", "OrdinaryPods", "Policies", "Resources", "WhatIf"]
 
 ALL = "escher-ledger"
 """The profile that sends all nodes; `escher` sends a sample."""
@@ -49,9 +70,12 @@ ALL = "escher-ledger"
 REFERENCE = os.environ.get("REFERENCE", "").rstrip("/")
 DRAWS = 32
 """So many lists of names are there for each call: no two calls in a row of a real scheduler bring the same."""
-_OF_REFERENCE = ", reference"
+SHAPE = os.environ.get("LOAD_SHAPE", "")
+FOLDER = os.environ.get("LOAD_FOLDER", "")
+_WINDOWS, _LEAST_WINDOW = 300, 1.0
+"""So many at most, of so many seconds at least."""
 
-_times: dict[str, array[float]] = defaultdict(lambda: array("d"))
+_timings = Timings()
 _calls = load()
 _number = itertools.count(1)
 
@@ -82,7 +106,7 @@ class Asking(FastHttpUser):  # type: ignore[misc]  # Locust lives in an environm
         body = ready(call, random.randrange(1 if call.whole else DRAWS)).body(
             f"load-{number}", str(uuid.uuid4()), f"load-{number}"
         )
-        hosts = [("", ""), (REFERENCE, _OF_REFERENCE)] if REFERENCE else [("", "")]
+        hosts = [("", ""), (REFERENCE, OF_REFERENCE)] if REFERENCE else [("", "")]
         for host, suffix in random.sample(hosts, len(hosts)):
             self._post(call, body, host, suffix)
 
@@ -104,20 +128,73 @@ class Asking(FastHttpUser):  # type: ignore[misc]  # Locust lives in an environm
                 response.failure(said)
 
 
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def refuse_those_without_a_cluster(environment: Any, **_: Any) -> None:
+    needing = [each.__name__ for each in environment.user_classes if issubclass(each, users.Clustered)]
+    if needing and not users.CLUSTER:
+        sys.exit(f"{', '.join(needing)}: there is no cluster in LOAD_CLUSTER; `make loadtest` starts one")
+
+
 @events.request.add_listener  # type: ignore[untyped-decorator]
-def note(name: str, response_time: float, exception: Exception | None, **_: Any) -> None:
-    """Locust's own percentiles are whole milliseconds, and most of these calls take less than one."""
-    if REFERENCE and exception is None:
-        _times[name].append(response_time)
+def note(request_type: str, name: str, response_time: float, exception: Exception | None, **_: Any) -> None:
+    _timings.note(request_type, name, response_time, failed=exception is not None)
+
+
+class Writing:
+    """LOAD_FOLDER's files, from the beginning of the load to its end; a load that is begun anew on the page is told
+    from its own beginning."""
+
+    def __init__(self, runner: Any, window: float) -> None:
+        self._files = Files(Path(FOLDER), _timings)
+        self._runner, self._window, self._began = runner, window, time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._ended.wait(self._window):
+            self._files.window(time.monotonic() - self._began, self._runner.user_count)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._files.end(time.monotonic() - self._began)
+
+
+_writing: list[Writing] = []
+
+
+@events.test_start.add_listener  # type: ignore[untyped-decorator]
+def begin_to_write(environment: Any, **_: Any) -> None:
+    if FOLDER:
+        seconds = environment.parsed_options.run_time or 0
+        _timings.clear()
+        _writing.append(Writing(environment.runner, max(_LEAST_WINDOW, seconds / _WINDOWS)))
+
+
+@events.test_stop.add_listener  # type: ignore[untyped-decorator]
+def end_writing(**_: Any) -> None:
+    if _writing:
+        _writing.pop().end()
 
 
 @events.quitting.add_listener  # type: ignore[untyped-decorator]
 def tell_ratios(**_: Any) -> None:
     """Of every call that both were asked: the medians, and the one divided by the other."""
-    for name, ours in sorted(_times.items()):
-        if theirs := _times.get(name + _OF_REFERENCE):
-            mine, its = statistics.median(ours), statistics.median(theirs)
-            sys.stdout.write(f"{name:<50}{mine:9.2f} ms, reference {its:9.2f} ms, ratio {mine / its:6.2f}\n")
+    for name, mine, its in _timings.ratios():
+        sys.stdout.write(f"{name:<50}{mine:9.2f} ms, reference {its:9.2f} ms, ratio {mine / its:6.2f}\n")
+
+
+if SHAPE:
+
+    class Shape(LoadTestShape):  # type: ignore[misc]
+        """The one in LOAD_SHAPE: Locust takes it where there is one, and none otherwise."""
+
+        use_common_options = True
+
+        def tick(self) -> tuple[int, float] | None:
+            wanted = self.runner.environment.parsed_options
+            return tick(SHAPE, self.get_run_time(), wanted.num_users, wanted.run_time)
 
 
 def sizes(**wanted: str | int | bool) -> dict[Callable[[Asking], None], int]:
@@ -130,10 +207,12 @@ def sizes(**wanted: str | int | bool) -> dict[Callable[[Asking], None], int]:
 
 
 class Scheduler(Asking):
+    weight = 4
     tasks = sizes(verb="filter", kind="ordinary", whole=False, profile=ALL)
 
 
 class Sampling(Asking):
+    weight = 2
     tasks = sizes(verb="filter", kind="ordinary", whole=False, profile="escher")
 
 
@@ -150,6 +229,7 @@ class WholeNodes(Asking):
 
 
 class Scorer(Asking):
+    weight = 2
     tasks = sizes(verb="prioritize", kind="ordinary", whole=False, profile=ALL)
 
 

@@ -3,8 +3,8 @@
 It asks the API server and nobody else, and imports nothing that decides: what pods and nodes say it has from
 `loadtests.reading`, and so it cannot share a mistake with the ledger. What is made of it: `loadtests.sightings`.
 
-Run as `python -m loadtests.observer KUBECONFIG`; commands come as lines on stdin (`begin`, `report`, `end`), answers
-are lines of JSON. `Observer` is the other side of it.
+Run as `python -m loadtests.observer KUBECONFIG`; commands come as lines on stdin (`begin`, `take`, `report`, `end`),
+answers are lines of JSON. `Observer` is the other side of it.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ def main(kubeconfig: Path) -> None:
         if command == "begin":
             replay.begin()
             say({"begun": True})
+        elif command == "take":
+            say({"taken": True})
         else:
             report = replay.finish(time.monotonic())
             report.gaps = sum(each.gaps for each in collections)
@@ -100,12 +102,18 @@ class Observer:
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).resolve().parents[1],
+            # An interrupt from the terminal is its owner's to heed: with that its stdin ends, and so does it.
+            start_new_session=True,
         )
         self._answer()
 
     def begin(self) -> None:
         """What was seen so far is forgotten, but for what is there now."""
         self._ask("begin")
+
+    def take(self) -> None:
+        """What was seen up to now is in the report to come, and no longer kept as it was seen: for long runs."""
+        self._ask("take")
 
     def report(self) -> Report:
         """Everything up to now, and at least up to what the API server knew when this was called."""

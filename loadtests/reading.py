@@ -1,19 +1,19 @@
 """Reading: what the JSON of pods and nodes says of gangs, attempts and amounts, for all who judge from outside.
 
 As a user of the documentation reads labels and annotations, with an arithmetic of its own: it imports nothing of the
-service, and so cannot share a mistake with it. Knows one object at a time; must not know what happened before.
+service, and so cannot share a mistake with it; nothing beyond the standard library either, for Locust has an
+environment of its own. Knows one object at a time; must not know what happened before.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
-
-import msgspec
 
 Json = dict[str, Any]
 Amounts = dict[str, Fraction]
@@ -128,8 +128,8 @@ def _group_key(namespace: str, name: str) -> str:
 def attempt_of(uid: str, text: str) -> Attempt | None:
     """What the annotation says; None where it is not about the pod of this UID, or makes no sense."""
     try:
-        said: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        said: Any = json.loads(text)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict) or said.get("pod") != uid:
         return None

@@ -85,6 +85,10 @@ def up(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="The configuration of a scheduler given with --scheduler-binary."),
     ] = None,
+    sampling: Annotated[
+        bool,
+        typer.Option("--sampling/--no-sampling", help="Whether schedulers may look at a part of the nodes only."),
+    ] = True,
 ) -> None:
     """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
     from extender.controlplane.clusters import Wishes, bring_up
@@ -102,6 +106,7 @@ def up(
             feature_gates={gate: _on_or_off(gate, text) for gate, text in pairs(feature_gates.split(","))},
             scheduler_binaries={key: Path(path) for key, path in pairs(scheduler_binary)},
             scheduler_configs={key: Path(path) for key, path in pairs(scheduler_config)},
+            sampling=sampling,
         )
         with Told() as told:
             started = bring_up(name, wishes, told)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from extender.compare.plan import Plan
     from extender.compare.running import Outcome
 
+_MANY = 500
+"""Pods that come or go for more than some seconds."""
+
 HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
 
 Every round has every approach once, in an order drawn from the seed. The folder keeps the raw data: a run that was cut
@@ -32,6 +35,8 @@ Example: escher compare --nodes 100 --size 8 --size 64
 Example: escher compare --workload contention --workload arrivals --size 8
 
 Example: escher compare --workload co-location --workload balancing --workload fair-share --size 8
+
+Example: escher compare --workload trace --trace FOLDER --approach ungrouped --approach extender
 
 Example: escher compare --embedded --quick
 
@@ -46,13 +51,22 @@ Example: escher compare --plot results/compare-1
 def compare(
     embedded: Annotated[bool, typer.Option("--embedded", help="On the embedded cluster: a quick look, no Go.")] = False,
     nodes: Annotated[
-        list[int] | None, typer.Option(help="Nodes of a cluster; may be given again. [default: 100]")
+        list[int] | None,
+        typer.Option(help="Nodes of a cluster; may be given again. [default: 100, and all that a trace has]"),
     ] = None,
     size: Annotated[
         list[int] | None, typer.Option(help="Members of a gang; may be given again. [default: 8, 64]")
     ] = None,
     workload: Annotated[
         list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
+    ] = None,
+    sampling: Annotated[
+        list[str] | None,
+        typer.Option(help="Of nodes, by the schedulers: default or off; may be given again. [default: default]"),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", envvar="ESCHER_TRACES", help="For the workload trace: a folder with one."),
     ] = None,
     approach: Annotated[
         list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all that people use]")
@@ -80,6 +94,8 @@ def compare(
         Path | None, typer.Option(metavar="FOLDER", help="Only make the report of the run there again.")
     ] = None,
 ) -> None:
+    from extender.compare.runs import DEFAULT_SAMPLING
+
     given = [name for name, value in (("--out", out), ("--go-on", go_on), ("--plot", plot)) if value is not None]
     with reported():
         if len(given) > 1:
@@ -89,6 +105,9 @@ def compare(
                 _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick),
                 # Absolute, as of schedulers.
                 service_config="" if service_config is None else str(service_config.absolute()),
+                trace="" if trace is None else str(trace.absolute()),
+                trace_nodes=nodes or (),
+                sampling=tuple(dict.fromkeys(sampling or [DEFAULT_SAMPLING])),
                 waiting=waiting,
             )
             chosen.check()
@@ -175,6 +194,12 @@ class _Bar:
         self._progress.update(self._task, description=f"starting a control plane of {nodes} nodes")
         if not self._console.is_terminal:
             self._console.print(f"starting a control plane of {nodes} nodes")
+
+    def taking(self, pods: int) -> None:
+        said = f"{pods:,} pods that take the rest of the nodes come or go"
+        self._progress.update(self._task, description=said)
+        if not self._console.is_terminal and pods > _MANY:
+            self._console.print(said)
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         self._seen += 1

@@ -17,16 +17,16 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from extender.compare import kept, lines
+from extender.compare import kept, lines, replay
 from extender.compare.brought import BROUGHT, digest
-from extender.compare.plan import Plan, Trial
+from extender.compare.plan import Needs, Plan, Trial
 from extender.compare.running import Outcome, run
 from extender.compare.runs import (
-    DEFAULT_SAMPLING,
     DONE,
     EMBEDDED,
     GHOST,
     MEMBER,
+    NO_SAMPLING,
     ORDINARY,
     STUCK,
     PodRow,
@@ -57,6 +57,10 @@ class Told(Protocol):
 
     def cluster(self, nodes: int) -> Progress | None:
         """One of so many nodes is being started; whom its progress is told."""
+        ...
+
+    def taking(self, pods: int) -> None:
+        """So many pods are going to take what is not free of the cluster."""
         ...
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
@@ -113,9 +117,9 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
     with _logged(recorder.log):
-        for nodes, mine in groupby(trials, lambda trial: trial.set_up.nodes):
-            with _cluster(plan, nodes, told) as cluster:
-                await run(cluster, plan, mine, take)
+        for needs, mine in groupby(trials, lambda trial: trial.set_up.cluster):
+            with _cluster(plan, needs, told) as cluster:
+                await run(cluster, plan, mine, take, told.taking)
 
 
 @contextmanager
@@ -130,13 +134,19 @@ def _logged(path: Path) -> Iterator[None]:
             structlog.configure(**usual)
 
 
-def _cluster(plan: Plan, nodes: int, told: Told) -> LocalCluster:
-    progress, settings = told.cluster(nodes), ["--config", plan.service_config] if plan.service_config else []
+def _cluster(plan: Plan, needs: Needs, told: Told) -> LocalCluster:
+    progress, sampling = told.cluster(needs.nodes), needs.sampling != NO_SAMPLING
+    settings = ["--config", plan.service_config] if plan.service_config else []
+    trace = replay.nodes_file(plan.trace) if needs.of_trace else None
     if plan.cluster == EMBEDDED:
-        return EmbeddedCluster.start(nodes=nodes, service_arguments=settings, progress=progress)
+        return EmbeddedCluster.start(
+            nodes=needs.nodes, node_trace=trace, sampling=sampling, service_arguments=settings, progress=progress
+        )
     programs = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
     return RealCluster.start(
-        nodes=nodes,
+        nodes=needs.nodes,
+        node_trace=trace,
+        sampling=sampling,
         service_arguments=settings,
         native_gangs=NATIVE in plan.approaches,
         scheduler_binaries=programs,
@@ -155,7 +165,7 @@ def trial_row(plan: Plan, outcome: Outcome, pods: Sequence[PodRow]) -> TrialRow:
         trial=trial.number,
         cluster=plan.cluster,
         nodes=set_up.nodes,
-        sampling=DEFAULT_SAMPLING,
+        sampling=set_up.sampling,
         workload=set_up.workload,
         size=set_up.shape.size,
         gangs=set_up.shape.gangs,

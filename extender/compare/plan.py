@@ -12,16 +12,29 @@ from itertools import count
 from math import ceil
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
-from extender.compare import brought
+from extender.compare import brought, replay
 from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
-from extender.compare.runs import REAL
+from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
 from extender.compare.vocabulary import base_of
-from extender.compare.workloads import PODS_OF_A_NODE, SINGLE, WORKLOADS, Shape, Work
+from extender.compare.workloads import SINGLE, TRACE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
+from extender.controlplane.nodes import NodeShape
+from extender.kube.names import CPU
+from extender.kube.quantities import count as amount
 
 MOST_NODES, LARGEST = 5000, 256
+SAMPLING = (DEFAULT_SAMPLING, NO_SAMPLING)
 _MOST_ROUNDS = 1000
+
+
+class Needs(NamedTuple):
+    """The cluster of some set-ups. `of_trace`: its nodes are those of the plan's trace."""
+
+    nodes: int
+    sampling: str = DEFAULT_SAMPLING
+    of_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +44,16 @@ class SetUp:
     nodes: int
     workload: str
     shape: Shape
+    sampling: str = DEFAULT_SAMPLING
+
+    @property
+    def cluster(self) -> Needs:
+        return Needs(self.nodes, self.sampling, self.workload == TRACE)
 
     def __str__(self) -> str:
         gangs = "a gang" if self.shape.gangs == 1 else f"{self.shape.gangs} gangs"
-        return f"{self.nodes} nodes, {self.workload}, {gangs} of {self.shape.size or 'several sizes'}"
+        sampling = "" if self.sampling == DEFAULT_SAMPLING else f", sampling {self.sampling}"
+        return f"{self.nodes} nodes{sampling}, {self.workload}, {gangs} of {self.shape.size or 'several sizes'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +68,19 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`nodes` of each cluster, `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu`
-    of a member where the workload does not say it.
+    """`nodes` of each cluster, `trace_nodes` of those with a trace's nodes, none: all; `sampling` of their schedulers;
+    `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the
+    workload does not say it.
 
-    `scheduler_binaries`: of approaches in `brought.BROUGHT`; `service_config`: the service's settings, "": the usual
-    ones. Both absolute: a run can be gone on with from anywhere. `waiting`: so many other gangs wait meanwhile.
+    `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`;
+    `service_config`: the service's settings, "": the usual ones. All absolute: a run can be gone on with from anywhere.
+    `waiting`: so many other gangs wait meanwhile.
     """
 
     cluster: str = REAL
     nodes: Sequence[int] = (100,)
+    trace_nodes: Sequence[int] = ()
+    sampling: Sequence[str] = (DEFAULT_SAMPLING,)
     workloads: Sequence[str] = (SINGLE,)
     sizes: Sequence[int] = (8, 64)
     approaches: Sequence[str] = USUAL
@@ -65,13 +88,15 @@ class Plan:
     warm_up: int = 2
     seed: int = 1
     cpu: str = "500m"
+    trace: str = ""
     scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
     service_config: str = ""
     waiting: int = 0
 
     def check(self) -> None:
         """Raises WrongUse."""
-        for option, given, most in (("--nodes", self.nodes, MOST_NODES), ("--size", self.sizes, LARGEST)):
+        nodes = (*self.nodes, *self.trace_nodes)
+        for option, given, most in (("--nodes", nodes, MOST_NODES), ("--size", self.sizes, LARGEST)):
             for each in given:
                 if not 1 <= each <= most:
                     raise WrongUse(f"{option} should be between 1 and {most}, found {each}")
@@ -95,6 +120,11 @@ class Plan:
             for name in self.approaches_of(workload):
                 if (base := base_of(name, workload)) not in self.approaches:
                     raise WrongUse(f"--approach {base} is missing: {name} is told as a ratio to it")
+        for sampling in self.sampling:
+            if sampling not in SAMPLING:
+                raise WrongUse(f"--sampling {sampling}: choose from {', '.join(SAMPLING)}")
+        if TRACE in self.workloads and not self.trace:
+            raise WrongUse("--workload trace needs --trace FOLDER, or ESCHER_TRACES: see docs/comparison.md")
         if self.service_config and not Path(self.service_config).is_file():
             raise WrongUse(f"--service-config {self.service_config}: no file is there")
         for name in self.approaches:
@@ -102,12 +132,21 @@ class Plan:
                 raise WrongUse(f"--service-config does not go with --approach {name}, which has settings of its own")
         self._check_waiting()
         for set_up in self.set_ups():
-            largest = WORKLOADS[set_up.workload].largest
-            if largest is not None and set_up.shape.size > largest:
-                raise WrongUse(f"--size {set_up.shape.size} is too large for {set_up.workload}: at most {largest}")
-            needed = max(ceil((set_up.shape.room or 0) / PODS_OF_A_NODE), set_up.shape.pool or 0)
-            if set_up.nodes < needed:
-                raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
+            self._check_room(set_up)
+
+    def _check_room(self, set_up: SetUp) -> None:
+        if set_up.workload == TRACE:
+            if set_up.nodes > (there := len(replay.read(self.trace, None).nodes)):
+                raise WrongUse(f"--nodes {set_up.nodes}: the trace {self.trace} has {there:,}")
+            # Raises WrongUse where there is too little room.
+            self.work(Trial(0, set_up, "", 0))
+            return
+        shape, largest = set_up.shape, WORKLOADS[set_up.workload].largest
+        if largest is not None and shape.size > largest:
+            raise WrongUse(f"--size {shape.size} is too large for {set_up.workload}: at most {largest}")
+        needed = shape.pool or ceil(room_of(shape) / pods_of_a_node(self.cpu_of(set_up.workload)))
+        if set_up.nodes < needed:
+            raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
 
     def _check_waiting(self) -> None:
         if not 0 <= self.waiting <= min(self.nodes):
@@ -122,10 +161,18 @@ class Plan:
 
     def set_ups(self) -> Iterator[SetUp]:
         """Those of one cluster are together."""
-        for nodes in self.nodes:
-            for workload in self.workloads:
-                for shape in WORKLOADS[workload].shapes(self.sizes):
-                    yield SetUp(nodes, workload, shape)
+        for sampling in self.sampling:
+            for of_trace in (False, True):
+                workloads = [each for each in self.workloads if (each == TRACE) is of_trace]
+                for nodes in self._nodes(of_trace=of_trace) if workloads else ():
+                    for workload in workloads:
+                        for shape in WORKLOADS[workload].shapes(self.sizes):
+                            yield SetUp(nodes, workload, shape, sampling)
+
+    def _nodes(self, *, of_trace: bool) -> Sequence[int]:
+        if not of_trace:
+            return self.nodes
+        return self.trace_nodes or (len(replay.read(self.trace, None).nodes),)
 
     def trials(self) -> Iterator[Trial]:
         """Those of one set-up are together."""
@@ -137,13 +184,27 @@ class Plan:
                     yield Trial(next(numbers), set_up, approach, repetition)
 
     def work(self, trial: Trial) -> Work:
-        """The same for all approaches of a round."""
+        """The same for all approaches of a round, with sampling and without."""
         nodes, name, shape = trial.set_up.nodes, trial.set_up.workload, trial.set_up.shape
         random = Random(f"{self.seed} {name} {nodes} {shape.size} {shape.gangs} {trial.repetition}")
-        return WORKLOADS[name].draw(shape, {"cpu": self.cpu_of(name)}, random)
+        draw = WORKLOADS[name].draw
+        if draw is None:
+            return replay.work_of(replay.read(self.trace, nodes), shape.gangs, random)
+        return draw(shape, {"cpu": self.cpu_of(name)}, random)
 
     def cpu_of(self, workload: str) -> str:
         return WORKLOADS[workload].cpu or self.cpu
+
+
+def room_of(shape: Shape) -> int:
+    """For how many pods there is to be room."""
+    return shape.gangs * shape.size if shape.room is None else shape.room
+
+
+def pods_of_a_node(cpu: str) -> int:
+    """How many members of that CPU have room on a node of the usual shape, with a ghost beside each."""
+    usual = NodeShape()
+    return min(amount(CPU, usual.cpu) // amount(CPU, cpu), usual.pods // 2)
 
 
 QUICK = Plan(sizes=(8,), rounds=8, warm_up=1)

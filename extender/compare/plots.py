@@ -13,7 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, cycle
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -57,6 +57,14 @@ _STYLES = {
     "job": _Style(_PURPLE, "<", filled=False, hatch="||"),
     "job-gang": _Style(_PURPLE, ">", _DOTS, hatch="\\\\\\\\"),
 }
+_COURSES = (
+    _Style(_BLUE, "s"),
+    _Style(_ORANGE, "v", _LONG),
+    _Style(_GREEN, "P", _DASH_DOT),
+    _Style(_PURPLE, "x", _DOTS),
+    _Style(_INK, "o", _LONG),
+    _Style(_RED, "^"),
+)
 _UNKNOWN = _Style(_GREEN, "*", _DOTS, filled=False, hatch="xxxx")
 _HELD = {
     "used": _Style(_BLUE, ""),
@@ -109,13 +117,22 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Room:
     """Of one trial: from each moment on how much was used, was starting or ending, and was held in vain. The last
     moment is its end; `stuck`: where it was given up."""
 
     moments: Sequence[float]
     held: Sequence[Sequence[float]]
     stuck: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A panel of lines over time: points by seconds, of each name. `ratios`: on a scale of ratios, not from zero."""
+
+    title: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    ratios: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +225,30 @@ def bars(panels: Sequence[Bars]) -> Figure:
     return figure
 
 
+@mpl.rc_context(_FIXED)
+def courses(panels: Sequence[Course]) -> Figure:
+    """Panels below each other, over the same seconds."""
+    figure = Figure(figsize=(9.2, 0.6 + 2.1 * len(panels)), layout="constrained")
+    FigureCanvasAgg(figure)
+    all_axes: list[Axes] = list(figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0])
+    for axes, panel in zip(all_axes, panels, strict=True):
+        if panel.ratios:
+            _milliseconds(axes, "y", (value for points in panel.series.values() for _, value in points))
+        for (name, points), style in zip(panel.series.items(), cycle(_COURSES), strict=False):
+            drawn = {"color": style.colour, "linestyle": style.dashes, "marker": style.marker, "markersize": 4}
+            seconds, values = zip(*points, strict=True) if points else ((), ())
+            every = max(1, len(points) // 8)
+            axes.plot(seconds, values, label=name, markevery=every, markerfacecolor="none", **drawn)
+        if not panel.ratios:
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(FuncFormatter(_number))
+        axes.set_title(panel.title, loc="left")
+        _legend(axes)
+    all_axes[-1].set_xlim(left=0)
+    all_axes[-1].set_xlabel("seconds")
+    return figure
+
+
 def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
     """Where it ends, with its interval."""
     found = panel.values[name]
@@ -227,7 +268,7 @@ def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
 
 
 @mpl.rc_context(_FIXED)
-def courses(trials: Mapping[str, Course]) -> Figure:
+def rooms(trials: Mapping[str, Room]) -> Figure:
     """A panel for each approach, below each other: what was held, by what came of it, and, white, what nobody held of
     the most that anybody ever did. As long as the longest trial that came to an end."""
     figure = Figure(figsize=(9.2, 0.9 + 0.72 * len(trials)), layout="constrained")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
                 {
                     "name": "main",
                     "image": "registry.k8s.io/pause:3.10",
-                    "resources": _resources(ask),
+                    "resources": resources_of(ask.requests),
                 }
             ],
         },
@@ -40,10 +41,10 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
     return made
 
 
-def _resources(ask: Ask) -> dict[str, Any]:
-    """Of what is not Kubernetes' own, the limit has to be the request."""
-    limits = {resource: amount for resource, amount in ask.requests.items() if "/" in resource}
-    return {"requests": dict(ask.requests), **({"limits": limits} if limits else {})}
+def resources_of(asked: Mapping[str, str]) -> Manifest:
+    """Of a container. An extended resource is a limit too, which Kubernetes wants to be equal."""
+    extended = {name: value for name, value in asked.items() if "/" in name}
+    return {"requests": dict(asked), **({"limits": extended} if extended else {})}
 
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
 from typing import Any
 
 import msgspec
 
 from extender.compare.pods import AT_ONCE
 from extender.compare.room import SETTLE, node_offers, standing
-from extender.compare.workloads import POOL, Shape
+from extender.compare.workloads import POOL, Shape, Standing
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import MERGE_PATCH, Requests, address
@@ -34,7 +35,9 @@ async def pool_for(requests: Requests, shape: Shape) -> AsyncIterator[None]:
         await _patch(requests, inside, {"metadata": {"labels": {POOL: ""}}})
         await _patch(requests, outside, {"spec": {"unschedulable": True}})
         if shape.uneven:
-            half = {node: f"{count(CPU, offers[node]) // 2}m" for node in inside[::2]}
+            half = [
+                Standing(f"pool-{node}", node, {CPU: f"{count(CPU, offers[node]) // 2}m"}, inf) for node in inside[::2]
+            ]
             await stack.enter_async_context(standing(requests, half))
         await asyncio.sleep(SETTLE)
         yield

@@ -156,7 +156,7 @@ def _room(
         round_, trials = _round(row)
         if trials:
             told = f"Room over time, in round {round_}: {setting.where}, {setting.what}. White: what nobody held."
-            yield gallery.hang(plots.courses(trials), told, PODS, "course", *_named(setting))
+            yield gallery.hang(plots.rooms(trials), told, PODS, "course", *_named(setting))
 
 
 def _contended(setting: Setting, row: Mapping[str, Measured]) -> Iterator[plots.Bars]:
@@ -172,14 +172,14 @@ def _contended(setting: Setting, row: Mapping[str, Measured]) -> Iterator[plots.
             yield plots.Bars(title, known)
 
 
-def _round(row: Mapping[str, Measured]) -> tuple[int, dict[str, plots.Course]]:
+def _round(row: Mapping[str, Measured]) -> tuple[int, dict[str, plots.Room]]:
     """The first round that has most approaches, and what was held in it."""
-    found: dict[int, dict[str, plots.Course]] = {}
+    found: dict[int, dict[str, plots.Room]] = {}
     for name, m in row.items():
         for trial, _, room in m.trials:
             if room is not None:
                 levels = room.levels
-                found.setdefault(trial.repetition, {})[name] = plots.Course(
+                found.setdefault(trial.repetition, {})[name] = plots.Room(
                     [level.since for level in levels],
                     [[level.used, level.between, level.in_vain] for level in levels],
                     trial.outcome == STUCK,

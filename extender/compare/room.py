@@ -1,66 +1,93 @@
-"""Room: all but a part of a cluster is taken, by pods that stand on its nodes while a block lasts.
+"""Room: pods that stand on nodes, so that less of a cluster is free.
 
-They are bound by their creator, and no scheduler has a part in them; their nodes have no CPU left. So the room that is
-short in a trial is the same for every approach, and the cluster is as large as it is.
+They are bound by their creator, and no scheduler has a part in them. So the room that is short in a trial is the same
+for every approach, and the cluster is as large as it is. Either all but a part of it is taken, by pods that leave their
+nodes no CPU, or a trial says which pods are there when it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 
 import msgspec
 
 from extender.compare.outside import NAMESPACE, PODS
-from extender.compare.pods import create
+from extender.compare.pods import AT_ONCE, create, delete, resources_of
+from extender.compare.workloads import Standing
 from extender.controlplane.witness import Late
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address
 
+Taking = Callable[[int], None]
+"""Told how many pods are going to take a part of the cluster: thousands of them take a while."""
 _LABEL = "compare.escher.dev/standing"
-_SELECTED = f"{PODS}?labelSelector={_LABEL.replace('/', '%2F')}"
-_NOT_RUNNING = f"{_SELECTED}&fieldSelector=status.phase%21%3DRunning&limit=1"
+_ROOM, _TRIAL = "room", "trial"
+_NOT_RUNNING = "&fieldSelector=status.phase%21%3DRunning&limit=1"
 _NODES = address("api", "v1", "nodes")
-_EVERY, _WITHIN = 0.25, 120.0
+_EVERY, _WITHIN, _WITHIN_EACH = 0.25, 60.0, 0.1
+"""Seconds within which pods that came are running, and more for each of them: a busy machine runs twenty a second."""
 SETTLE = 1.0
 """The watches of schedulers and service have seen the last of them."""
 
 
-@asynccontextmanager
-async def room_for(requests: Requests, pods: int | None, cpu: str) -> AsyncIterator[None]:
-    """There is room for so many pods of that CPU, rounded up to whole nodes, while the block lasts; None: all there is.
+class Room:
+    """What is taken of a cluster from one set-up to the next; only what differs comes and goes."""
 
-    Raises Late where the pods that take the rest do not come, or do not go.
-    """
-    if pods is None:
-        yield
-        return
-    taken = taken_nodes(await node_offers(requests), pods, cpu)
-    async with standing(requests, taken):
-        yield
+    def __init__(self, requests: Requests, taking: Taking) -> None:
+        self._requests, self._taking = requests, taking
+        self._taken: dict[str, str] = {}
 
+    async def leave_free(self, pods: int | None, cpu: str) -> None:
+        """There is room for so many pods of that CPU, rounded up to whole nodes; None: for all that the cluster has.
 
-@asynccontextmanager
-async def standing(requests: Requests, taken: Mapping[str, str]) -> AsyncIterator[None]:
-    """On each of these nodes a pod stands that takes so much CPU. Raises Late where they do not come, or do not go."""
-    await create(requests, [_standing(node, taken[node]) for node in taken])
-    try:
-        await _until_none(requests, _NOT_RUNNING, "a pod that takes a node is not running")
-        await asyncio.sleep(SETTLE)
-        yield
-    finally:
-        await requests.request("DELETE", _SELECTED, b'{"gracePeriodSeconds":0}')
-        await _until_none(requests, f"{_SELECTED}&limit=1", "a pod that took a node is still there")
-        await asyncio.sleep(SETTLE)
+        Raises Late where the pods that take the rest do not come.
+        """
+        wanted = {} if pods is None else taken_nodes(await node_offers(self._requests), pods, cpu)
+        going = [_of_room(node, self._taken[node]) for node in self._taken.keys() - wanted.keys()]
+        coming = [_of_room(node, wanted[node]) for node in wanted if node not in self._taken]
+        self._taken = wanted
+        if going or coming:
+            self._taking(len(going) + len(coming))
+            await _remove(self._requests, going)
+            await _place(self._requests, _ROOM, coming)
 
 
 async def node_offers(requests: Requests) -> dict[str, str]:
     """The CPU that each node offers, in the order in which they are listed."""
     listed = msgspec.json.decode(await requests.request("GET", _NODES))
     return {node["metadata"]["name"]: node["status"]["allocatable"][CPU] for node in listed["items"]}
+
+
+@asynccontextmanager
+async def rooms(requests: Requests, taking: Taking) -> AsyncIterator[Room]:
+    """All of the cluster is free again after the block."""
+    room = Room(requests, taking)
+    yield room
+    await room.leave_free(None, "")
+
+
+def _of_room(node: str, cpu: str) -> Standing:
+    return Standing(f"standing-{node}", node, {CPU: cpu}, inf)
+
+
+@asynccontextmanager
+async def standing(requests: Requests, pods: Sequence[Standing]) -> AsyncIterator[None]:
+    """They run when the block begins, and none is left after it. Raises Late where they do not come."""
+    if pods:
+        await _place(requests, _TRIAL, pods)
+    yield
+    if pods:
+        await _remove(requests, pods)
+
+
+async def leave(requests: Requests, pod: Standing) -> None:
+    """It does not stand there any longer."""
+    await delete(requests, f"{PODS}/{pod.name}")
 
 
 def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str]:
@@ -73,19 +100,34 @@ def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str
     return taken
 
 
-def _standing(node: str, cpu: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {CPU: cpu}}}
+async def _place(requests: Requests, why: str, pods: Sequence[Standing]) -> None:
+    await create(requests, [_manifest(why, pod) for pod in pods])
+    selected = f"{PODS}?labelSelector={_LABEL.replace('/', '%2F')}%3D{why}"
+    deadline = asyncio.get_running_loop().time() + _WITHIN + _WITHIN_EACH * len(pods)
+    while msgspec.json.decode(await requests.request("GET", f"{selected}{_NOT_RUNNING}"))["items"]:
+        if asyncio.get_running_loop().time() > deadline:
+            raise Late("a pod that takes room is not running")
+        await asyncio.sleep(_EVERY)
+    await asyncio.sleep(SETTLE)
+
+
+async def _remove(requests: Requests, pods: Iterable[Standing]) -> None:
+    # Not as a collection, which kube-apiserver deletes in turns: for thousands that takes longer than a call may.
+    left = iter(pods)
+
+    async def work() -> None:
+        for pod in left:
+            await leave(requests, pod)
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await asyncio.sleep(SETTLE)
+
+
+def _manifest(why: str, pod: Standing) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources_of(pod.requests)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"standing-{node}", "namespace": NAMESPACE, "labels": {_LABEL: ""}},
-        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]},
+        "metadata": {"name": pod.name, "namespace": NAMESPACE, "labels": {_LABEL: why}},
+        "spec": {"nodeName": pod.node, "terminationGracePeriodSeconds": 0, "containers": [container]},
     }
-
-
-async def _until_none(requests: Requests, path: str, what: str) -> None:
-    deadline = asyncio.get_running_loop().time() + _WITHIN
-    while msgspec.json.decode(await requests.request("GET", path))["items"]:
-        if asyncio.get_running_loop().time() > deadline:
-            raise Late(what)
-        await asyncio.sleep(_EVERY)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from random import Random
 
@@ -24,15 +25,16 @@ from extender.compare.plan import Plan, SetUp, Trial
 from extender.compare.pods import AT_ONCE
 from extender.compare.pool import pool_for
 from extender.compare.reserved import Reserved, reserving
-from extender.compare.room import room_for
+from extender.compare.room import Taking, leave, rooms, standing
 from extender.compare.service import Service, service_of
 from extender.compare.vocabulary import CLAIMS, POLICIES
 from extender.compare.waiting import gangs_waiting
-from extender.compare.workloads import SINGLE, Ask, Work
+from extender.compare.workloads import SINGLE, Ask, Standing, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.requests import Requests
 
 _SETTLE = 0.15
 """The watches of schedulers and service catch up; the same for every approach."""
@@ -43,8 +45,9 @@ _LOOKS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen of a trial that `began` at that moment of the watcher's clock. `asks`: what was asked for, by name,
-    and when. `seconds` until all of it had been running, or it was given up. `reserved`: CPU-seconds, see there."""
+    """What was seen of a trial that `began` at that moment of the watcher's clock, but of pods that only stand there.
+    `asks`: what was asked for, by name, and when. `seconds` until all of it had been running, or it was given up.
+    `reserved`: CPU-seconds, see there."""
 
     trial: Trial
     done: bool
@@ -58,10 +61,16 @@ class Outcome:
 
 class Bench:
     def __init__(
-        self, plan: Plan, ways: dict[str, Ways], watched: Watched, purse: Purse, losses: Losses, service: Service
+        self,
+        plan: Plan,
+        requests: Requests,
+        ways: dict[str, Ways],
+        watched: Watched,
+        purse: Purse,
+        service: Service,
     ) -> None:
-        self._plan, self._ways, self._watched, self._purse, self._losses = plan, ways, watched, purse, losses
-        self._service = service
+        self._plan, self._requests, self._ways, self._watched, self._purse = plan, requests, ways, watched, purse
+        self._losses, self._service = Losses(requests, watched), service
         # Whoever is compared with one that needs other settings has to start anew as well.
         self._anew = not SETTINGS.keys().isdisjoint(ways)
 
@@ -71,19 +80,22 @@ class Bench:
         ways = self._ways[trial.approach]
         await self._service.have(SETTINGS.get(trial.approach, ""), anew=self._anew)
         self._watched.begin()
-        before = await self._spent(ways)
-        for ask in work.asks:
-            await ways.of(ask).prepare(ask)
-        run = _Run(work, ways, self._watched, self._losses)
-        async with self._reserving(trial) as reserved:
-            done = await run.to_its_end()
-            seconds = time.monotonic() - run.began
-        await run.clear()
+        async with standing(self._requests, work.standing):
+            before = await self._spent(ways)
+            for ask in work.asks:
+                await ways.of(ask).prepare(ask)
+            run = _Run(work, ways, self._watched, self._losses, partial(leave, self._requests))
+            async with self._reserving(trial) as reserved:
+                done = await run.to_its_end()
+                seconds = time.monotonic() - run.began
+            await run.clear()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
         spent = (await self._spent(ways)).since(before)
         held = None if reserved is None else reserved.cpu_seconds(seconds)
-        return Outcome(trial, done, run.began, seconds, run.asked, self._watched.pods, spent, held)
+        stood = {each.name for each in work.standing}
+        pods = {name: pod for name, pod in self._watched.pods.items() if name not in stood}
+        return Outcome(trial, done, run.began, seconds, run.asked, pods, spent, held)
 
     def _reserving(self, trial: Trial) -> AbstractAsyncContextManager[Reserved | None]:
         """Where a single gang is placed, it would be the asking that is measured."""
@@ -102,6 +114,7 @@ def _named(work: Work, prefix: str) -> Work:
         work,
         asks=[replace(each, name=f"{prefix}-{each.name}") for each in work.asks],
         losses=[replace(each, gang=f"{prefix}-{each.gang}") for each in work.losses],
+        standing=[replace(each, name=f"standing-{prefix}-{each.name}") for each in work.standing],
     )
 
 
@@ -113,6 +126,7 @@ class _Run:
     ways: Ways
     watched: Watched
     losses: Losses
+    leave: Callable[[Standing], Awaitable[None]]
     began: float = 0.0
     asked: dict[str, tuple[Ask, float]] = field(default_factory=dict)
     _ends_by_itself: set[str] = field(default_factory=set)
@@ -128,9 +142,11 @@ class _Run:
                     group.create_task(self.losses.suffer(loss, self._ask_of(loss.gang), self.ways.gangs))
                     for loss in self.work.losses
                 ]
-                quiet = group.create_task(self._until_quiet())
+                others = [group.create_task(self._until_quiet())]
+                others += [group.create_task(self._stand(each)) for each in self.work.standing]
                 await asyncio.gather(*asks)
-                quiet.cancel()
+                for other in others:
+                    other.cancel()
         except TimeoutError:
             return False
         except BaseExceptionGroup as several:
@@ -162,6 +178,10 @@ class _Run:
             self._ended.add(ask.name)
             self._ends_by_itself.discard(ask.name)
 
+    async def _stand(self, pod: Standing) -> None:
+        await asyncio.sleep(self.began + pod.until - time.monotonic())
+        await self.leave(pod)
+
     async def _until_quiet(self) -> None:
         """Raises Late if nothing happens any more, and nothing is going to happen by itself."""
         while True:
@@ -171,14 +191,22 @@ class _Run:
                 raise Late("nothing happens any more")
 
 
-async def run(cluster: LocalCluster, plan: Plan, trials: Iterable[Trial], take: Callable[[Outcome], None]) -> None:
-    """`take` is told of each trial as it ends."""
+async def run(
+    cluster: LocalCluster,
+    plan: Plan,
+    trials: Iterable[Trial],
+    take: Callable[[Outcome], None],
+    taking: Taking = lambda pods: None,
+) -> None:
+    """`take` is told of each trial as it ends; `taking`, when room is made for those of a set-up."""
     async with (
         _connected(cluster) as connection,
         service_of(cluster) as service,
         gangs_waiting(connection, plan.waiting),
+        rooms(connection, taking) as room,
     ):
         for set_up, mine in groupby(trials, lambda trial: trial.set_up):
+            await room.leave_free(set_up.shape.room, plan.cpu_of(set_up.workload))
             async with _bench(cluster, plan, set_up, connection, service) as bench:
                 for trial in mine:
                     take(await bench.once(trial))
@@ -199,7 +227,6 @@ async def _bench(
     cluster: LocalCluster, plan: Plan, set_up: SetUp, connection: Connection, service: Service
 ) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(room_for(connection, set_up.shape.room, plan.cpu_of(set_up.workload)))
         await stack.enter_async_context(pool_for(connection, set_up.shape))
         if set_up.workload == CLAIMS:
             await stack.enter_async_context(claimable(service, connection))
@@ -211,4 +238,4 @@ async def _bench(
             ways = await policies.ways(connection, cluster.service_url, set_up.workload, chosen, stack)
         else:
             ways = await approaches.ways(connection, chosen, stack, plan.seed)
-        yield Bench(plan, ways, watched, purse, Losses(connection, watched), service)
+        yield Bench(plan, connection, ways, watched, purse, service)

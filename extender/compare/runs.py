@@ -25,7 +25,7 @@ RUN, TRIALS, PODS, LOG = "run.json", "trials.csv", "pods.csv", "log.txt"
 DONE, STUCK = "done", "stuck"
 MEMBER, ORDINARY, GHOST = "member", "ordinary", "ghost"
 EMBEDDED, REAL = "embedded", "real"
-DEFAULT_SAMPLING = "default"
+DEFAULT_SAMPLING, NO_SAMPLING = "default", "off"
 
 
 class Unreadable(ValueError):

@@ -74,7 +74,7 @@ def base_of(approach: str, workload: str = SINGLE) -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
-    if workload not in POLICIES | {SINGLE, CHURN}:
+    if workload not in POLICIES | {SINGLE, CHURN, "trace"}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

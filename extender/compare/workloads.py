@@ -6,6 +6,7 @@ mixed       the same among ordinary pods
 arrivals    gangs of several sizes that arrive at random times (a Poisson process)
 churn       one gang of which a member and a node are lost while it is placed
 claims      pods that each ask for one of few ephemeral resources at the same moment, more than can have one at once
+trace       gangs among the pods of a real cluster's trace, on its nodes (see `replay`)
 
 and policies other than gangs, where a group of pods stands for the gang:
 
@@ -77,6 +78,16 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A pod that nobody asks for: it is on that node before the trial begins, and `until` so many seconds after."""
+
+    name: str
+    node: str
+    requests: Requests
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Of one trial. It is stuck if it has not ended after `patience` seconds, or if for `quiet` seconds nothing was
     seen to happen and nothing that runs was going to end."""
@@ -85,6 +96,7 @@ class Work:
     patience: float
     quiet: float
     losses: Sequence[Loss] = ()
+    standing: Sequence[Standing] = ()
 
     @property
     def gangs(self) -> int:
@@ -107,11 +119,11 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """`shapes` of its set-ups, by the sizes that are asked for; `draw` makes the work of one trial from the requests of
-    each pod. An approach that it `leaves_out` would tell nothing new, or has nothing for it. `cpu` of each pod; None:
-    the plan's. `largest` size that it has room for."""
+    each pod, None: from the plan's trace. An approach that it `leaves_out` would tell nothing new, or has nothing for
+    it. `cpu` of each pod; None: the plan's. `largest` size that it has room for."""
 
     shapes: Callable[[Sequence[int]], Iterator[Shape]]
-    draw: Callable[[Shape, Requests, Random], Work]
+    draw: Callable[[Shape, Requests, Random], Work] | None
     cpu: str | None = None
     leaves_out: Collection[str] = field(default=frozenset({BASE_AGAIN, THROUGH, JOB, JOB_GANG}))
     largest: int | None = None
@@ -146,7 +158,7 @@ def _contending(sizes: Sequence[int]) -> Iterator[Shape]:
 
 def _contention(shape: Shape, requests: Requests, random: Random) -> Work:
     asks = [Ask(str(number), shape.size, requests, lasts=_LASTS) for number in range(shape.gangs)]
-    return Work(asks, 60.0 + 15.0 * shape.gangs, _QUIET)
+    return Work(asks, 60.0 + shape.gangs * _patience(shape.size), _QUIET)
 
 
 def _mixing(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -160,7 +172,7 @@ def _mixed(shape: Shape, requests: Requests, random: Random) -> Work:
         Ask(f"o{number}", 1, requests, at=random.uniform(0, 2), lasts=_LASTS, is_gang=False)
         for number in range(2 * shape.size)
     ]
-    return Work([*gangs, *ordinary], 120.0, _QUIET)
+    return Work([*gangs, *ordinary], 60.0 + 4 * _patience(shape.size), _QUIET)
 
 
 ARRIVING = 40
@@ -267,7 +279,15 @@ def _fair_share(shape: Shape, requests: Requests, random: Random) -> Work:
 
 _NOT_BY_POLICY = frozenset(APPROACHES) - frozenset(BY_POLICY)
 
+GANGS_OF_A_WINDOW = 20
+
+
+def _windows(sizes: Sequence[int]) -> Iterator[Shape]:
+    yield Shape(0, GANGS_OF_A_WINDOW)
+
+
 SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN = "single", "contention", "mixed", "arrivals", "churn"
+TRACE = "trace"
 WORKLOADS: Mapping[str, Workload] = {
     SINGLE: Workload(_alone, _single, leaves_out=frozenset()),
     CONTENTION: Workload(_contending, _contention, _CPU),
@@ -278,4 +298,5 @@ WORKLOADS: Mapping[str, Workload] = {
     CO_LOCATION: Workload(_grouped, _co_location, _SMALL, _NOT_BY_POLICY, _LARGEST_TOGETHER),
     BALANCING: Workload(_spread, _balancing, leaves_out=_NOT_BY_POLICY),
     FAIR_SHARE: Workload(_shared, _fair_share, _CPU, _NOT_BY_POLICY | {NATIVE}),
+    TRACE: Workload(_windows, None),
 }

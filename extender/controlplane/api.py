@@ -42,8 +42,9 @@ class Access:
         cluster = config["clusters"][0]["cluster"]
         self.url: str = cluster["server"]
         self.token: str = config["users"][0]["user"]["token"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self.trust = ssl.create_default_context(cadata=authority)
+        self.authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        """Who must have signed the API server's certificate, in PEM."""
+        self.trust = ssl.create_default_context(cadata=self.authority)
 
 
 class Api:

@@ -52,7 +52,7 @@ class Wishes:
     nodes: int = 0
     node_shape: NodeShape = field(default_factory=NodeShape)
     node_trace: Path | None = None
-    """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from it."""
+    """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from all over it."""
     service: bool = True
     service_arguments: Sequence[str] = ()
     """More arguments of `escher serve`, besides kubeconfig, host and port."""
@@ -62,6 +62,8 @@ class Wishes:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
+    sampling: bool = True
+    """False: the schedulers look at every node and score all that are feasible (percentageOfNodesToScore: 100)."""
     definitions: Sequence[Path] = ()
     """Files with custom resources besides Escher's: what a brought scheduler needs to find when it starts."""
     audit: bool = False
@@ -215,6 +217,7 @@ class RealCluster(LocalCluster):
         feature_gates: Mapping[str, bool] | None = None,
         scheduler_binaries: Mapping[str, Path] | None = None,
         scheduler_configs: Mapping[str, Path] | None = None,
+        sampling: bool = True,
         definitions: Sequence[Path] = (),
         audit: bool = False,
         progress: Progress | None = None,
@@ -235,6 +238,7 @@ class RealCluster(LocalCluster):
             feature_gates=feature_gates or {},
             scheduler_binaries=scheduler_binaries or {},
             scheduler_configs=scheduler_configs or {},
+            sampling=sampling,
             definitions=definitions,
             audit=audit,
         )
@@ -261,6 +265,7 @@ class EmbeddedCluster(LocalCluster):
         node_trace: Path | None = None,
         name: str | None = None,
         kubeconfig: Path | None = None,
+        sampling: bool = True,
         audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
@@ -273,6 +278,7 @@ class EmbeddedCluster(LocalCluster):
             service=service,
             service_arguments=service_arguments,
             kubeconfig=kubeconfig,
+            sampling=sampling,
             audit=audit,
         )
         return cls._start(wishes, name, progress)
@@ -297,6 +303,7 @@ def _launch(
         scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
         definitions=tuple(str(path.resolve()) for path in wishes.definitions),
         kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
+        sampling=wishes.sampling,
         audit=wishes.audit,
         owned=owned,
     )

@@ -61,6 +61,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     definitions: tuple[str, ...] = ()
     """Files with custom resources besides Escher's, served before any scheduler starts."""
     kubeconfig_copy: str | None = None
+    sampling: bool = True
+    """False: all schedulers look at every node."""
     audit: bool = False
     """Whether the API server writes an audit log."""
     owned: bool = True
@@ -124,19 +126,21 @@ def plan(
         EXTENDER_SCHEDULER: schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url),
         RESOURCES_SCHEDULER: schedulers.resources_scheduler(kubeconfig=kubeconfig),
     }
-    if spec.kind == "embedded":
-        files = [_written(folder, name, config) for name, config in configs.items()]
-        return [
-            _embedded(ports, credentials, files, audit.log_of(folder) if spec.audit else None),
-            _service(ports, kubeconfigs[SERVICE_USER], spec.service_arguments),
-        ]
-    programs = {EXTENDER_SCHEDULER: binaries / "kube-scheduler", RESOURCES_SCHEDULER: binaries / "kube-scheduler"}
+    programs = dict.fromkeys(configs, binaries / "kube-scheduler")
     for name, program in spec.scheduler_binaries.items():
         file = spec.scheduler_configs.get(name)
         configs[brought_name(name)] = schedulers.brought_scheduler(
             name, kubeconfig=kubeconfig, config_file=None if file is None else Path(file)
         )
         programs[brought_name(name)] = Path(program)
+    if not spec.sampling:
+        configs = {name: schedulers.without_sampling(config) for name, config in configs.items()}
+    if spec.kind == "embedded":
+        files = [_written(folder, name, config) for name, config in configs.items()]
+        return [
+            _embedded(ports, credentials, files, audit.log_of(folder) if spec.audit else None),
+            _service(ports, kubeconfigs[SERVICE_USER], spec.service_arguments),
+        ]
     gates = {name: dict(spec.feature_gates) for name in ("kube-apiserver", "kube-controller-manager", *configs)}
     if spec.native_gangs:
         for name in ("kube-apiserver", RESOURCES_SCHEDULER):

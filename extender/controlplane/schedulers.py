@@ -47,6 +47,13 @@ def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) 
     return localised(bare, kubeconfig=kubeconfig)
 
 
+def without_sampling(config: dict[str, Any]) -> dict[str, Any]:
+    """The same configuration, but all its profiles look at every node and score all that are feasible."""
+    everything = {"percentageOfNodesToScore": 100}
+    profiles = [{**each, **everything} for each in config.get("profiles") or []]
+    return {**config, **everything, **({"profiles": profiles} if profiles else {})}
+
+
 def check_brought(name: str, program: Path) -> None:
     """Raises WrongUse where that cannot be run."""
     if not (program.is_file() and os.access(program, os.X_OK)):

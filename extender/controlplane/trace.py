@@ -58,11 +58,12 @@ class TracePod:
 
 
 def read_nodes(path: Path, *, limit: int | None = None) -> list[TraceNode]:
-    """The nodes in the order of the file, at most `limit`. Raises TraceError, naming the line that is wrong."""
+    """The nodes in the order of the file, at most `limit`: from everywhere in it, so that all kinds are among them.
+
+    Raises TraceError, naming the line that is wrong.
+    """
     nodes: list[TraceNode] = []
     for line in _lines(path, _NODE_COLUMNS):
-        if limit is not None and len(nodes) >= limit:
-            break
         nodes.append(
             TraceNode(
                 name=line.text("sn"),
@@ -72,7 +73,9 @@ def read_nodes(path: Path, *, limit: int | None = None) -> list[TraceNode]:
                 model=line.fields["model"],
             )
         )
-    return nodes
+    if limit is None or limit >= len(nodes):
+        return nodes
+    return [nodes[number * len(nodes) // limit] for number in range(limit)]
 
 
 def read_pods(path: Path, *, limit: int | None = None) -> list[TracePod]:

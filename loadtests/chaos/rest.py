@@ -44,7 +44,7 @@ _ERROR = re.compile(r"level='(?:error|critical)'| (?:ERROR|CRITICAL) \S+: |^Trac
 _CONNECTION = re.compile(
     r"Connect|connection|Unavailable|cannot be reached|Disconnected|TimeoutError|timed out|Cancelled", re.IGNORECASE
 )
-_RESOURCES = "/apis/escher.dev/v1alpha1/ephemeralresources"
+RESOURCES = "/apis/escher.dev/v1alpha1/ephemeralresources"
 
 
 class Rest:
@@ -60,7 +60,7 @@ class Rest:
     def look(self) -> Findings:
         """What is wrong now; some of it may only need time."""
         pods, nodes = self._api.list_all(PODS), self._api.list_all("/api/v1/nodes")
-        ownerless, lost = resources_amiss(nodes, self._api.list_all(_RESOURCES), self._offers.expected)
+        ownerless, lost = resources_amiss(nodes, self._api.list_all(RESOURCES), self._offers.expected)
         keeps = saved(self._service)
         violated = self._service.metric("escher_invariant_violations_total")
         return {
@@ -73,31 +73,6 @@ class Rest:
             RESOURCES_LOST: lost,
             INVARIANTS: [f"escher_invariant_violations_total is {violated:g}"] if violated else [],
         }
-
-    def settled(
-        self, *, stuck_after: float, say: Callable[[str], None] = lambda text: None, every: float = _LOOK_EVERY
-    ) -> Findings:
-        """What is still wrong when for so many seconds nothing has changed; nothing as soon as all is well.
-
-        Looks every so many seconds.
-        """
-        before: object = None
-        since = time.monotonic()
-        while True:
-            try:
-                findings = self.look()
-            except (ApiError, AssertionError, httpx.TransportError) as error:
-                findings = {OTHERS: [f"no answer: {error}"]}
-            if not any(findings.values()):
-                return findings
-            if findings != before:
-                before, since = findings, time.monotonic()
-            waited = time.monotonic() - since
-            if waited > stuck_after:
-                return findings
-            left = {name: len(found) for name, found in findings.items() if found}
-            say(f"settling: {', '.join(f'{count} {name}' for name, count in left.items())}")
-            threading.Event().wait(every)
 
     def log_errors(self) -> list[str]:
         """What the service wrote as an error, other than that it could not reach somebody."""
@@ -140,6 +115,36 @@ class Rest:
         gangs = {(each["metadata"].get("labels") or {}).get(GANG) for each in pods}
         told = self._service.call("GET", f"/v1/namespaces/{NAMESPACE}/gangs?limit=5000")["items"]
         return [f"gang {each['name']} has no pods and is {each['phase']}" for each in told if each["name"] not in gangs]
+
+
+def settled(
+    look: Callable[[], Findings],
+    *,
+    stuck_after: float,
+    say: Callable[[str], None] = lambda text: None,
+    every: float = _LOOK_EVERY,
+) -> Findings:
+    """What is still wrong when for so many seconds nothing has changed; nothing as soon as all is well.
+
+    Looks every so many seconds.
+    """
+    before: object = None
+    since = time.monotonic()
+    while True:
+        try:
+            findings = look()
+        except (ApiError, AssertionError, httpx.TransportError) as error:
+            findings = {OTHERS: [f"no answer: {error}"]}
+        if not any(findings.values()):
+            return findings
+        if findings != before:
+            before, since = findings, time.monotonic()
+        waited = time.monotonic() - since
+        if waited > stuck_after:
+            return findings
+        left = {name: len(found) for name, found in findings.items() if found}
+        say(f"settling: {', '.join(f'{count} {name}' for name, count in left.items())}")
+        threading.Event().wait(every)
 
 
 def resources_amiss(

@@ -16,7 +16,7 @@ from loadtests.chaos import rest as at_rest
 from loadtests.chaos.crowd import Crowd
 from loadtests.chaos.load import CPU_OF_NODE, PODS, Load
 from loadtests.chaos.offers import Offers
-from loadtests.chaos.rest import CHECKS, Findings, Rest
+from loadtests.chaos.rest import CHECKS, Findings, Rest, settled
 from loadtests.chaos.strikes import Strike, Striker, Struck, Target, drawn
 from loadtests.harm.control_plane import following
 from loadtests.ledger import Service
@@ -143,7 +143,7 @@ def _run(
     recovered = time.monotonic()
     offers.end()
     load.until_filled()
-    for each, found in rest.settled(stuck_after=stuck_after, say=say).items():
+    for each, found in settled(rest.look, stuck_after=stuck_after, say=say).items():
         result.find(each, found)
     result.settled_after = time.monotonic() - recovered
     _note(result, load, offers)
@@ -152,7 +152,7 @@ def _run(
         load.end()
         load.release_all()
         offers.take_back_all()
-        for each, found in rest.settled(stuck_after=stuck_after, say=say).items():
+        for each, found in settled(rest.look, stuck_after=stuck_after, say=say).items():
             result.find(each, [f"when empty: {one}" for one in found])
     result.evidence = rest.evidence(result.findings)
     result.find(at_rest.LOG, rest.log_errors())

@@ -194,7 +194,7 @@ class Stage:
                     lines = [f"{when}{check}: {line}" for check, lines in found.items() for line in lines]
                     result.lingered = [*lines, *rest.evidence(found)]
 
-        found = rest.settled(stuck_after=stuck_after, say=waiting, every=_LOOK_EVERY)
+        found = at_rest.settled(rest.look, stuck_after=stuck_after, say=waiting, every=_LOOK_EVERY)
         result.settled_after = max(result.settled_after, time.monotonic() - began)
         for check, lines in found.items():
             result.find(check, [f"{when}{line}" for line in lines])

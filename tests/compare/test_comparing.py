@@ -30,6 +30,9 @@ class Heard:
     def cluster(self, nodes: int) -> None:
         self.clusters.append(nodes)
 
+    def taking(self, pods: int) -> None:
+        return
+
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         assert outcome.done
         structlog.get_logger().warning("trouble with a gang", gang=outcome.trial.approach)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare.plan import QUICK, Plan
+from extender.compare.plan import QUICK, Needs, Plan
 from extender.controlplane.errors import WrongUse
 
 PLAN = Plan(nodes=(10, 100), sizes=(2, 8), approaches=("ungrouped", "extender", "native"), rounds=3, warm_up=1)
@@ -66,6 +66,18 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
             replace(PLAN, workloads=("contention",), sizes=(64,), approaches=("libspace",)),
             "--nodes 10 is too few for 10 nodes, contention, 2 gangs of 64: 24 or more are needed",
         ),
+        (
+            replace(PLAN, sizes=(256,)),
+            "--nodes 10 is too few for 10 nodes, single, a gang of 256: 16 or more are needed",
+        ),
+        (
+            replace(PLAN, nodes=(2,), sizes=(64,), workloads=("churn",)),
+            "--nodes 2 is too few for 2 nodes, churn, a gang of 64: 4 or more are needed",
+        ),
+        (
+            replace(PLAN, nodes=(1,), sizes=(64,), cpu="1m"),
+            "--nodes 1 is too few for 1 nodes, single, a gang of 64: 2 or more are needed",
+        ),
         (replace(PLAN, approaches=("ungrouped", "job-gang")), "--approach job is missing"),
         (replace(PLAN, waiting=11), "--waiting should be between 0 and --nodes, a node for each, found 11"),
         (replace(PLAN, waiting=-1), "--waiting should be between 0 and --nodes, a node for each, found -1"),
@@ -97,6 +109,17 @@ def test_a_good_one_is_not(tmp_path: Path) -> None:
     program.touch(0o755)
     given = {"coscheduling": str(program)}
     replace(PLAN, approaches=("ungrouped", "coscheduling"), scheduler_binaries=given).check()
+
+
+def test_with_and_without_sampling_the_trials_are_the_same_on_clusters_of_their_own() -> None:
+    plan = replace(PLAN, sampling=("default", "off"), nodes=(100,), workloads=("mixed",), approaches=("libspace",))
+    plan.check()
+    set_ups = list(plan.set_ups())
+    assert [each.cluster for each in set_ups] == [Needs(100, "default")] * 2 + [Needs(100, "off")] * 2
+    works = {(each.set_up, each.repetition): plan.work(each) for each in plan.trials()}
+    for (set_up, repetition), work in works.items():
+        assert work == works[replace(set_up, sampling="default"), repetition]
+    assert str(set_ups[-1]) == "100 nodes, sampling off, mixed, 4 gangs of 8"
 
 
 def test_all_approaches_of_a_round_have_the_same_work_and_no_two_rounds_do() -> None:

@@ -249,7 +249,7 @@ def test_set_ups_that_differ_in_the_number_of_gangs_alone_are_told_apart(crowded
 def test_a_picture_of_the_room_is_no_larger_for_more_that_happens(tmp_path: Path) -> None:
     moments = [number / 1000 for number in range(20_000)]
     held = [[number % 7, 1.0, number % 3] for number in range(20_000)]
-    figure = plots.courses({"extender": plots.Course(moments, held, stuck=False)})
+    figure = plots.rooms({"extender": plots.Room(moments, held, stuck=False)})
     drawn = plots.save(figure, tmp_path / "course", "room")
     assert len(drawn.svg.read_text()) < 400_000
 

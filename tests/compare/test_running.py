@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from extender.compare import workloads
+from extender.compare import replay, workloads
 from extender.compare.approaches import MADE, REAL_ONLY, ways
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome, run
@@ -20,6 +20,7 @@ from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
 from extender.esl import Times
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from tests.compare.made_trace import busy, node, written
 
 NODES, SIZE = 10, 4
 EVERYBODY = [each for each in MADE if each not in REAL_ONLY]
@@ -145,7 +146,7 @@ def test_who_checks_at_bind_alone_has_conflicts_and_who_reserves_at_filter_has_n
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize("workload", [each for each in WORKLOADS if each != "single"])
+@pytest.mark.parametrize("workload", [each for each in WORKLOADS if each not in ("single", "trace")])
 def test_every_workload_ends_and_leaves_nothing(cluster: EmbeddedCluster, workload: str) -> None:
     approaches = ["ungrouped", "libspace", "extender"]
     plan = Plan(
@@ -202,3 +203,28 @@ def test_what_ghosts_give_back_is_counted(cluster: EmbeddedCluster) -> None:
 
     asyncio.run(tried())
     assert cluster.admin.list_all("/api/v1/pods") == []
+
+
+@pytest.mark.longer
+def test_a_window_of_a_trace_is_replayed_on_its_nodes(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "SECONDS", 3.0)
+    nodes = [*(node(f"n{number}", gpus=2) for number in range(6)), *(node(f"m{number}", cpu=8) for number in range(2))]
+    folder = written(tmp_path, nodes, busy())
+    approaches = ["ungrouped", "libspace", "extender"]
+    plan = Plan(
+        cluster="embedded", workloads=["trace"], approaches=approaches, rounds=1, warm_up=0, trace=folder, seed=2
+    )
+    with EmbeddedCluster.start(node_trace=replay.nodes_file(folder)) as cluster:
+        found = outcomes(cluster, plan)
+        assert cluster.admin.list_all("/api/v1/pods") == []
+    for each in found:
+        work = plan.work(each.trial)
+        assert each.done, each
+        assert work.standing
+        members = [pod for pod in each.pods.values() if pod.gang]
+        assert len(members) == sum(ask.size for ask in work.asks)
+        assert not any(name.startswith("standing") for name in each.pods)
+        # What stands there makes it no longer.
+        assert each.seconds < replay.SECONDS + 5

@@ -298,6 +298,17 @@ class TestPlan:
         planned = components.plan(spec, ports=chosen, credentials=made, kubeconfigs=own)
         return {each.name: each for each in planned}
 
+    @pytest.mark.parametrize("kind", ["real", "embedded"])
+    def test_without_sampling_no_scheduler_has_it(self, tmp_path: Path, kind: str) -> None:
+        brought = {"scheduler_binaries": {"mine": "/bin/true"}} if kind == "real" else {}
+        for sampling in (True, False):
+            folder = tmp_path / str(sampling)
+            self.planned(folder, kind=kind, sampling=sampling, **brought)
+            written = [json.loads(file.read_text()) for file in folder.glob("kube-scheduler*.json")]
+            assert len(written) == 2 + len(brought)
+            percentages = {each.get("percentageOfNodesToScore") for file in written for each in file["profiles"]}
+            assert percentages == ({None, 100} if sampling else {100})
+
     def test_native_gangs_are_on_in_the_api_server_and_the_scheduler_without_extender_only(
         self, tmp_path: Path
     ) -> None:

@@ -149,6 +149,20 @@ def test_a_brought_scheduler_serves_its_name_unless_it_has_a_file(tmp_path: Path
     assert own["clientConnection"] == {"kubeconfig": "/somewhere/kubeconfig"}
 
 
+@pytest.mark.parametrize("file", FILES)
+def test_without_sampling_every_profile_looks_at_all_nodes_and_nothing_else_differs(file: str) -> None:
+    shipped = schedulers.load(SHIPPED / file)
+    without = schedulers.without_sampling(shipped)
+    assert without.pop("percentageOfNodesToScore") == 100
+    for each in without["profiles"]:
+        assert each["percentageOfNodesToScore"] == 100
+    for config in (shipped, without):
+        for each in config["profiles"]:
+            each.pop("percentageOfNodesToScore", None)
+    assert without == shipped
+    assert schedulers.without_sampling({"profiles": None})["profiles"] is None
+
+
 def test_a_file_that_is_no_scheduler_configuration_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     with pytest.raises(ClusterError, match="cannot read the scheduler configuration"):

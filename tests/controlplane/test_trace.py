@@ -31,6 +31,12 @@ def test_at_most_limit_nodes_are_read(tmp_path: Path) -> None:
     assert [node.name for node in trace.read_nodes(written(tmp_path, NODES), limit=1)] == ["openb-node-0000"]
 
 
+def test_those_are_from_everywhere_in_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, NODES.splitlines()[0] + "\n" + "".join(f"n{number},1,1,0,\n" for number in range(10)))
+    assert [node.name for node in trace.read_nodes(file, limit=4)] == ["n0", "n2", "n5", "n7"]
+    assert len(trace.read_nodes(file, limit=10)) == len(trace.read_nodes(file, limit=99)) == 10
+
+
 def test_pods_are_read_with_models_that_they_can_use(tmp_path: Path) -> None:
     line = "openb-pod-0017,6000,12288,1,460,V100M16|V100M32,LS,Running,427061,12902960,427061.0\n"
     assert trace.read_pods(written(tmp_path, POD_HEADER + line)) == [

@@ -30,6 +30,9 @@ class Unheard:
     def cluster(self, nodes: int) -> None:
         return
 
+    def taking(self, pods: int) -> None:
+        return
+
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
         return
 

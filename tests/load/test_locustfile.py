@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import loadtests
+from loadtests.load import plan
+from loadtests.load.shapes import spike
+from loadtests.load.timings import CALLS, LATENCIES
+from tests.load.played import locustfile
 
+ROOT = Path(loadtests.__file__ or "").resolve().parents[1]
 REFERENCE = "http://127.0.0.1:9"
-WHO = ("Scheduler", "Sampling", "Ephemeral", "Gangs", "WholeNodes", "Scorer", "Preemptor", "Binder")
-
-
-class Hook:
-    """As one of Locust's events."""
-
-    def add_listener(self, listener: Callable[..., None]) -> Callable[..., None]:
-        return listener
 
 
 class Client:
@@ -45,17 +42,6 @@ class Client:
         self.renamed += meta.values()
 
 
-def locustfile(monkeypatch: pytest.MonkeyPatch, reference: str = "") -> Any:
-    played: Any = ModuleType("locust")
-    played.FastHttpUser = type("FastHttpUser", (), {})
-    played.constant = played.task = lambda given: given
-    played.events = SimpleNamespace(request=Hook(), quitting=Hook())
-    monkeypatch.setitem(sys.modules, "locust", played)
-    monkeypatch.setenv("REFERENCE", reference)
-    monkeypatch.delitem(sys.modules, "loadtests.locustfile", raising=False)
-    return importlib.import_module("loadtests.locustfile")
-
-
 def asks(module: Any, who: str, client: Client) -> None:
     """That user has done everything that it does once."""
     user = getattr(module, who)()
@@ -64,7 +50,20 @@ def asks(module: Any, who: str, client: Client) -> None:
         each(user)
 
 
-@pytest.mark.parametrize("who", [each for each in WHO if each != "WholeNodes"])
+def test_what_runs_in_locusts_environment_needs_nothing_but_the_standard_library() -> None:
+    mine = ", ".join(f"loadtests.load.{name}" for name in ("shapes", "timings", "placing", "managing"))
+    program = f"import sys, {mine}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not {"extender", "msgspec", "httpx", "yaml"} & set(ran.stdout.split())
+
+
+@pytest.mark.parametrize("who", [each for each in plan.VERBS if each != "WholeNodes"])
 def test_each_user_finds_what_it_asks_among_the_recorded_calls(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, client = locustfile(monkeypatch), Client(answer=[])
     asks(module, who, client)
@@ -75,10 +74,13 @@ def test_each_user_finds_what_it_asks_among_the_recorded_calls(who: str, monkeyp
     assert client.failures == []
 
 
-def test_the_file_says_who_there_is() -> None:
+def test_the_file_says_who_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = locustfile(monkeypatch)
     text = (Path(loadtests.__file__ or "").parent / "locustfile.py").read_text()
-    assert [name for name in WHO if f"\n    {name} " not in text or f"\nclass {name}(" not in text] == []
-    assert text.count("(Asking):\n") == len(WHO)
+    assert [name for name in plan.EVERYBODY if f"\n    {name} " not in text] == []
+    users = (module.Asking, module.users.Clustered)
+    there = {name for name, each in vars(module).items() if isinstance(each, type) and issubclass(each, users)}
+    assert there - {"Asking"} == set(plan.EVERYBODY)
 
 
 def test_pods_are_new_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,13 +115,50 @@ def test_a_bind_for_a_pod_that_is_not_there_is_counted_by_itself(monkeypatch: py
 def test_the_reference_is_asked_the_same_and_the_ratio_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module, client = locustfile(monkeypatch, f"{REFERENCE}/"), Client(answer={"Error": ""})
+    module, client = locustfile(monkeypatch, REFERENCE=f"{REFERENCE}/"), Client(answer={"Error": ""})
     asks(module, "Binder", client)
     (path, _, body), (other, _, same) = sorted(client.posted, key=lambda each: each[0])
     assert (path, other) == ("/scheduler/bind", f"{REFERENCE}/scheduler/bind")
     assert body == same
-    for name, took in (("bind", 3.0), ("bind", 5.0), ("bind, reference", 2.0), ("filter", 1.0)):
-        module.note(name=name, response_time=took, exception=None)
-    module.note(name="bind", response_time=900.0, exception=ValueError())
+    for name, took in (("bind", 4.0), ("bind", 900.0), ("bind, reference", 2.0), ("filter", 1.0)):
+        module.note(request_type="POST", name=name, response_time=took, exception=None)
+    module.note(request_type="POST", name="bind", response_time=1.0, exception=ValueError())
     module.tell_ratios()
     assert " ".join(capsys.readouterr().out.split()) == "bind 4.00 ms, reference 2.00 ms, ratio 2.00"
+
+
+def test_the_shape_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not hasattr(locustfile(monkeypatch), "Shape")
+    shape = locustfile(monkeypatch, LOAD_SHAPE="spike").Shape()
+    options = SimpleNamespace(num_users=40, run_time=100)
+    shape.runner = SimpleNamespace(environment=SimpleNamespace(parsed_options=options))
+    for at in (0, 50, 99):
+        shape.get_run_time = lambda at=at: at
+        assert shape.tick()[0] == spike(at, 40, 100)
+    shape.get_run_time = lambda: 100
+    assert shape.tick() is None
+
+
+def test_those_who_need_a_cluster_are_refused_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = locustfile(monkeypatch)
+    with pytest.raises(SystemExit, match=r"GangPods, Policies: there is no cluster in LOAD_CLUSTER"):
+        module.refuse_those_without_a_cluster(
+            SimpleNamespace(user_classes=[module.Scheduler, module.GangPods, module.Policies])
+        )
+    module.refuse_those_without_a_cluster(SimpleNamespace(user_classes=[module.Scheduler]))
+
+
+def test_times_are_written_from_the_beginning_of_the_load_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = locustfile(monkeypatch, LOAD_FOLDER=str(tmp_path))
+    module.note(request_type="POST", name="too early", response_time=1.0, exception=None)
+    options = SimpleNamespace(run_time=60)
+    module.begin_to_write(SimpleNamespace(parsed_options=options, runner=SimpleNamespace(user_count=3)))
+    module.note(request_type="POST", name="filter", response_time=2.0, exception=None)
+    module.note(request_type="POST", name="filter", response_time=1.0, exception=ValueError())
+    module.end_writing()
+    module.end_writing()
+    [head, line] = (tmp_path / LATENCIES).read_text().splitlines()
+    assert line.startswith("POST,filter,2,1,")
+    assert len((tmp_path / CALLS).read_text().splitlines()) == len([head, line])

@@ -1,0 +1,129 @@
+"""Plan: what a run is asked to do, checked before anything starts.
+
+Which users there are stands here by name, for Locust is not there to be asked: a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from extender.controlplane.errors import WrongUse
+from extender.controlplane.nodes import MOST_NODES
+from loadtests.load.shapes import SECONDS, SHAPES, STEADY, seconds_of
+
+VERBS = ("Scheduler", "Sampling", "Ephemeral", "Gangs", "WholeNodes", "Scorer", "Preemptor", "Binder")
+PODS = ("OrdinaryPods", "EphemeralPods", "GangPods")
+MANAGEMENT = ("Policies", "Resources", "WhatIf", "Explainer")
+GROUPS = {"verbs": VERBS, "pods": PODS, "management": MANAGEMENT}
+EVERYBODY = (*VERBS, *PODS, *MANAGEMENT)
+TAKING_ROOM = ("Ephemeral", "Gangs")
+"""For pods that exist nowhere, until the service gives them up."""
+MOST_USERS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """`seconds` of load. `host`: a service that runs already, and of which nothing but the verbs is used; without it
+    a cluster is started, `real` or embedded. `reference`: "1" starts the plain extender in Go, else it is its URL.
+    `page`: Locust's own web page, where load is begun and ended."""
+
+    users: int = 12
+    seconds: float = SECONDS[STEADY]
+    shape: str = STEADY
+    who: tuple[str, ...] = (*PODS, *MANAGEMENT)
+    nodes: int = 100
+    real: bool = False
+    host: str = ""
+    reference: str = ""
+    page: bool = False
+
+    @property
+    def cluster(self) -> str:
+        if self.host:
+            return f"the service at {self.host}"
+        return f"{'a real control plane' if self.real else 'the embedded cluster'} of {self.nodes} nodes"
+
+
+def plan_of(
+    *,
+    users: str = "",
+    time: str = "",
+    shape: str = "",
+    who: Sequence[str] = (),
+    nodes: str = "",
+    real: bool = False,
+    host: str = "",
+    reference: str = "",
+    page: bool = False,
+) -> Plan:
+    """As it was said on the command line, where nothing said is an empty text. Raises WrongUse."""
+    shape = shape or STEADY
+    if shape not in SECONDS:
+        raise WrongUse(f"--shape is {shape!r}; there are {', '.join(SECONDS)}")
+    if page and shape in SHAPES:
+        raise WrongUse(
+            f"--shape is {shape!r} with --page; on Locust's page the load is as it is set there: leave one out"
+        )
+    try:
+        seconds = seconds_of(time) if time else SECONDS[shape]
+    except ValueError as error:
+        raise WrongUse(f"--time {error}") from None
+    usual = Plan()
+    found = Plan(
+        users=_number("--users", users, usual.users, MOST_USERS),
+        seconds=seconds,
+        shape=shape,
+        who=_who(who) or (("Scheduler",) if host or reference else usual.who),
+        nodes=_number("--nodes", nodes, usual.nodes, MOST_NODES),
+        real=real,
+        host=_url("--host", host),
+        reference=reference if reference in ("", "1") else _url("--reference", reference),
+        page=page,
+    )
+    needing = [each for each in found.who if each not in VERBS]
+    if host and needing:
+        raise WrongUse(
+            f"--host is {host!r}, and {', '.join(needing)} need a cluster of their own: leave out --host, or ask for"
+            f" {', '.join(VERBS)}"
+        )
+    if (takers := [each for each in found.who if each in TAKING_ROOM]) and (
+        placing := [each for each in found.who if each in PODS]
+    ):
+        raise WrongUse(
+            f"--who: {', '.join(takers)} keep room for pods that exist nowhere, which {', '.join(placing)} would lack:"
+            " ask for the one or the other"
+        )
+    if host and (real or nodes):
+        raise WrongUse(f"--host is {host!r}, and no cluster is started for it: leave out --real and --nodes")
+    return found
+
+
+def _who(said: Sequence[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for each in said:
+        if each not in GROUPS and each not in EVERYBODY:
+            known = ", ".join((*GROUPS, *EVERYBODY))
+            raise WrongUse(f"--who is {each!r}; there are {known}")
+        found += GROUPS.get(each, (each,))
+    return tuple(dict.fromkeys(found))
+
+
+def _number(option: str, said: str, usual: int, most: int) -> int:
+    if not said:
+        return usual
+    if not (said.isascii() and said.isdigit() and 1 <= int(said) <= most):
+        raise WrongUse(f"{option} is {said!r}; write a number from 1 to {most}")
+    return int(said)
+
+
+def _url(option: str, said: str) -> str:
+    try:
+        parts = urlsplit(said)
+        good = not said or (parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise WrongUse(f"{option} is {said!r}; write a URL, such as http://127.0.0.1:8080")
+    return said.rstrip("/")

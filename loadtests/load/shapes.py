@@ -1,0 +1,59 @@
+"""Shapes: how many users there are at a time. Pure; seconds since the load began.
+
+steady   all of them, all the time
+ramp     one more and one more, until all are there at the end: where does it get full?
+spike    a tenth of them; all of them for the third fifth of the time; a tenth again: how does it recover?
+soak     all of them, for long, but for a twentieth at the beginning and at the end: does anything grow?
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+STEADY = "steady"
+SECONDS = {STEADY: 20.0, "ramp": 120.0, "spike": 120.0, "soak": 3600.0}
+"""For which the load lasts, unless it is said."""
+
+_USUAL = 0.1
+_SPIKE = (0.4, 0.6)
+_EDGE = 0.05
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+
+
+def ramp(at: float, users: int, seconds: float) -> int:
+    return _within(users * at / seconds, users)
+
+
+def spike(at: float, users: int, seconds: float) -> int:
+    begins, ends = (share * seconds for share in _SPIKE)
+    return users if begins <= at < ends else _within(users * _USUAL, users)
+
+
+def soak(at: float, users: int, seconds: float) -> int:
+    edge = seconds * _EDGE
+    return _within(users * min(at, seconds - at) / edge, users)
+
+
+SHAPES: dict[str, Callable[[float, int, float], int]] = {"ramp": ramp, "spike": spike, "soak": soak}
+
+
+def _within(wanted: float, users: int) -> int:
+    return min(users, max(1, math.ceil(wanted)))
+
+
+def tick(shape: str, at: float, users: int, seconds: float) -> tuple[int, float] | None:
+    """As Locust asks for it: how many users there should be, and how many come or go in a second; None at the end."""
+    if at >= seconds:
+        return None
+    return SHAPES[shape](at, users, seconds), float(min(users, 100))
+
+
+def seconds_of(text: str) -> float:
+    """Of a duration such as 90, 20s, 5m, 1h30m, as Locust has them. Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
+    total = sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+    if not total:
+        raise ValueError(f"is {text!r}; write a duration of at least a second, such as 90, 20s, 5m or 1h30m")
+    return float(total)

@@ -1,0 +1,136 @@
+"""Users who place pods and call the management API, on an embedded cluster: all that they ask is accepted, their pods
+are bound, and when they have left, nothing is wrong or left over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from extender.controlplane.clusters import LocalCluster
+from loadtests.chaos.load import PODS
+from loadtests.ledger import Service
+from loadtests.load import invariants, placing
+from loadtests.load.invariants import AtRest
+from loadtests.load.placing import SCHEDULER
+from loadtests.load.plan import MANAGEMENT
+from loadtests.load.run import started
+from loadtests.reading import GANG, node_of, scheduler_of
+from loadtests.recorded.calls import load
+from tests.load.played import Hook, Real, locustfile
+
+NODES = 6
+UNITS = {f"node-{number}": 4 for number in range(NODES)}
+
+
+@dataclass
+class Stage:
+    cluster: LocalCluster
+    service: Service
+    file: Path
+
+    def findings(self) -> list[str]:
+        long_ago = time.monotonic() - 3600
+        found = AtRest(self.cluster, self.service, {"data1": UNITS}, lambda text: None).findings(long_ago)
+        return [f"{check}: {one}" for check, each in found.items() for one in each]
+
+
+@pytest.fixture(scope="module")
+def stage(state_folder: Path) -> Iterator[Stage]:
+    with started(NODES) as (cluster, file), closing(Service(cluster.service_url)) as service:
+        yield Stage(cluster, service, file)
+
+
+@dataclass
+class Acting:
+    """A user on the stage. `told`: what it has told Locust beside its calls."""
+
+    user: Any
+    client: Real
+    told: Hook
+
+
+@pytest.fixture
+def acting(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(invariants, "STUCK_AFTER", 3.0)
+    stage.service.call("PUT", "/v1/namespaces/default/resources/data1", {"capacity": 4, "node_spec": {}})
+    module = locustfile(monkeypatch, LOAD_CLUSTER=str(stage.file))
+    everybody: list[Acting] = []
+
+    def act(who: str) -> Acting:
+        user, client, told = getattr(module, who)(), Real(stage.cluster.service_url), Hook()
+        user.client = client
+        user.environment = SimpleNamespace(events=SimpleNamespace(request=told))
+        user.on_start()
+        everybody.append(Acting(user, client, told))
+        return everybody[-1]
+
+    yield act
+    for each in everybody:
+        each.client.close()
+        each.user.on_stop()
+    assert stage.findings() == []
+
+
+def pods(stage: Stage) -> list[dict[str, Any]]:
+    return stage.cluster.admin.list_all(PODS)
+
+
+@pytest.mark.parametrize(("who", "members"), [("OrdinaryPods", 1), ("EphemeralPods", 1), ("GangPods", 4)])
+def test_pods_are_created_asked_about_and_bound(stage: Stage, acting: Any, who: str, members: int) -> None:
+    made = acting(who)
+    for _ in range(3):
+        made.user.place()
+    assert made.client.failures == []
+    found = pods(stage)
+    assert len(found) == 3 * members
+    assert all(node_of(each) and scheduler_of(each) == SCHEDULER for each in found)
+    assert [(said["exception"], said["response_time"] > 0) for said in made.told.fired] == [(None, True)] * 3
+    kind = made.user.kind
+    assert {f"filter, {kind}, live", f"bind, {kind}, live"} <= set(made.client.named)
+
+
+def test_the_oldest_go_when_enough_is_taken_so_that_it_can_go_on_for_ever(stage: Stage, acting: Any) -> None:
+    made = acting("GangPods")
+    for _ in range(7):
+        made.user.place()
+    gangs = {each["metadata"]["labels"][GANG] for each in pods(stage)}
+    # Of 48 CPUs half may be taken before the next one comes, and a gang takes 8.
+    assert gangs == {f"{made.user.named}-gang-{number}" for number in (4, 5, 6, 7)}
+    assert made.client.failures == []
+
+
+def test_what_cannot_be_placed_is_told_and_deleted(stage: Stage, acting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "PATIENCE", 0.0)
+    made = acting("OrdinaryPods")
+    made.user.placer._wires = {"ordinary": placing.wires(load())[placing.IN_VAIN]}
+    made.user.place()
+    assert [str(said["exception"]) for said in made.told.fired] == ["not bound within 0 s"]
+    assert pods(stage) == []
+    assert made.client.failures == []
+    assert made.client.named == ["filter, ordinary, live, turned away"]
+
+
+@pytest.mark.parametrize("who", MANAGEMENT)
+def test_calls_of_the_management_api_are_as_it_takes_them(acting: Any, who: str) -> None:
+    made = acting(who)
+    task = {"Policies": "change", "Resources": "change", "WhatIf": "ask", "Explainer": "explain"}[who]
+    for _ in range(3):
+        getattr(made.user, task)()
+    assert made.client.failures == []
+    assert len(made.client.named) >= 6
+
+
+def test_policies_govern_pods_that_are_placed_meanwhile(stage: Stage, acting: Any) -> None:
+    policies, placed = acting("Policies"), acting("OrdinaryPods")
+    for _ in range(4):
+        policies.user.change()
+        placed.user.place()
+    assert policies.client.failures + placed.client.failures == []
+    assert len(pods(stage)) == 4
