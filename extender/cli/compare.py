@@ -225,6 +225,7 @@ def _report(folder: Path) -> bool:
         ) from None
     from extender.compare.measured import contradicted, judge, measured, not_kept
     from extender.compare.runs import Unreadable, read
+    from extender.compare.telling import verdicts
 
     try:
         written = write_report(folder)
@@ -236,12 +237,14 @@ def _report(folder: Path) -> bool:
     found, broken = judge(figures), not_kept(figures)
     console = Console(highlight=False)
     console.print(_ratios(figures))
-    table = Table("claim", "where", "ratio", "")
-    for each in found:
-        where = f"{each.setting.where}, {each.setting.what}"
-        table.add_row(each.claim.text, where, f"{each.found.value:.2f}", each.verdict.value)
+    table = Table("claim", "where", "", "ratio, or gangs")
+    for row in verdicts(found):
+        table.add_row(*row)
     if found:
         console.print(table)
+    for each in found:
+        for said in each.against:
+            console.print(f"left in part: {said} ({each.setting.told})", soft_wrap=True)
     for one in broken:
         where = f"{one.setting.workload}, {one.setting.where}, {one.setting.what}"
         said = f"NOT KEPT by {one.approach}: {where}: in {one.broken} of {one.judged} trials"
@@ -252,20 +255,18 @@ def _report(folder: Path) -> bool:
 
 def _ratios(figures: Figures) -> Table:
     from extender.compare.figures import estimate, mean
-    from extender.compare.measured import ratio_of
-    from extender.compare.vocabulary import base_of
-    from extender.compare.wording import interval, times
+    from extender.compare.tables import MS, to_base
+    from extender.compare.wording import interval
 
     table = Table("where", "approach", "median, ms", "ratio to base", "writes", "stuck")
     for setting, row in figures.items():
-        where = f"{setting.where}, {setting.what}"
+        where = setting.told
         for name, each in row.items():
-            base = base_of(name, setting.workload)
             table.add_row(
                 where,
                 name,
-                interval(estimate(each.to_bound), 1000),
-                "1" if name == base else times(ratio_of(row, name, base)),
+                interval(estimate(each.to_bound), MS),
+                to_base(row, name),
                 interval(estimate(each.cost("writes"), mean)),
                 str(each.stuck),
             )

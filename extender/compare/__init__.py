@@ -16,8 +16,9 @@ From a run's raw files to its report, for which nothing has to run again:
 
 runs        the folder of a run and its raw files
 timeline    what the pods of a trial say of its gangs
+occupancy   what they held of the room, and when nothing could go on
 figures     medians, ratios and claims, with intervals
 measured    the figures of a run, by set-up and approach
-telling     what the report says, telling_policies of policies; plots what it shows; page how that is written down
+telling     what the report says; tables and plots what it shows; page how that is written down
 report      all of it as files
 """

@@ -155,9 +155,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The median latency of `approach` is less than `below` times that of `base`. `text` says so to people.
+    """A figure of `approach` is less than `below` times that of `base`. `text` says so to people.
 
-    It is about trials of this workload and sampling. `is_goal`: what we aim at, and do not say of it yet."""
+    It is about trials of this workload and sampling. `figure`: one of those that `measured` compares by name.
+    `is_goal`: what we aim at, and do not say of it yet."""
 
     text: str
     approach: str
@@ -165,6 +166,16 @@ class Claim:
     below: float = 1.0
     workload: str = "single"
     sampling: str = "default"
+    is_goal: bool = False
+    figure: str = "latency"
+
+
+@dataclass(frozen=True, slots=True)
+class NeverInPart:
+    """No gang of `approach` is left bound in part, in any workload. One that is says otherwise."""
+
+    text: str
+    approach: str
     is_goal: bool = False
 
 

@@ -7,17 +7,50 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from extender.compare.figures import MEDIAN, Claim, Estimate, Sample, Statistic, Verdict, judged, ratio
+from extender.compare.figures import (
+    MEDIAN,
+    Claim,
+    Estimate,
+    NeverInPart,
+    Sample,
+    Statistic,
+    Verdict,
+    judged,
+    mean,
+    ratio,
+)
+from extender.compare.occupancy import Occupancy, occupancy_of
 from extender.compare.runs import DEFAULT_SAMPLING, EMBEDDED, REAL, STUCK, Recorded, TrialRow
 from extender.compare.timeline import GangTimes, TrialTimes, times_of
-from extender.compare.vocabulary import APPROACHES, BASE, EXTENDER, LIBSPACE, NATIVE, WORKLOADS, in_order
+from extender.compare.vocabulary import (
+    APPROACHES,
+    APPSPACE,
+    BASE,
+    BY_LEDGER,
+    EXTENDER,
+    LIBSPACE,
+    NATIVE,
+    OURS,
+    POLICIES,
+    WORKLOADS,
+    in_order,
+)
 
-CLAIMS = (
+CLAIMS: tuple[Claim | NeverInPart, ...] = (
     Claim("The extender places a gang sooner than LibSpace", EXTENDER, LIBSPACE),
     Claim("The extender places a gang sooner than Kubernetes' own pod group", EXTENDER, NATIVE),
     Claim("Goal: in at most 0.4 of LibSpace's time (2.5 times faster)", EXTENDER, LIBSPACE, 0.4, is_goal=True),
     Claim("Goal: in less than 0.70 of the time of a pod group", EXTENDER, NATIVE, 0.7, is_goal=True),
-)
+    Claim(
+        "Where gangs contend, all of them have run sooner by the extender than in AppSpace",
+        EXTENDER, APPSPACE, workload="contention", figure="all_done",
+    ),
+    Claim(
+        "Where gangs contend, the extender holds less room in vain than AppSpace",
+        EXTENDER, APPSPACE, workload="contention", figure="in_vain",
+    ),
+    *(NeverInPart(f"No gang is left bound in part by `{each}`", each) for each in OURS),
+)  # fmt: skip
 
 
 class Setting(NamedTuple):
@@ -44,6 +77,11 @@ class Setting(NamedTuple):
         return f"a gang {size}" if self.gangs == 1 else f"{self.gangs} gangs {size}"
 
     @property
+    def told(self) -> str:
+        """All of it. A single gang is the usual workload, which needs no name."""
+        return f"{self.where}, {self.what}" + ("" if self.workload == "single" else f", {self.workload}")
+
+    @property
     def short(self) -> str:
         """How many gangs, and how large."""
         return f"{self.gangs}\u00a0×\u00a0{self.size or 'several'}"
@@ -58,28 +96,53 @@ def _many(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
+class Seen(NamedTuple):
+    """A trial, and what its pods say; `room`: None where it was not recorded what they held."""
+
+    trial: TrialRow
+    times: TrialTimes
+    room: Occupancy | None
+
+    @property
+    def in_vain(self) -> float | None:
+        """CPU-seconds that bound pods held in vain, and that a ledger reserved. None where either is not known."""
+        trial = self.trial
+        if self.room is None or (trial.reserved is None and trial.approach in BY_LEDGER):
+            return None
+        return self.room.in_vain + (trial.reserved or 0.0)
+
+    @property
+    def conflicts(self) -> float | None:
+        """For each pod that was bound."""
+        binds, bound = self.trial.binds, self.times.bound
+        return None if binds is None or not bound else binds / bound - 1
+
+
 @dataclass(frozen=True)
 class Measured:
     """One approach in one set-up. Trials that warmed up are only counted."""
 
     setting: Setting
     approach: str
-    trials: list[tuple[TrialRow, TrialTimes]] = field(default_factory=list)
+    trials: list[Seen] = field(default_factory=list)
 
     @property
     def stuck(self) -> int:
         """Trials that did not end in time."""
-        return sum(trial.outcome == STUCK for trial, _ in self.trials)
+        return sum(each.trial.outcome == STUCK for each in self.trials)
 
     @property
     def gangs(self) -> list[GangTimes]:
-        return [gang for _, times in self.trials for gang in times.gangs]
+        return [gang for each in self.trials for gang in each.times.gangs]
 
     def by_gang(self, value: Callable[[GangTimes], float]) -> Sample:
-        return self._sample(lambda _, times: [value(gang) for gang in times.gangs])
+        return self._sample(lambda each: [value(gang) for gang in each.times.gangs])
 
     def by_trial(self, value: Callable[[TrialTimes], float | None]) -> Sample:
-        return self._sample(lambda _, times: [found for found in (value(times),) if found is not None])
+        return self._sample(lambda each: _known(value(each.times)))
+
+    def of_room(self, value: Callable[[Occupancy], float]) -> Sample:
+        return self._sample(lambda each: [] if each.room is None else [value(each.room)])
 
     @cached_property
     def to_bound(self) -> Sample:
@@ -94,9 +157,53 @@ class Measured:
         return self.by_gang(lambda gang: gang.partly)
 
     @cached_property
+    def to_again(self) -> Sample:
+        return self.by_gang(lambda gang: gang.to_again)
+
+    @cached_property
+    def ordinary(self) -> Sample:
+        """Seconds until ordinary pods were bound."""
+        return self._sample(lambda each: list(each.times.ordinary))
+
+    @cached_property
+    def all_done(self) -> Sample:
+        return self.by_trial(lambda times: times.all_done)
+
+    @cached_property
+    def used(self) -> Sample:
+        return self.of_room(lambda room: room.used)
+
+    @cached_property
+    def between(self) -> Sample:
+        return self.of_room(lambda room: room.between)
+
+    @cached_property
+    def pods_in_vain(self) -> Sample:
+        return self.of_room(lambda room: room.in_vain)
+
+    @cached_property
+    def reserved(self) -> Sample:
+        return self._sample(lambda each: _known(each.trial.reserved))
+
+    @cached_property
+    def in_vain(self) -> Sample:
+        """By pods, and in the ledger."""
+        return self._sample(lambda each: _known(each.in_vain))
+
+    @cached_property
+    def deadlocks(self) -> Sample:
+        """How long each lasted."""
+        return self._sample(lambda each: [] if each.room is None else list(each.room.deadlocks))
+
+    @cached_property
+    def deadlocked(self) -> Sample:
+        """Seconds of each trial in which there was one."""
+        return self.of_room(lambda room: room.deadlocked)
+
+    @cached_property
     def kept(self) -> Sample:
         """How far a policy other than gangs was kept, of trials in which that was judged."""
-        return self._sample(lambda trial, _: [] if trial.kept is None else [trial.kept])
+        return self._sample(lambda each: _known(each.trial.kept))
 
     @property
     def judged(self) -> list[float]:
@@ -106,10 +213,10 @@ class Measured:
     def cost(self, *columns: str, each_pod: bool = False) -> Sample:
         """Of these columns together, for a gang or for each member; nothing of a trial that does not have them all."""
 
-        def of(trial: TrialRow, times: TrialTimes) -> list[float]:
-            many = sum(gang.size for gang in times.gangs) if each_pod else trial.gangs
-            found: list[float | None] = [getattr(trial, column) for column in columns]
-            known = [each for each in found if each is not None]
+        def of(each: Seen) -> list[float]:
+            many = sum(gang.size for gang in each.times.gangs) if each_pod else each.trial.gangs
+            found: list[float | None] = [getattr(each.trial, column) for column in columns]
+            known = [value for value in found if value is not None]
             return [sum(known) / max(1, many)] if len(known) == len(columns) else []
 
         return self._sample(of)
@@ -117,17 +224,27 @@ class Measured:
     @property
     def conflicts(self) -> Sample:
         """Binds that the service was asked for and refused, for each pod that was bound; of what goes through it."""
-        return self._sample(
-            lambda trial, times: [trial.binds / times.bound - 1] if trial.binds is not None and times.bound else []
-        )
+        return self._sample(lambda each: _known(each.conflicts))
 
-    def _sample(self, values: Callable[[TrialRow, TrialTimes], list[float]]) -> Sample:
+    def _sample(self, values: Callable[[Seen], list[float]]) -> Sample:
         found: dict[int, list[float]] = {}
-        for trial, times in self.trials:
-            found.setdefault(trial.repetition, []).extend(values(trial, times))
+        for each in self.trials:
+            found.setdefault(each.trial.repetition, []).extend(values(each))
         return found
 
 
+def _known(value: float | None) -> list[float]:
+    return [] if value is None else [value]
+
+
+FIGURES: Mapping[str, tuple[Callable[[Measured], Sample], Statistic]] = {
+    "latency": (lambda each: each.to_bound, MEDIAN),
+    "whole_again": (lambda each: each.to_again, MEDIAN),
+    "ordinary": (lambda each: each.ordinary, MEDIAN),
+    "all_done": (lambda each: each.all_done, MEDIAN),
+    "in_vain": (lambda each: each.in_vain, mean),
+}
+"""What approaches are compared by, and claims are about."""
 Table = Mapping[Setting, Mapping[str, Measured]]
 
 
@@ -140,7 +257,8 @@ def measured(recorded: Recorded) -> Table:
             continue
         setting = Setting(trial.workload, trial.cluster, trial.nodes, trial.sampling, trial.size, trial.gangs)
         mine = found.setdefault(setting, {}).setdefault(trial.approach, Measured(setting, trial.approach))
-        mine.trials.append((trial, times_of(trial, pods[trial.trial])))
+        times = times_of(trial, pods[trial.trial])
+        mine.trials.append(Seen(trial, times, occupancy_of(trial, pods[trial.trial], times)))
     workloads = in_order({setting.workload for setting in found}, WORKLOADS)
     return {
         setting: {name: found[setting][name] for name in in_order(set(found[setting]), APPROACHES)}
@@ -161,23 +279,51 @@ def ratio_of(
     return ratio(sample(row[approach]), sample(row[base]), statistic)
 
 
+def compared(row: Mapping[str, Measured], approach: str, base: str, figure: str = "latency") -> Estimate | None:
+    """The ratio of one of FIGURES; None where either was not measured."""
+    return ratio_of(row, approach, base, *FIGURES[figure])
+
+
 class Judged(NamedTuple):
-    claim: Claim
+    """A claim in a set-up. `found`: the ratio that it is about; of so many `values`. `against`: the trials and gangs
+    that say otherwise, where it is about each."""
+
+    claim: Claim | NeverInPart
     setting: Setting
-    found: Estimate
     verdict: Verdict
+    values: int
+    found: Estimate | None = None
+    against: Sequence[str] = ()
 
 
-def judge(table: Table, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
-    """Each claim in each set-up that it is about and in which both its approaches were measured."""
-    found = []
-    for claim in claims:
-        for setting, row in table.items():
-            if (setting.workload, setting.sampling) == (claim.workload, claim.sampling):
-                compared = ratio_of(row, claim.approach, claim.base)
-                if compared is not None:
-                    found.append(Judged(claim, setting, compared, judged(claim, compared)))
-    return found
+def judge(table: Table, claims: Sequence[Claim | NeverInPart] = CLAIMS) -> list[Judged]:
+    """Each claim in each set-up that it is about and in which what it speaks of was measured."""
+    return [
+        found
+        for claim in claims
+        for setting, row in table.items()
+        if (found := _judged(claim, setting, row)) is not None
+    ]
+
+
+def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Measured]) -> Judged | None:
+    if claim.approach not in row:
+        return None
+    if isinstance(claim, NeverInPart):
+        if setting.workload in POLICIES:
+            return None
+        against = [
+            f"trial {each.trial.trial}, gang {gang.gang}, for {gang.partly:.1f} s"
+            for each in row[claim.approach].trials
+            for gang in each.times.gangs
+            if gang.was_left_in_part
+        ]
+        verdict = Verdict.FLIPS if against else Verdict.HOLDS
+        return Judged(claim, setting, verdict, len(row[claim.approach].gangs), against=against)
+    if (setting.workload, setting.sampling) != (claim.workload, claim.sampling):
+        return None
+    found = compared(row, claim.approach, claim.base, claim.figure)
+    return None if found is None else Judged(claim, setting, judged(claim, found), found.count, found)
 
 
 def contradicted(found: Sequence[Judged]) -> list[Judged]:

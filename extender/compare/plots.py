@@ -13,7 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import accumulate, cycle
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +66,11 @@ _COURSES = (
     _Style(_RED, "^"),
 )
 _UNKNOWN = _Style(_GREEN, "*", _DOTS, filled=False, hatch="xxxx")
+_HELD = {
+    "used": _Style(_BLUE, ""),
+    "starting, ending": _Style("#d9d9d9", ""),
+    "held in vain": _Style(_ORANGE, "", hatch="//"),
+}
 _PARTS = (_Style(_BLUE, ""), _Style(_ORANGE, "", hatch="//"), _Style(_INK, "", filled=False, hatch="\\\\\\"))
 _FIXED: Any = {
     "svg.hashsalt": "extender.compare",
@@ -93,9 +98,12 @@ _FIXED: Any = {
         _INK,
     ),
 }
-_ROUND, _FINE, _FEW = (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), 10.0
-"""What is labelled of each power of ten: on a scale of more than so many, and of fewer."""
-_ASIDE, _BESIDE = 0.008, 1.3
+_COARSE, _ROUND, _FINE = (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)
+_FEW, _MANY = 10.0, 1000.0
+"""What is labelled of each power of ten: on a scale of so many times its beginning, of fewer, and of more."""
+_ASIDE, _BESIDE, _BEYOND = 0.008, 1.3, 1.03
+_COLUMNS = 1000
+"""Of what a picture is as wide as, about."""
 _HUNDRED = 100
 
 
@@ -106,6 +114,16 @@ class Bars:
     title: str
     values: Mapping[str, Estimate | Sequence[float]]
     parts: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Of one trial: from each moment on how much was used, was starting or ending, and was held in vain. The last
+    moment is its end; `stuck`: where it was given up."""
+
+    moments: Sequence[float]
+    held: Sequence[Sequence[float]]
+    stuck: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +209,8 @@ def bars(panels: Sequence[Bars]) -> Figure:
         for row, name in enumerate(names):
             if name in panel.values:
                 most = max(most, _bar(axes, row, name, panel))
+            else:
+                axes.annotate("–", (0, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8.5)
         axes.set_xlim(0, most * _BESIDE or 1)
         axes.set_title(panel.title, loc="left")
         axes.grid(visible=False, axis="y")
@@ -232,6 +252,9 @@ def courses(panels: Sequence[Course]) -> Figure:
 def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
     """Where it ends, with its interval."""
     found = panel.values[name]
+    if isinstance(found, Estimate) and not isfinite(found.value):
+        axes.annotate("∞", (0, row), xytext=(4, 0), textcoords="offset points", va="center")
+        return 0.0
     values, end = ([found.value], _end(found)) if isinstance(found, Estimate) else (found, sum(found))
     styles = _PARTS if panel.parts else [_STYLES.get(name, _UNKNOWN)]
     left = 0.0
@@ -242,6 +265,47 @@ def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
         axes.errorbar(left, row, xerr=[[left - found.low], [end - left]], color=_INK, capsize=2)
     axes.annotate(_number(left), (end, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8.5)
     return end
+
+
+@mpl.rc_context(_FIXED)
+def rooms(trials: Mapping[str, Room]) -> Figure:
+    """A panel for each approach, below each other: what was held, by what came of it, and, white, what nobody held of
+    the most that anybody ever did. As long as the longest trial that came to an end."""
+    figure = Figure(figsize=(9.2, 0.9 + 0.72 * len(trials)), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = list(figure.subplots(len(trials), 1, squeeze=False, sharex=True, sharey=True)[:, 0])
+    ended = [each.moments[-1] for each in trials.values() if not each.stuck]
+    until = _BEYOND * max(ended or [each.moments[-1] for each in trials.values()])
+    most = max(sum(parts) for each in trials.values() for parts in each.held)
+    for axes, (name, course) in zip(panels, trials.items(), strict=True):
+        shown = _thinned(course.moments, until / _COLUMNS)
+        moments = [course.moments[number] for number in shown]
+        tops = [list(accumulate(course.held[number], initial=0.0)) for number in shown]
+        for part, style in enumerate(_HELD.values()):
+            low, high = ([top[number] for top in tops] for number in (part, part + 1))
+            axes.fill_between(moments, low, high, step="post", **(_face(style) | {"linewidth": 0.4}))
+        if course.stuck:
+            axes.annotate(
+                f"stuck, given up at {_number(course.moments[-1])} s",
+                (1, 1), xycoords="axes fraction", xytext=(0, 1), textcoords="offset points", ha="right", fontsize=8.5,
+            )  # fmt: skip
+        else:
+            axes.axvline(course.moments[-1], color=_INK, linewidth=1, dashes=(3, 2))
+        axes.set_title(name, loc="left", fontsize=9, pad=2)
+        axes.set_xlim(0, until or 1)
+        axes.set_ylim(0, most or 1)
+        axes.locator_params(axis="y", nbins=3)
+    panels[-1].set_xlabel("seconds since the first ask (dashes: the trial's end)")
+    figure.supylabel("CPU held by pods", fontsize=10)
+    patches = [Patch(**_face(style)) for style in _HELD.values()]
+    figure.legend(patches, list(_HELD), loc="outside upper right", ncols=len(patches), handlelength=2)
+    return figure
+
+
+def _thinned(moments: Sequence[float], apart: float) -> list[int]:
+    """Of those that nobody could tell apart the last, by number."""
+    of_column = {moment // apart if apart else 0.0: number for number, moment in enumerate(moments)}
+    return list(of_column.values())
 
 
 @mpl.rc_context(_FIXED)
@@ -299,12 +363,13 @@ def _milliseconds(axes: Axes, which: Literal["x", "y"], values: Iterable[float])
     """A scale of ratios that is labelled with the numbers themselves, and has at least a factor of two."""
     known = [value for value in values if isfinite(value) and value > 0]
     least, most = min(known, default=1.0), max(known, default=10.0)
-    widen = max(1.12, sqrt(2 * least / most))
+    span = most / least
+    widen = max(1.12, sqrt(2 / span))
     axis = axes.xaxis if which == "x" else axes.yaxis
     set_scale, set_limits = (axes.set_xscale, axes.set_xlim) if which == "x" else (axes.set_yscale, axes.set_ylim)
     set_scale("log")
     set_limits(least / widen, most * widen)
-    axis.set_major_locator(LogLocator(subs=_FINE if most / least < _FEW else _ROUND, numticks=20))
+    axis.set_major_locator(LogLocator(subs=_FINE if span < _FEW else _ROUND if span < _MANY else _COARSE, numticks=20))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(_number))
 

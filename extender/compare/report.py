@@ -20,12 +20,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from extender.compare import plots, telling, telling_policies
-from extender.compare.figures import MEDIAN, P90, P99, Estimate, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, measured, ratio_of
+from extender.compare import plots, tables, telling
+from extender.compare.figures import MEDIAN, P90, P99, Estimate, Sample, Statistic, estimate, mean
+from extender.compare.measured import Measured, Setting, Table, compared, judge, measured
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
-from extender.compare.runs import PODS, TRIALS, read
-from extender.compare.vocabulary import WORKLOADS, base_of
+from extender.compare.runs import PODS, STUCK, TRIALS, read
+from extender.compare.vocabulary import CHURN, POLICIES, SINGLE, WORKLOADS, base_of
 
 REPORT, PAGE, SUMMARY, PLOTS = "report.md", "report.html", "summary.csv", "plots"
 
@@ -44,8 +44,8 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
         Heading("Gangs by approach: a comparison", 1),
         Code(_command(recorded.run.command)),
         *telling.opening(recorded, table),
-        *telling.claims(table),
-        *telling_policies.broken(table),
+        *telling.claims(judge(table)),
+        *telling.broken_policies(table),
         *telling.losses(table),
         *telling.paper(table, recorded.run),
         *telling.ratios(table),
@@ -90,16 +90,18 @@ def _command(command: str) -> str:
 def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery: Gallery) -> Iterator[Block]:
     yield Heading(WORKLOADS.get(workload, workload))
     by_table = [list(each) for _, each in groupby(settings, lambda setting: setting.table)]
+    yield from _tables("Until all have run", tables.DONE, tables.done, by_table, table)
     for each in by_table:
         yield Heading(f"Latency: {each[0].where}", 3)
-        yield telling.latencies(each, table)
-        if rates := telling.throughput(each, table):
-            yield Said("Until all gangs of a trial were running, and how many were bound in a second until then:")
-            yield rates
+        yield tables.latencies(each, table)
+    yield from _tables("Latency of the ordinary pods among them", tables.ORDINARY, tables.ordinary, by_table, table)
+    if workload == CHURN:
+        yield from _tables("Until whole again", tables.AGAIN, tables.whole_again, by_table, table)
     for setting, where, points in _lines(settings, table, lambda s: s._replace(size=0), lambda s: s.size):
-        told = f"Median latency by size of the gang: {where}.{_endless(points)}"
-        named = ("latency-by-size", workload, setting.cluster, setting.nodes, setting.sampling)
-        yield gallery.hang(plots.lines(points, "members of the gang"), told, PODS, *named)
+        gangs = "the gang" if setting.gangs == 1 else f"each of {setting.gangs} gangs"
+        told = f"Median latency by size of {gangs}: {where}.{_endless(points)}"
+        figure = plots.lines(points, "members of a gang")
+        yield gallery.hang(figure, told, PODS, "latency-by-size", *_named(setting)[:-1])
     for setting, _, points in _lines(settings, table, lambda s: s._replace(nodes=0), lambda s: s.nodes):
         told = f"Median latency by nodes: {setting.what}, sampling {setting.sampling}.{_endless(points)}"
         gangs = setting.what.replace(" ", "-")
@@ -107,35 +109,91 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
         yield gallery.hang(figure, told, PODS, "latency-by-nodes", workload, setting.cluster, gangs, setting.sampling)
     yield Heading("How latency is distributed", 3)
     for setting in settings:
-        samples = {name: [gang.to_bound * telling.MS for gang in m.gangs] for name, m in table[setting].items()}
+        samples = {name: [gang.to_bound * tables.MS for gang in m.gangs] for name, m in table[setting].items()}
         told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
         yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
-    for each in by_table:
-        yield from telling_policies.kept(each, table)
-    yield Heading("Bound in part", 3)
-    yield Said(telling.PARTLY)
-    for each in by_table:
-        yield from [Said(f"With {each[0].where}:")] * (len(by_table) > 1)
-        yield telling.partly(each, table)
+    yield from _tables("Whether the policy was kept", tables.KEPT, tables.kept, by_table, table)
+    if workload not in POLICIES | {SINGLE}:
+        yield from _room(settings, by_table, table, gallery)
+    yield from _tables("Bound in part", tables.PARTLY, tables.partly, by_table, table)
     for setting in settings:
         told = f"How long gangs were bound in part: {setting.where}, {setting.what}."
         yield gallery.hang(_partly(table[setting]), told, PODS, "partly-bound", *_named(setting))
-    if any(telling.costs(each, table) for each in by_table):
-        yield Heading("What it costs", 3)
-        yield Said(telling.COSTS)
-    for each in by_table:
-        if spent := telling.costs(each, table):
-            yield from [Said(f"With {each[0].where}:")] * (len(by_table) > 1)
-            yield spent
+    yield from _tables("What it costs", tables.COSTS, tables.costs, by_table, table)
     for setting in settings:
         if panels := list(_costs(table[setting])):
             told = f"What a gang costs: {setting.where}, {setting.what}."
             yield gallery.hang(plots.bars(panels), told, TRIALS, "cost", *_named(setting))
 
 
+def _tables(
+    heading: str,
+    said: str,
+    made: Callable[[Sequence[Setting], Table], Block | None],
+    by_table: Sequence[Sequence[Setting]],
+    table: Table,
+) -> Iterator[Block]:
+    """Nothing where none of them is made."""
+    found = [(each[0], block) for each in by_table if (block := made(each, table)) is not None]
+    if found:
+        yield Heading(heading, 3)
+        yield Said(said)
+    for first, block in found:
+        yield from [Said(f"With {first.where}:")] * (len(by_table) > 1)
+        yield block
+
+
+def _room(
+    settings: Sequence[Setting], by_table: Sequence[Sequence[Setting]], table: Table, gallery: Gallery
+) -> Iterator[Block]:
+    yield from _tables("Room that was held in vain", tables.ROOM, tables.room, by_table, table)
+    yield from _tables("Deadlocks", tables.DEADLOCKS, tables.deadlocks, by_table, table)
+    for setting in settings:
+        row = table[setting]
+        if panels := list(_contended(setting, row)):
+            told = f"How long it took, and what was held meanwhile: {setting.where}, {setting.what}."
+            yield gallery.hang(plots.bars(panels), told, PODS, "room", *_named(setting))
+        round_, trials = _round(row)
+        if trials:
+            told = f"Room over time, in round {round_}: {setting.where}, {setting.what}. White: what nobody held."
+            yield gallery.hang(plots.rooms(trials), told, PODS, "course", *_named(setting))
+
+
+def _contended(setting: Setting, row: Mapping[str, Measured]) -> Iterator[plots.Bars]:
+    figures: list[tuple[str, Callable[[Measured], Sample], Statistic]] = [
+        ("held in vain, CPU s, mean", lambda m: m.in_vain, mean),
+        ("in a deadlock, s, mean", lambda m: m.deadlocked, mean),
+    ]
+    if setting.gangs > 1:
+        figures.insert(0, ("all have run, s, median", lambda m: m.all_done, MEDIAN))
+    for title, sample, statistic in figures:
+        known = {name: found for name, m in row.items() if (found := estimate(sample(m), statistic)) is not None}
+        if known:
+            yield plots.Bars(title, known)
+
+
+def _round(row: Mapping[str, Measured]) -> tuple[int, dict[str, plots.Room]]:
+    """The first round that has most approaches, and what was held in it."""
+    found: dict[int, dict[str, plots.Room]] = {}
+    for name, m in row.items():
+        for trial, _, room in m.trials:
+            if room is not None:
+                levels = room.levels
+                found.setdefault(trial.repetition, {})[name] = plots.Room(
+                    [level.since for level in levels],
+                    [[level.used, level.between, level.in_vain] for level in levels],
+                    trial.outcome == STUCK,
+                )
+    return max(sorted(found.items()), key=lambda each: len(each[1]), default=(0, {}))
+
+
 def _named(setting: Setting) -> tuple[str | int, ...]:
-    several = () if setting.gangs == 1 else (f"{setting.gangs}x",)
-    return setting.workload, setting.cluster, setting.nodes, setting.sampling, *several, setting.size or "sizes"
+    of = setting
+    return of.workload, of.cluster, of.nodes, of.sampling, *_times(of), of.size or "sizes"
+
+
+def _times(setting: Setting) -> tuple[str, ...]:
+    return () if setting.gangs == 1 else (f"{setting.gangs}x",)
 
 
 def _lines(
@@ -152,7 +210,7 @@ def _lines(
             for name, found in table[setting].items():
                 median = estimate(found.to_bound)
                 if median is not None:
-                    points.setdefault(name, []).append((along(setting), median.times(telling.MS)))
+                    points.setdefault(name, []).append((along(setting), median.times(tables.MS)))
         if len(these) > 1:
             yield these[0], these[0].where, points
 
@@ -163,8 +221,8 @@ def _endless(points: Mapping[str, Sequence[tuple[int, Estimate]]]) -> str:
 
 
 def _partly(row: Mapping[str, Measured]) -> Figure:
-    spans = {name: [gang.partly * telling.MS for gang in found.gangs] for name, found in row.items()}
-    medians = {name: median.times(telling.MS) for name, found in row.items() if (median := estimate(found.partly))}
+    spans = {name: [gang.partly * tables.MS for gang in found.gangs] for name, found in row.items()}
+    medians = {name: median.times(tables.MS) for name, found in row.items() if (median := estimate(found.partly))}
     return plots.bars(
         [
             plots.Bars("bound in part, median, ms", medians),
@@ -183,12 +241,12 @@ def _costs(row: Mapping[str, Measured]) -> Iterator[plots.Bars]:
         known = {name: each.times(factor) for name, each in found.items() if each is not None}
         if known:
             yield plots.Bars(title, known)
-    parts = [column for column in telling.CPU if any(estimate(m.cost(telling.CPU[column])) for m in row.values())]
+    parts = [column for column in tables.CPU if any(estimate(m.cost(tables.CPU[column])) for m in row.values())]
     stacked = {}
     for name, m in row.items():
-        each = [estimate(m.cost(telling.CPU[part]), mean) for part in parts]
+        each = [estimate(m.cost(tables.CPU[part]), mean) for part in parts]
         if any(each):
-            stacked[name] = [0.0 if one is None else one.value * telling.MS for one in each]
+            stacked[name] = [0.0 if one is None else one.value * tables.MS for one in each]
     if stacked:
         yield plots.Bars("CPU, ms", stacked, parts)
 
@@ -219,11 +277,23 @@ def _figures(
         yield "to_bound", statistic, "", estimate(found.to_bound, how)
         yield "to_running", statistic, "", estimate(found.to_running, how)
     base = base_of(name, found.setting.workload)
-    yield "to_bound", "median", base, ratio_of(row, name, base)
+    yield "to_bound", "median", base, compared(row, name, base)
+    for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
+        yield "to_running_again", statistic, "", estimate(found.to_again, how)
+        yield "ordinary_to_bound", statistic, "", estimate(found.ordinary, how)
     yield "partly_bound", "median", "", estimate(found.partly)
-    yield "all_done", "median", "", estimate(found.by_trial(lambda each: each.all_done))
+    yield "all_done", "median", "", estimate(found.all_done)
+    yield "all_done", "median", base, compared(row, name, base, "all_done")
+    yield "cpu_seconds_used", "mean", "", estimate(found.used, mean)
+    yield "cpu_seconds_starting_ending", "mean", "", estimate(found.between, mean)
+    yield "cpu_seconds_in_vain", "mean", "", estimate(found.pods_in_vain, mean)
+    yield "cpu_seconds_reserved", "mean", "", estimate(found.reserved, mean)
+    yield "cpu_seconds_in_vain_and_reserved", "mean", "", estimate(found.in_vain, mean)
+    yield "cpu_seconds_in_vain_and_reserved", "mean", base, compared(row, name, base, "in_vain")
+    yield "deadlock", "median", "", estimate(found.deadlocks)
+    yield "deadlocked_seconds", "mean", "", estimate(found.deadlocked, mean)
     yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
     yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
     yield "kept", "mean", "", estimate(found.kept, mean)
-    for column in ("writes", "bytes", "attempts", "rollbacks", *telling.CPU.values()):
+    for column in ("writes", "bytes", "attempts", "rollbacks", *tables.CPU.values()):
         yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -6,37 +6,46 @@ Of what was not measured it says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
-from extender.compare.figures import LEVEL, MEDIAN, P90, P99, RESAMPLES, ROUNDS, Estimate, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, judge, ratio_of
+from extender.compare.figures import (
+    LEVEL,
+    MEDIAN,
+    P90,
+    RESAMPLES,
+    ROUNDS,
+    Estimate,
+    NeverInPart,
+    Verdict,
+    estimate,
+    mean,
+)
+from extender.compare.measured import Judged, Measured, Setting, Table, compared, not_kept, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
 from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
+from extender.compare.tables import CPU, MS, attempts, to_base
 from extender.compare.vocabulary import (
     APPROACHES,
     BASE,
     BASE_AGAIN,
     BY_POLICY,
+    CHURN,
     LIBSPACE,
     OTHERS,
     OURS,
     PESSIMISTIC,
     POLICIES,
+    SINGLE,
     SPACES,
     WORKLOADS,
-    base_of,
     in_order,
 )
 from extender.compare.wording import NOTHING, interval, listed, many, number, times
 
-MS = 1000.0
 _Compared = Callable[[Mapping[str, Measured], str, str], Estimate | None]
-CPU = {"service": "cpu_service", "schedulers": "cpu_scheduler", "API server": "cpu_apiserver"}
-_KIB = 1024.0
 _COLUMNS = 5
 """Set-ups beside each other, as many as a page is wide."""
-_LASTING, _LASTING_PER_MEMBER = 1.0, 0.02
-"""Seconds after which a gang that is bound in part counts as left so: Bindings are single calls, and take a moment."""
 
 
 # -- what came out ---------------------------------------------------------------------------------------------------
@@ -65,22 +74,44 @@ def _legend(table: Table, known: dict[str, str], *, of_policies: bool) -> list[B
     return [*[Said("Where a policy other than gangs is asked for:")] * of_policies, points]
 
 
-def claims(table: Table) -> list[Block]:
-    found = judge(table)
+def claims(found: Sequence[Judged]) -> list[Block]:
     if not found:
         return []
-    rows = [
-        [each.claim.text, f"{each.setting.where}, {each.setting.what}", f"**{each.verdict.value}**", times(each.found)]
-        for each in found
-    ]
+    rows = [[text, where, f"**{verdict}**", figure] for text, where, verdict, figure in verdicts(found)]
+    against = [f"{said} ({each.setting.told})" for each in found for said in each.against]
+    listing: list[Block] = [Said("Left in part:"), Points(against)] if against else []
     return [
         Heading("Claims"),
         Said(
             "A claim holds, or flips, where the whole interval of the ratio is on one side of what it says; "
-            "otherwise this run does not decide it."
+            "otherwise this run does not decide it. The claim that no gang is left in part flips with the first that "
+            "is."
         ),
-        Tabular(["claim", "set-up", "verdict", "ratio of medians"], rows, PODS, 3),
+        Tabular(["claim", "set-up", "verdict", "ratio, or gangs"], rows, PODS, 3),
+        *listing,
     ]
+
+
+def verdicts(found: Sequence[Judged]) -> Iterator[tuple[str, str, str, str]]:
+    """Claim, set-up, verdict and figure. All set-ups of a claim that is about each gang are one row."""
+    for claim, of_claim in groupby(found, lambda each: each.claim):
+        each = list(of_claim)
+        if isinstance(claim, NeverInPart):
+            left, gangs = sum(len(one.against) for one in each), sum(one.values for one in each)
+            verdict = Verdict.FLIPS if left else Verdict.HOLDS
+            yield claim.text, many(len(each), "set-up"), verdict.value, f"{left:,} of {gangs:,}"
+        else:
+            yield from ((claim.text, one.setting.told, one.verdict.value, times(one.found)) for one in each)
+
+
+def broken_policies(table: Table) -> list[Block]:
+    """Policies other than gangs that were not kept by who is to keep them."""
+    points = [
+        f"`{each.approach}`: {WORKLOADS.get(each.setting.workload, each.setting.workload)}, {_column(each.setting)}: "
+        f"**not kept in {each.broken} of {many(each.judged, 'trial')}**"
+        for each in not_kept(table)
+    ]
+    return [Heading("Policies that were not kept"), Points(points)] if points else []
 
 
 def ratios(table: Table) -> list[Block]:
@@ -88,36 +119,71 @@ def ratios(table: Table) -> list[Block]:
     blocks: list[Block] = []
     for workload, each in groupby((setting for setting, row in table.items() if len(row) > 1), lambda s: s.workload):
         settings = list(each)
-        names = in_order({name for setting in settings for name in table[setting]} - {BASE}, APPROACHES)
+        figure, told = _most_telling(settings[0])
+        names = in_order({name for setting in settings for name in table[setting]}, APPROACHES)
+        rows_of = {name: [to_base(table[setting], name, figure) for setting in settings] for name in names}
         for at in range(0, len(settings), _COLUMNS):
-            shown = settings[at : at + _COLUMNS]
-            rows = [[f"`{name}`", *(_ratio(table[setting], name) for setting in shown)] for name in names]
-            head = [WORKLOADS.get(workload, workload), *map(_setting, shown)]
-            blocks.append(Tabular(head, [row for row in rows if set(row[1:]) != {NOTHING}], PODS))
-    said = f"Median latency as a ratio to `{BASE}` in the same rounds"
-    said += "; that of `job-gang` is to `job`." if any("job-gang" in row for row in table.values()) else "."
-    return [Heading("All ratios"), Said(said), *blocks] if blocks else []
+            shown = {name: cells[at : at + _COLUMNS] for name, cells in rows_of.items()}
+            rows = [[f"`{name}`", *cells] for name, cells in shown.items() if not set(cells) <= {NOTHING, "1"}]
+            head = [f"{WORKLOADS.get(workload, workload)}: {told}", *map(_column, settings[at : at + _COLUMNS])]
+            blocks.append(Tabular(head, rows, PODS))
+    if not blocks:
+        return []
+    several = any(_contend(setting) for setting in table)
+    said = f"Medians as ratios to `{BASE}` in the same rounds"
+    said += "; those of `job-gang` are to `job`" if any("job-gang" in row for row in table.values()) else ""
+    said += f", and to `{LIBSPACE}` where gangs contend, for pods that are no gangs block each other there" * several
+    return [Heading("All ratios"), Said(f"{said}."), *blocks]
+
+
+def _column(setting: Setting) -> str:
+    return f"{setting.where}, {setting.what}"
+
+
+def _most_telling(setting: Setting) -> tuple[str, str]:
+    """Which figure of a workload, and how it is called."""
+    if setting.workload == CHURN:
+        return "whole_again", "until whole again"
+    return ("all_done", "until all have run") if _contend(setting) else ("latency", "latency")
+
+
+def _contend(setting: Setting) -> bool:
+    """Whether it is of several gangs."""
+    return setting.gangs > 1 and setting.workload not in POLICIES
 
 
 def losses(table: Table) -> list[Block]:
     """Where ours is behind the others, and what a gang costs beside pods that are none."""
-    measures: list[tuple[str, _Compared]] = [
-        ("takes longer than", ratio_of),
+    costs: list[tuple[str, _Compared]] = [
+        ("takes longer than", compared),
         ("writes more than", _writes),
         ("takes more CPU than", _cpu),
     ]
+    contended = {setting: row for setting, row in table.items() if _contend(setting)}
+    # Where gangs contend, pods that are none block each other, and nothing that they cost tells anything.
+    alone = {setting: row for setting, row in table.items() if setting not in contended}
+    room: list[tuple[str, _Compared]] = [
+        ("is later with all of them than", partial(compared, figure="all_done")),
+        ("holds more in vain than", partial(compared, figure="in_vain")),
+    ]
     blocks: list[Block] = []
-    for heading, others, known in (
-        (Heading("Where ours loses"), OTHERS, measures),
-        (Heading("What a gang costs beside pods that are none", 3), (BASE,), measures),
+    for heading, points in (
+        (Heading("Where ours loses"), [*_points(table, OTHERS, costs), *_points(contended, OTHERS, room)]),
+        (Heading("What a gang costs beside pods that are none", 3), _points(alone, (BASE,), costs)),
     ):
-        points = [point for verb, compared in known for point in _comparisons(table, others, compared, verb)]
         if points:
             blocks += [heading, Points(points)]
     if blocks:
         said = "By median latency, and by the mean of writes and of CPU seconds, where the whole interval says so."
+        if contended:
+            said += " Where gangs contend also by the median time until all have run, and by the mean of what is held "
+            said += "in vain."
         blocks.insert(1, Said(said))
     return blocks
+
+
+def _points(table: Table, others: Sequence[str], measures: Sequence[tuple[str, _Compared]]) -> list[str]:
+    return [point for verb, ratio in measures for point in _comparisons(table, others, ratio, verb)]
 
 
 def _writes(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | None:
@@ -128,12 +194,12 @@ def _cpu(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | No
     return ratio_of(row, approach, base, lambda each: each.cost(*CPU.values()), mean)
 
 
-def _comparisons(table: Table, others: Sequence[str], compared: _Compared, verb: str) -> Iterator[str]:
+def _comparisons(table: Table, others: Sequence[str], ratio: _Compared, verb: str) -> Iterator[str]:
     """A point for each that loses somewhere; one for all those that do not."""
     nowhere: dict[str, list[str]] = {}
     for ours in OURS:
         for other in others:
-            found = [(setting, compared(row, ours, other)) for setting, row in table.items()]
+            found = [(setting, ratio(row, ours, other)) for setting, row in table.items()]
             known = [(setting, each) for setting, each in found if each is not None]
             lost = [(setting, each) for setting, each in known if each.above(1)]
             won = sum(each.below(1) for _, each in known)
@@ -143,7 +209,7 @@ def _comparisons(table: Table, others: Sequence[str], compared: _Compared, verb:
                 said = f"`{ours}` {verb} `{other}` in {len(lost)} of {many(len(known), 'set-up')}"
                 said += f": by a factor of {'up to ' if len(lost) > 1 else ''}{times(worst)}"
                 rest = [f"less in {won}"] * bool(won) + [f"undecided in {undecided}"] * bool(undecided)
-                yield f"{said} with {_setting(where)}{'; ' if rest else ''}{listed(rest)}."
+                yield f"{said} with {where.told}{'; ' if rest else ''}{listed(rest)}."
             elif known:
                 nowhere.setdefault(ours, []).append(
                     f"`{other}`" + (f" (undecided in {undecided} of {len(known)})" if undecided else "")
@@ -167,7 +233,7 @@ def paper(table: Table, run: Run) -> list[Block]:
         ["ours: lines of code", *("not counted" if lines is None else f"{lines:,}" for lines in counted)],
         ["paper: ms", *(f"{number(ms, 0)}, {number(ms / of_paper, 2)} of LibSpace" for _, ms, _ in columns)],
         *(
-            [f"ours: ms, {_setting(setting)}", *(_beside(table[setting], approach) for _, _, approach in columns)]
+            [f"ours: ms, {setting.told}", *(_beside(table[setting], approach) for _, _, approach in columns)]
             for setting in shown
         ),
     ]
@@ -187,13 +253,13 @@ def paper(table: Table, run: Run) -> list[Block]:
 
 def _is_papers(setting: Setting, row: Mapping[str, Measured]) -> bool:
     wanted = {approach for _, _, approach in SPACES.values()}
-    return setting.workload == "single" and setting.sampling == DEFAULT_SAMPLING and not wanted.isdisjoint(row)
+    return setting.workload == SINGLE and setting.sampling == DEFAULT_SAMPLING and not wanted.isdisjoint(row)
 
 
 def _beside(row: Mapping[str, Measured], approach: str) -> str:
     if approach not in row:
         return NOTHING
-    ratio = ratio_of(row, approach, LIBSPACE)
+    ratio = compared(row, approach, LIBSPACE)
     median = interval(estimate(row[approach].to_bound), MS)
     return median if ratio is None else f"{median}, {number(ratio.value, 2)} of LibSpace"
 
@@ -221,84 +287,6 @@ def _differences(shown: Sequence[Setting]) -> Iterator[str]:
     )
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------
-
-
-def latencies(settings: Sequence[Setting], table: Table) -> Block:
-    """Of the set-ups of one table."""
-    head = ["gangs", "approach", "trials", "stuck", "median, ms", "p90, ms", "p99, ms", "running, ms", "ratio to base"]
-    rows = []
-    for setting, name, found in _each(settings, table):
-        row = [setting.short, f"`{name}`", str(len(found.trials)), str(found.stuck)]
-        row += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90, P99)]
-        row += [interval(estimate(found.to_running), MS)]
-        rows.append([*row, "1" if name == base_of(name, setting.workload) else _ratio(table[setting], name)])
-    return Tabular(head, rows, PODS, 2)
-
-
-def throughput(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where no trial has several gangs."""
-    rows = [
-        [setting.short, f"`{name}`"]
-        + [
-            interval(estimate(found.by_trial(value)))
-            for value in (lambda t: t.all_done, lambda t: t.gangs_a_second, lambda t: t.pods_a_second)
-        ]
-        for setting, name, found in _each(settings, table)
-        if setting.gangs > 1
-    ]
-    return Tabular(["gangs", "approach", "all running, s", "gangs/s", "pods/s"], rows, PODS, 2) if rows else None
-
-
-def _each(settings: Sequence[Setting], table: Table) -> Iterator[tuple[Setting, str, Measured]]:
-    return ((setting, name, found) for setting in settings for name, found in table[setting].items())
-
-
-def _ratio(row: Mapping[str, Measured], name: str) -> str:
-    return times(ratio_of(row, name, base_of(name, row[name].setting.workload))) if name in row else NOTHING
-
-
-def partly(settings: Sequence[Setting], table: Table) -> Block:
-    rows = []
-    for setting, name, found in _each(settings, table):
-        spans = [gang.partly for gang in found.gangs]
-        lasting = sum(gang.partly > max(_LASTING, _LASTING_PER_MEMBER * gang.size) for gang in found.gangs)
-        row = [setting.short, f"`{name}`", str(len(spans)), interval(estimate(found.partly), MS)]
-        rows.append([*row, number(max(spans) * MS), str(lasting)])
-    return Tabular(["gangs", "approach", "seen", "median, ms", "longest, ms", "left in part"], rows, PODS, 2)
-
-
-PARTLY = (
-    "How long some members of a gang were bound and others not, as seen from outside. Bindings are single calls, so "
-    f"that no approach has 0. **Left in part** are gangs for which that lasted more than {_LASTING:g} s, or "
-    f"{_LASTING_PER_MEMBER * MS:g} ms for each member if that is more. For pods that are no gang it is no fault."
-)
-COSTS = (
-    "Means for a gang, from its ask until nothing of it is left; stuck trials count with what they spent. Writes are "
-    "those that the API server answered with success, without leases and events; bytes are what these requests "
-    "sent; attempts are those of all kube-schedulers, for each member."
-)
-
-
-def costs(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where nothing of it was measured."""
-    rows = []
-    for setting, name, found in _each(settings, table):
-        row = [interval(estimate(found.cost("writes"), mean)), interval(estimate(found.cost("bytes"), mean), 1 / _KIB)]
-        row.append(_attempts(found))
-        row += [_mean(found.cost(column)) for column in CPU.values()]
-        row.append(interval(estimate(found.cost(*CPU.values()), mean), MS))
-        if set(row) != {NOTHING}:
-            rows.append([setting.short, f"`{name}`", *row])
-    head = ["gangs", "approach", "writes", "KiB", "attempts/pod", *(f"{each}, CPU ms" for each in CPU), "all CPU, ms"]
-    return Tabular(head, rows, TRIALS, 2) if rows else None
-
-
-def _mean(sample: Mapping[int, Sequence[float]]) -> str:
-    found = estimate(sample, mean)
-    return NOTHING if found is None else number(found.value * MS)
-
-
 def optimistic(table: Table) -> list[Block]:
     """What is checked at bind alone, beside what is reserved at filter; of both, where they were measured."""
     rows = []
@@ -306,8 +294,8 @@ def optimistic(table: Table) -> list[Block]:
         for checks, reserves in PESSIMISTIC.items():
             for name in (reserves, checks) if {checks, reserves} <= row.keys() else ():
                 found = row[name]
-                cells = [f"{setting.workload}, {_setting(setting)}", f"`{name}`"]
-                cells += [interval(estimate(found.conflicts, mean)), _attempts(found)]
+                cells = [f"{setting.workload}, {_column(setting)}", f"`{name}`"]
+                cells += [interval(estimate(found.conflicts, mean)), attempts(found)]
                 cells += [interval(estimate(found.to_bound, each), MS) for each in (MEDIAN, P90)]
                 rows.append([*cells, "1" if name == reserves else times(ratio_of(row, name, reserves))])
     if not rows:
@@ -321,10 +309,6 @@ def optimistic(table: Table) -> list[Block]:
     return [Heading("Reserved at filter, or checked at bind"), Said(said), Tabular(head, rows, f"{PODS}, {TRIALS}", 2)]
 
 
-def _attempts(found: Measured) -> str:
-    return interval(estimate(found.cost("attempts", each_pod=True), mean))
-
-
 # -- how it was measured ---------------------------------------------------------------------------------------------
 
 
@@ -334,7 +318,7 @@ def method(recorded: Recorded, table: Table) -> list[Block]:
     stuck = sum(found.stuck for row in table.values() for found in row.values())
     counted = len(recorded.trials) - warm_up
     rounds = {
-        (setting, trial.repetition) for setting, row in table.items() for m in row.values() for trial, _ in m.trials
+        (setting, trial.repetition) for setting, row in table.items() for m in row.values() for trial, *_ in m.trials
     }
     said = [
         f"{many(counted, 'trial')} in {many(len(table), 'set-up')} and {many(len(rounds), 'round')} count; "
@@ -371,11 +355,11 @@ def method(recorded: Recorded, table: Table) -> list[Block]:
 
 
 def _itself(table: Table) -> Iterator[str]:
-    found = [(setting, ratio_of(row, BASE_AGAIN, BASE)) for setting, row in table.items()]
+    found = [(setting, compared(row, BASE_AGAIN, BASE)) for setting, row in table.items()]
     known = [(setting, each) for setting, each in found if each is not None]
     if known:
         within = sum(each.low <= 1 <= each.high for _, each in known)
-        told = "; ".join(f"{times(each)} ({_setting(setting)})" for setting, each in known)
+        told = "; ".join(f"{times(each)} ({setting.told})" for setting, each in known)
         said = f"1.00 is within the interval in {within} of {many(len(known), 'set-up')}"
         yield f"The base against itself: {said}: {told}."
 
@@ -386,7 +370,3 @@ def _fact(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_fact(each) for each in value)
     return str(value)
-
-
-def _setting(setting: Setting) -> str:
-    return f"{setting.where}, {setting.what}"

@@ -28,6 +28,7 @@ APPROACHES = {
     OPTIMISTIC_LEDGER: "the same, where ephemeral resources are in the ledger alone",
     UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
+SINGLE, CHURN = "single", "churn"
 CLAIMS = "claims"
 BY_POLICY = {
     BASE: "the pods without the policy, which need not keep it: the base of all ratios",
@@ -38,11 +39,11 @@ BY_POLICY = {
 }
 """What the same names stand for where a policy other than gangs is asked for; no other approach is."""
 WORKLOADS = {
-    "single": "One gang on an idle cluster",
+    SINGLE: "One gang on an idle cluster",
     "arrivals": "Gangs that arrive at random times",
     "contention": "Gangs that cannot all be there at once",
     "mixed": "The same among ordinary pods",
-    "churn": "A member and a node are lost meanwhile",
+    CHURN: "A member and a node are lost meanwhile",
     CLAIMS: "Pods that each ask for one of few ephemeral resources",
     "trace": "Gangs among the pods of a real trace",
     CO_LOCATION: "Groups that are each to be on one node",
@@ -53,6 +54,8 @@ POLICIES = frozenset({CO_LOCATION, BALANCING, FAIR_SHARE})
 """Workloads of policies other than gangs."""
 OURS = (EXTENDER, "gated", LEDGER)
 """What this project would have people use."""
+BY_LEDGER = frozenset({*OURS, JOB_GANG, OPTIMISTIC, OPTIMISTIC_LEDGER})
+"""What reserves room in the service's ledger, which nobody sees who watches pods."""
 OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
 SPACES = {
@@ -67,11 +70,11 @@ PESSIMISTIC = {OPTIMISTIC: EXTENDER, OPTIMISTIC_LEDGER: LEDGER}
 """What else reserves at filter, and does all else alike."""
 
 
-def base_of(approach: str, workload: str = "single") -> str:
+def base_of(approach: str, workload: str = SINGLE) -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
-    if workload not in POLICIES | {"single", "churn", "trace"}:
+    if workload not in POLICIES | {SINGLE, CHURN, "trace"}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from extender.compare.runs import DONE, STUCK, PodRow, Recorded, Recorder, Run, TrialRow
+from extender.compare.runs import DONE, ORDINARY, STUCK, PodRow, Recorded, Recorder, Run, TrialRow
 
 RUN = Run(
     command="escher compare --nodes 100 --out results/a",
@@ -37,6 +37,28 @@ def pod(number: int, bound: float | None = None, *, gang: str = "a", trial: int 
     """Which runs as soon as it is bound."""
     usual = PodRow(trial=trial, gang=gang, pod=f"{gang}-{number}", bound=bound, running=bound, asked=0.0)
     return replace(usual, **more)
+
+
+def contended(took: Mapping[str, float], *, rounds: int = 8, reserved: float | None = 0.5) -> Recorded:
+    """Of each approach two gangs of 2 that have a member each bound, for so many seconds in which neither runs; then
+    both are whole, for a second. An ordinary pod runs when they have ended."""
+    trials, pods = list[TrialRow](), list[PodRow]()
+    for round_ in range(rounds):
+        for name, waits in took.items():
+            number, late = len(trials) + 1, waits + 0.05 * round_
+            trials.append(
+                replace(
+                    TRIAL, trial=number, workload="contention", gangs=2, approach=name, repetition=round_,
+                    seconds=late + 3.0, reserved=reserved,
+                )
+            )  # fmt: skip
+            for gang, first in (("a", 0.01), ("b", 0.02)):
+                for member, bound in enumerate((first, late)):
+                    lives: dict[str, Any] = {"gone": late + 1.0, "cpu": 2.0, "holds": 2.0}
+                    pods.append(pod(member, bound, gang=gang, trial=number, **lives))
+            alone = replace(pods[-1], gang="", pod="alone", role=ORDINARY, bound=late + 1.5, running=late + 1.5)
+            pods.append(replace(alone, gone=late + 2.5))
+    return Recorded(RUN, trials, pods)
 
 
 def placed(trial: TrialRow, took: float, first: float | None = None) -> list[PodRow]:

@@ -7,15 +7,20 @@ from math import inf
 
 import pytest
 
-from extender.compare.figures import Claim, Verdict, estimate, mean
+from extender.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
 from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, not_kept, ratio_of
-from tests.compare.runs_made import TRIAL, compared
+from tests.compare.runs_made import TRIAL, compared, contended
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}
 
 
 def said(found: list[Judged]) -> dict[tuple[str, str, float], Verdict]:
-    return {(each.claim.approach, each.claim.base, each.claim.below): each.verdict for each in found}
+    """Of those that are about a ratio."""
+    return {
+        (each.claim.approach, each.claim.base, each.claim.below): each.verdict
+        for each in found
+        if isinstance(each.claim, Claim)
+    }
 
 
 def test_what_is_faster_holds_and_what_is_slower_flips() -> None:
@@ -40,7 +45,8 @@ def test_a_conflict_is_a_bind_without_a_pod_that_was_bound() -> None:
 def test_what_we_say_is_contradicted_by_a_real_control_plane_alone_and_a_goal_by_nothing() -> None:
     slow = TOOK | {"extender": 0.6}
     found = contradicted(judge(measured(compared(slow))))
-    assert [(each.claim.base, each.claim.below) for each in found] == [("native", 1.0)]
+    assert set(said(found)) == {("extender", "native", 1.0)}
+    assert len(found) == 1
     assert contradicted(judge(measured(compared(slow, base=replace(TRIAL, cluster="embedded"))))) == []
     assert contradicted(judge(measured(compared(TOOK | {"extender": 0.35})))) == []
 
@@ -52,11 +58,51 @@ def test_what_is_too_close_or_too_seldom_tried_is_not_decided() -> None:
 
 
 def test_claims_are_about_their_own_workload_and_sampling_and_what_was_measured() -> None:
-    assert judge(measured(compared({"extender": 0.2}))) == []
+    assert said(judge(measured(compared({"extender": 0.2})))) == {}
     off = compared(TOOK, base=replace(TRIAL, sampling="off"))
-    assert judge(measured(off)) == []
+    assert said(judge(measured(off))) == {}
     assert judge(measured(off), [Claim("sooner", "extender", "native", sampling="off")])
-    assert len(judge(measured(compared(TOOK, sizes=(8, 64), nodes=(100, 5000))))) == 4 * len(CLAIMS)
+    alone = [each for each in CLAIMS if isinstance(each, Claim) and each.workload == "single"]
+    found = judge(measured(compared(TOOK, sizes=(8, 64), nodes=(100, 5000))), alone)
+    assert len(found) == 4 * len(alone) > 0
+
+
+def test_where_gangs_contend_claims_are_about_when_all_have_run_and_about_room() -> None:
+    waits = {"appspace": 8.0, "libspace": 2.0, "extender": 0.5}
+    found = {each.claim.text: each for each in judge(measured(contended(waits))) if isinstance(each.claim, Claim)}
+    assert [each.verdict for each in found.values()] == [Verdict.HOLDS, Verdict.HOLDS]
+    sooner, less = (each.found for each in found.values())
+    assert sooner is not None
+    assert sooner.value == pytest.approx((0.5 + 1.5 + 0.175) / (8.0 + 1.5 + 0.175), abs=0.02)
+    assert less is not None
+    assert less.below(0.5)
+    worse = contradicted(judge(measured(contended(waits | {"extender": 20.0}))))
+    assert [each.claim.text for each in worse if isinstance(each.claim, Claim)] == list(found)
+
+
+def test_what_a_ledger_reserves_counts_as_held_in_vain_and_without_it_nothing_is_said() -> None:
+    (row,) = measured(contended({"libspace": 2.0, "extender": 0.5}, rounds=1, reserved=3.0)).values()
+    for each in row.values():
+        assert each.in_vain[0][0] == pytest.approx(each.pods_in_vain[0][0] + 3.0)
+    (row,) = measured(contended({"libspace": 2.0, "extender": 0.5}, rounds=1, reserved=None)).values()
+    assert row["libspace"].in_vain == row["libspace"].pods_in_vain
+    assert row["extender"].in_vain == {0: []}
+    assert row["extender"].pods_in_vain[0][0] > 0
+
+
+def test_a_gang_of_ours_that_is_left_in_part_contradicts_us_in_any_workload_and_is_named() -> None:
+    long = contended({"appspace": 8.0, "extender": 0.5, "gated": 8.0}, rounds=1)
+    found = contradicted(judge(measured(long)))
+    (mine,) = (each for each in found if isinstance(each.claim, NeverInPart))
+    assert mine.claim.approach == "gated"
+    assert (mine.setting.workload, mine.values) == ("contention", 2)
+    assert list(mine.against) == ["trial 3, gang a, for 8.0 s", "trial 3, gang b, for 8.0 s"]
+    embedded = [replace(trial, cluster="embedded", workload="churn") for trial in long.trials]
+    assert contradicted(judge(measured(replace(long, trials=embedded)))) == []
+    groups = [replace(trial, workload="co-location") for trial in long.trials]
+    assert judge(measured(replace(long, trials=groups))) == []
+    held = judge(measured(contended({"extender": 0.5}, rounds=1)))
+    assert [(each.verdict, each.values) for each in held] == [(Verdict.HOLDS, 2)]
 
 
 def test_a_known_ratio_comes_out() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from extender.compare import plots
 from extender.compare.report import write_report
-from extender.compare.runs import PODS, TRIALS, Recorded
+from extender.compare.runs import DONE, PODS, STUCK, TRIALS, PodRow, Recorded, TrialRow
 from extender.compare.runs import RUN as RUN_FILE
-from tests.compare.runs_made import RUN, TRIAL, compared, written
+from tests.compare.runs_made import RUN, TRIAL, compared, contended, written
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "appspace": 0.9, "libspace": 0.8, "extender": 0.25, "native": 0.1}
 ODD = {"arrivals": "Gangs that arrive", "storms": "storms"}
@@ -161,7 +162,17 @@ def test_plots_are_sound_xml_without_a_date(full: Path) -> None:
 
 def test_what_was_not_measured_is_not_mentioned(tmp_path: Path) -> None:
     text = report(tmp_path, compared({"extender": 0.25}, rounds=1))
-    for each in ("native", "AppSpace in", "Claims", "Where ours loses", "All ratios", "arrive", "base against itself"):
+    for each in (
+        "native",
+        "AppSpace in",
+        "Where ours loses",
+        "Deadlocks",
+        "in vain",
+        "again:",
+        "All ratios",
+        "arrive",
+        "base against itself",
+    ):
         assert each not in text, each
     assert "| 1\u00a0×\u00a08 | `extender` | 1 | 0 | 2" in text
     assert not list((tmp_path / "plots").glob("latency-by-*"))
@@ -182,9 +193,99 @@ def test_of_several_gangs_it_tells_how_many_were_placed_in_a_second(tmp_path: Pa
     trials = [replace(trial, size=4, gangs=2, workload="arrivals") for trial in several.trials]
     pods = [replace(pod, gang="ab"[int(pod.pod[-1]) % 2]) for pod in several.pods]
     text = report(tmp_path, replace(several, trials=trials, pods=pods))
-    assert "| gangs | approach | all running, s | gangs/s | pods/s |" in text
-    assert "| 2\u00a0×\u00a04 | `ungrouped` | 0.20 | 10 | 40 |" in text
+    assert "| gangs | approach | trials | stuck | all have run, s | ratio to base | gangs/s | pods/s |" in text
+    assert "| 2\u00a0×\u00a04 | `ungrouped` | 6 | 0 | 0.20 | – | 10 | 40 |" in text
     assert (tmp_path / "plots" / "cdf-arrivals-real-100-default-2x-4.svg").exists()
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Gangs that contend, of two sizes and in two numbers, and that lose a member."""
+    waits = {"appspace": 8.0, "libspace": 2.0, "extender": 0.5}
+    recorded, trials, pods = contended(waits), list[TrialRow](), list[PodRow]()
+    for shift, (workload, size, gangs) in enumerate(
+        (("contention", 2, 2), ("contention", 2, 8), ("contention", 4, 2), ("contention", 4, 8), ("churn", 2, 1))
+    ):
+        for trial in recorded.trials:
+            number = 1000 * shift + trial.trial
+            made = replace(trial, trial=number, workload=workload, size=size, gangs=gangs, outcome=STUCK)
+            trials.append(replace(made, outcome=DONE) if (workload, size, gangs) == ("contention", 2, 2) else made)
+            mine = [pod for pod in recorded.pods if pod.trial == trial.trial and (gangs > 1 or pod.gang != "b")]
+            pods += [replace(pod, trial=number) for pod in mine]
+    folder = written(tmp_path_factory.mktemp("crowded"), replace(recorded, trials=trials, pods=pods))
+    write_report(folder)
+    return folder
+
+
+def test_where_gangs_contend_it_tells_room_deadlocks_and_the_latency_of_ordinary_pods(crowded: Path) -> None:
+    text = (crowded / "report.md").read_text()
+    for figures in (
+        "`libspace` | 8 | 8 | 8 | 0 | 2.17 (2.06–2.29) | 2.34 | 2.17 (2.08–2.25)",
+        "`extender` | 8 | 0 | 0 | 0 | – | – | 0",
+        "`appspace` | 10 | 0 | 32.6 (32.3–33.0) | 0.50 | 331 (328–335) | 3.63 (3.54–3.72)",
+        "`appspace` | 8 | 9,675 (9,575–9,800) | 9,815 (9,695–9,850) | 9,846 (9,743–9,850) | 2.63 (2.58–2.68)",
+        "`appspace` | 8 | 0 | 9.68 (9.57–9.80) | 2.63 (2.58–2.68) | 0.24 (0.24–0.25) | 0.52 (0.51–0.52)",
+    ):
+        assert f"| 2\u00a0×\u00a02 | {figures} |" in text
+    assert "| No gang is left bound in part by `extender` | 5 set-ups | **flips** | 32 of 168 |" in text
+    assert "\n- trial 2003, gang a, for 1.5 s (100 nodes, default sampling, 2 gangs of 4, contention)\n" in text
+    for kind in ("room", "course"):
+        assert f"{kind}-contention-real-100-default-2x-2.svg" in text
+
+
+def test_set_ups_that_differ_in_the_number_of_gangs_alone_are_told_apart(crowded: Path) -> None:
+    text = (crowded / "report.md").read_text()
+    names = re.findall(r"!\[.*\]\(plots/([^)]+)\)", text)
+    assert len(names) == len(set(names)) == len(list((crowded / "plots").glob("*.svg")))
+    told = re.findall(r"!\[(.*)\]", text)
+    assert len(told) == len(set(told))
+    by_size = [name for name in names if name.startswith("latency-by-size")]
+    assert by_size == [f"latency-by-size-contention-real-100-default-{gangs}x.svg" for gangs in (2, 8)]
+    with (crowded / "summary.csv").open() as file:
+        rows = [(*tuple(row.values())[:9], row["base"]) for row in csv.DictReader(file)]
+    assert len(rows) == len(set(rows))
+
+
+def test_a_picture_of_the_room_is_no_larger_for_more_that_happens(tmp_path: Path) -> None:
+    moments = [number / 1000 for number in range(20_000)]
+    held = [[number % 7, 1.0, number % 3] for number in range(20_000)]
+    figure = plots.rooms({"extender": plots.Room(moments, held, stuck=False)})
+    drawn = plots.save(figure, tmp_path / "course", "room")
+    assert len(drawn.svg.read_text()) < 400_000
+
+
+@pytest.mark.parametrize("made", ["full", "crowded"])
+def test_each_row_of_a_table_has_as_many_cells_as_its_head(made: str, request: pytest.FixtureRequest) -> None:
+    text = (request.getfixturevalue(made) / "report.md").read_text()
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert [rows[0] for rows in tables if len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) > 1] == []
+
+
+def test_where_members_are_lost_it_tells_when_the_gang_was_whole_again(crowded: Path) -> None:
+    text = (crowded / "report.md").read_text()
+    assert "### Until whole again" in text
+    assert "A member and a node are lost meanwhile: until whole again" in text
+
+
+def test_the_papers_table_is_of_single_gangs_alone(crowded: Path) -> None:
+    assert "The paper's table" not in (crowded / "report.md").read_text()
+
+
+def test_a_run_that_was_written_before_roles_and_room_were_recorded_is_told_without_them(tmp_path: Path) -> None:
+    later = {TRIALS: ("reserved",), PODS: ("asked", "role", "cpu", "holds")}
+    folder = written(tmp_path, contended({"libspace": 2.0, "extender": 0.5}))
+    for name, columns in later.items():
+        with (folder / name).open() as file:
+            rows = [{key: row[key] for key in row if key not in columns} for row in csv.DictReader(file)]
+        with (folder / name).open("w") as file:
+            writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    write_report(folder)
+    text = (folder / "report.md").read_text()
+    assert "| 2\u00a0×\u00a02 | `extender` | 8 | 0 |" in text
+    assert "Deadlocks" not in text
+    assert "in vain |" not in text
 
 
 def test_what_checks_at_bind_is_told_beside_what_reserves_where_both_were_measured(tmp_path: Path) -> None:

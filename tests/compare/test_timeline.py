@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.compare.runs import STUCK, PodRow, Unreadable
+from extender.compare.runs import GHOST, ORDINARY, STUCK, PodRow, Unreadable
 from extender.compare.timeline import GangTimes, times_of
 from tests.compare.runs_made import TRIAL, pod
 
@@ -17,7 +17,7 @@ from tests.compare.runs_made import TRIAL, pod
 def test_latency_is_from_the_ask_to_the_last_member_bound_and_to_the_last_running() -> None:
     times = times_of(TRIAL, [pod(0, 0.3, asked=0.1, running=0.9), pod(1, 0.5, asked=0.1, running=0.6)])
     (gang,) = times.gangs
-    assert gang == GangTimes("a", 2, 0.1, 0.5, 0.9, gang.partly)
+    assert gang == GangTimes("a", 2, 0.1, 0.5, 0.9, gang.partly, again=0.9, ran=[(0.9, inf)], kept=[(0.5, inf)])
     assert (gang.partly, gang.to_bound, gang.to_running) == pytest.approx((0.2, 0.4, 0.8))
     assert times.all_done == pytest.approx(0.8)
 
@@ -56,6 +56,56 @@ def test_members_that_went_before_the_others_came_do_not_make_it_whole() -> None
 def test_what_happens_after_it_was_whole_is_not_being_in_part() -> None:
     (gang,) = times_of(TRIAL, [pod(0, 0.1, gone=0.4), pod(1, 0.1, gone=0.9)]).gangs
     assert (gang.bound, gang.partly) == (0.1, 0.0)
+
+
+def test_what_is_bound_while_a_stuck_trial_is_cleared_up_counts_in_nothing() -> None:
+    stuck = replace(TRIAL, outcome=STUCK, seconds=20.0, gangs=2)
+    late = [pod(0, 0.5), pod(1, 20.1), pod(0, 10.0, gang="b"), pod(1, 10.0, gang="b")]
+    times = times_of(stuck, late)
+    first, second = times.gangs
+    assert (first.to_bound, first.to_running, first.partly) == (inf, inf, 19.5)
+    assert second.to_running == 10.0
+    assert times.pods_a_second == 3 / 10
+
+
+def test_a_gang_that_lost_a_member_is_whole_again_with_its_replacement() -> None:
+    pods = [pod(0, 0.1, gone=0.3), pod(1, 0.2), pod(2, 0.7)]
+    (gang,) = times_of(TRIAL, pods).gangs
+    assert (gang.bound, gang.running, gang.again) == (0.2, 0.2, 0.7)
+    assert gang.partly == pytest.approx(0.1 + 0.4)
+    assert gang.ran == gang.kept == [(0.2, 0.3), (0.7, inf)]
+
+
+def test_a_gang_that_lost_a_member_for_good_is_never_whole_again_and_in_part_until_it_is_given_up() -> None:
+    stuck = replace(TRIAL, outcome=STUCK, seconds=20.0)
+    (gang,) = times_of(stuck, [pod(0, 0.1, gone=1.0), pod(1, 0.2, gone=20.1)]).gangs
+    assert (gang.to_bound, gang.to_again) == (0.2, inf)
+    assert gang.partly == pytest.approx(0.1 + 19.0)
+    assert gang.was_left_in_part
+    assert gang.ran == gang.kept == [(0.2, 1.0)]
+
+
+def test_a_gang_that_has_ended_in_a_stuck_trial_was_whole_and_its_end_is_not_being_in_part() -> None:
+    stuck = replace(TRIAL, outcome=STUCK, seconds=20.0, gangs=2)
+    ended, _ = times_of(stuck, [pod(0, 0.1, gone=1.0), pod(1, 0.1, gone=3.0), pod(0, 5.0, gang="b")]).gangs
+    assert (ended.again, ended.partly, ended.was_left_in_part) == (0.1, 0.0, False)
+    assert (ended.ran, ended.kept) == ([(0.1, 1.0)], [(0.1, inf)])
+
+
+def test_a_gang_is_left_in_part_after_a_second_or_longer_where_it_is_large() -> None:
+    assert not GangTimes("a", 8, 0.0, 1.0, 1.0, partly=1.0).was_left_in_part
+    assert GangTimes("a", 8, 0.0, 1.0, 1.0, partly=1.1).was_left_in_part
+    assert not GangTimes("a", 256, 0.0, 5.0, 5.0, partly=5.0).was_left_in_part
+
+
+def test_ordinary_pods_have_their_own_latency_and_all_is_done_with_the_last_of_them() -> None:
+    gang = [pod(0, 1.0), pod(1, 1.0), pod(9, 0.5, gang="", role=GHOST)]
+    ordinary = [pod(n, at, gang="", role=ORDINARY, asked=0.5, running=at) for n, at in ((2, 0.7), (3, 4.5))]
+    times = times_of(TRIAL, gang + ordinary)
+    assert times.ordinary == pytest.approx([0.2, 4.0])
+    assert times.all_done == 4.5
+    waiting = times_of(replace(TRIAL, outcome=STUCK), [*gang, pod(2, None, gang="", role=ORDINARY)])
+    assert (waiting.ordinary, waiting.all_done) == ([inf], inf)
 
 
 def test_gangs_of_which_nothing_was_seen_count_as_never_placed() -> None:
