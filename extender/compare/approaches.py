@@ -175,12 +175,14 @@ class Ghosts:
     async def end(self, ask: Ask) -> None:
         if ask.name not in self._runs:
             return
-        run, launching = self._runs.pop(ask.name)
+        run, launching = self._runs[ask.name]
         launching.cancel()
         await asyncio.gather(launching, return_exceptions=True)
         await remove(self._requests, ask)
         run.cancel()
         await run.ended()
+        # Not before: who was interrupted in ending it ends it again.
+        del self._runs[ask.name]
 
 
 def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
