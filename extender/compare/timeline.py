@@ -59,7 +59,7 @@ class GangTimes:
 class TrialTimes:
     """`ordinary`: seconds from the ask for each ordinary pod until it was bound. `all_done`: from the first ask until
     all gangs and all ordinary pods had been running. `bound`: how many pods were, without ghosts. Rates are until the
-    last was bound; None where there is nothing to count."""
+    last of them was bound, or until the trial was given up; None where it is not known when that was."""
 
     gangs: Sequence[GangTimes]
     ordinary: Sequence[float]
@@ -91,8 +91,8 @@ def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
         gangs=gangs,
         ordinary=[_until(pod.bound, until) - _asked([pod]) for pod in ordinary],
         all_done=max(ran, default=inf) - began,
-        pods_a_second=_rate(bound, began),
-        gangs_a_second=_rate(whole, began),
+        pods_a_second=_rate(bound, began, max(bound, default=None) if trial.outcome == DONE else trial.seconds),
+        gangs_a_second=_rate(whole, began, max(whole, default=None) if trial.outcome == DONE else trial.seconds),
         bound=len(bound),
     )
 
@@ -176,6 +176,7 @@ def _partly(steps: Sequence[tuple[float, int]], size: int, until: float, *, has_
     return total if was_whole and has_ended else total + after_whole
 
 
-def _rate(moments: Sequence[float], began: float) -> float | None:
-    took = max(moments, default=began) - began
+def _rate(moments: Sequence[float], began: float, end: float | None) -> float | None:
+    """None where nobody knows how long it took."""
+    took = 0.0 if end is None else end - began
     return len(moments) / took if took > 0 else None

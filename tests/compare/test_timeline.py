@@ -65,7 +65,7 @@ def test_what_is_bound_while_a_stuck_trial_is_cleared_up_counts_in_nothing() -> 
     first, second = times.gangs
     assert (first.to_bound, first.to_running, first.partly) == (inf, inf, 19.5)
     assert second.to_running == 10.0
-    assert times.pods_a_second == 3 / 10
+    assert (times.pods_a_second, times.gangs_a_second) == (3 / 20, 1 / 20)
 
 
 def test_a_gang_that_lost_a_member_is_whole_again_with_its_replacement() -> None:
@@ -126,8 +126,16 @@ def test_rates_are_until_the_last_was_bound_and_pods_of_no_gang_count_as_pods() 
     pods = [pod(0, 1.0), pod(1, 2.0), pod(0, 1.0, gang="b"), pod(1, 4.0, gang="b"), pod(0, 4.0, gang="")]
     times = times_of(replace(TRIAL, gangs=2), pods)
     assert (times.pods_a_second, times.gangs_a_second, len(times.gangs)) == (5 / 4, 2 / 4, 2)
-    nothing = times_of(replace(TRIAL, outcome=STUCK), [])
-    assert (nothing.pods_a_second, nothing.gangs_a_second) == (None, None)
+
+
+def test_rates_of_a_stuck_trial_are_until_it_was_given_up_and_0_where_nothing_was_placed() -> None:
+    stuck = replace(TRIAL, outcome=STUCK, seconds=20.0, gangs=2)
+    soon = times_of(stuck, [pod(0, 0.5), pod(1, 0.5)])
+    assert (soon.pods_a_second, soon.gangs_a_second) == (2 / 20, 1 / 20)
+    nothing = times_of(stuck, [])
+    assert (nothing.pods_a_second, nothing.gangs_a_second) == (0.0, 0.0)
+    unknown = times_of(replace(stuck, seconds=None), [pod(0, 0.5), pod(1, 0.5)])
+    assert (unknown.pods_a_second, unknown.gangs_a_second) == (None, None)
 
 
 @given(st.lists(st.floats(0.001, 100), min_size=1, max_size=20))
