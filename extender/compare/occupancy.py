@@ -2,12 +2,12 @@
 
 Room is used while a gang is whole and runs, or an ordinary pod runs. It is held in vain by gangs that are not whole,
 and by ghosts. What lies between, from the moment when all of a gang is bound until it runs, and while it ends, is up to
-the nodes. What is reserved in a ledger before any pod is bound is not seen here.
+the nodes. What a ledger or a scheduler's own memory reserves before any pod is bound is not seen here.
 
-A deadlock is a span in which a gang that is asked for is not whole, room is held in vain, and nothing is there whose
-end would free any: neither a gang that is bound as a whole, nor an ordinary pod that was going to end. It lasts longer
-than a gang may be bound in part (`lasting`, for the largest of the trial): shorter ones are on the way to the next
-state.
+A deadlock is a span in which two gangs or more that are asked for are not whole, room is held in vain, and nothing is
+there whose end would free any: neither a gang that is bound as a whole, nor an ordinary pod that was going to end. Each
+Binding begins it anew, for who is still being placed is slow, and not stuck. It lasts longer than a gang may be bound
+in part (`lasting`, for the largest of the trial): shorter ones are on the way to the next state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Level:
 
     @property
     def is_stalled(self) -> bool:
-        return self.waiting > 0 and self.in_vain > 0 and not self.frees
+        return self.waiting > 1 and self.in_vain > 0 and not self.frees
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,12 @@ def _milli(cpu: float | None) -> int:
 
 
 def _stalls(levels: Sequence[Level]) -> Iterator[tuple[float, float]]:
-    since: float | None = None
+    """In which gangs block each other, and no pod is bound."""
+    since, held = None, 0.0
     for level in levels:
-        if level.is_stalled and since is None:
-            since = level.since
-        elif not level.is_stalled and since is not None:
+        if since is not None and (not level.is_stalled or level.held > held):
             yield since, level.since
             since = None
+        if since is None and level.is_stalled:
+            since = level.since
+        held = level.held

@@ -51,7 +51,7 @@ def to_base(row: Mapping[str, Measured], name: str, figure: str = "latency") -> 
 
 DONE = (
     "**All have run**: from the first ask until all gangs, and all ordinary pods, had been running. Gangs and pods are "
-    "counted by the second until the last of them was bound."
+    "counted by the second until the last of them was bound, or until the trial was given up."
 )
 
 
@@ -122,10 +122,12 @@ ROOM = (
     "means for a trial."
 )
 DEADLOCKS = (
-    "A **deadlock** is a span in which gangs that are asked for and not whole hold room, while none is bound as a "
-    f"whole, and no ordinary pod that was going to end; it lasts {_IN_TIME} (of the largest gang). It is resolved when "
-    "one of these things is no longer so, if only because the room is let go, for gangs that wait and hold nothing are "
-    "in no deadlock; one that lasts until the trial is given up counts as infinite."
+    "A **deadlock** is a span in which two gangs or more that are asked for are not whole, pods hold room in vain, no "
+    "gang is bound as a whole, no ordinary pod is there that was going to end, and no pod is bound: each Binding "
+    f"begins it anew, for who is placed slowly is not stuck. It lasts {_IN_TIME} (of the largest gang). It is resolved "
+    "when one of these things is no longer so, if only because the room is let go, for gangs that wait and hold "
+    "nothing are in no deadlock; one that lasts until the trial is given up counts as infinite. What a ledger, or a "
+    "scheduler in its own memory, reserves for gangs that block each other is not seen."
 )
 
 

@@ -83,15 +83,15 @@ def test_gangs_that_hold_parts_of_the_room_are_in_a_deadlock_until_one_is_whole(
     first = [member(0, 0.5, 13.0), member(1, 12.0, 13.0)]
     second = [member(0, 0.6, 10.0, gang="b"), *(member(n, 14.0, 15.0, gang="b") for n in (1, 2))]
     found = occupancy(TWO, [*first, *second])
-    assert found.deadlocks == pytest.approx([11.5])
-    assert found.deadlocked == pytest.approx(11.5)
+    assert found.deadlocks == pytest.approx([11.4])
+    assert found.deadlocked == pytest.approx(11.4)
 
 
 def test_ghosts_that_hold_parts_of_the_room_are_in_a_deadlock_until_they_let_it_go() -> None:
     """The pause in which nothing is held is waiting."""
     ghosts = [other(GHOST, 10, 0.5, 10.0), other(GHOST, 11, 0.6, 10.2)]
     found = occupancy(TWO, [*ghosts, *whole("a", 14.0, 15.0), *whole("b", 16.0, 17.0)])
-    assert found.deadlocks == pytest.approx([9.7])
+    assert found.deadlocks == pytest.approx([9.6])
 
 
 def test_a_deadlock_that_lasts_to_the_end_of_a_stuck_trial_is_not_resolved() -> None:
@@ -119,10 +119,26 @@ def test_who_holds_a_part_while_another_gang_runs_is_in_no_deadlock() -> None:
 
 
 def test_an_ordinary_pod_keeps_off_a_deadlock_only_if_it_ends() -> None:
-    part = [member(0, 0.5, 9.0), member(1, 6.1, 9.0)]
+    gangs = [member(0, 0.5, 9.0), member(1, 6.1, 9.0), *whole("b", 10.0, 11.0)]
     ends, stays = other(ORDINARY, 2, 0.5, 6.0), other(ORDINARY, 2, 0.5, 20.1)
-    assert occupancy(replace(TWO, gangs=1), [*part, ends]).deadlocks == []
-    assert occupancy(replace(TWO, gangs=1), [*part, stays]).deadlocks == pytest.approx([5.6])
+    assert occupancy(TWO, [*gangs, ends]).deadlocks == []
+    assert occupancy(TWO, [*gangs, stays]).deadlocks == pytest.approx([5.6])
+
+
+def test_one_gang_alone_is_in_no_deadlock_however_long_it_is_in_part() -> None:
+    lost = [member(0, 1.0, 3.0), member(1, 1.0, 20.1)]
+    assert occupancy(replace(TRIAL, outcome=STUCK, seconds=20.0), lost).deadlocks == []
+
+
+def test_who_is_placed_slowly_while_another_waits_for_its_turn_is_in_no_deadlock() -> None:
+    """Each Binding is a step: what counts is how long there was none."""
+    ghosts = [other(GHOST, 10 + number, 0.5 + 0.9 * number, 15.0) for number in range(6)]
+    slow = [member(number, 5.5, 15.0, holds=0.0) for number in range(2)]
+    assert occupancy(TWO, [*ghosts, *slow, *whole("b", 16.0, 17.0)]).deadlocks == []
+    late = other(GHOST, 17, 8.0, 15.0)
+    waits = [member(number, 9.0, 15.0, holds=0.0) for number in range(2)]
+    found = occupancy(TWO, [*ghosts, late, *waits, *whole("b", 16.0, 17.0)])
+    assert found.deadlocks == pytest.approx([3.0])
 
 
 def test_what_is_left_of_gangs_that_have_all_run_is_no_deadlock() -> None:
@@ -173,7 +189,7 @@ def twin(trial: TrialRow, pods: Sequence[PodRow], gangs: Sequence[GangTimes]) ->
 
     times = {0.0, END, *(gang.again for gang in gangs)}
     times |= {at for each in pods for at in (each.bound, each.running, each.gone) if at is not None}
-    used = between = in_vain = deadlocked = stalled = 0.0
+    used = between = in_vain = deadlocked = stalled = held = 0.0
     for begin, end in pairwise(sorted(each for each in times if each <= END)):
         at, took = (begin + end) / 2, end - begin
         bound = [each for each in pods if there(each.bound, each.gone, at)]
@@ -184,14 +200,18 @@ def twin(trial: TrialRow, pods: Sequence[PodRow], gangs: Sequence[GangTimes]) ->
         now_kept = 0.7 * (len(of_gangs) + len(ordinary))
         now_used = 0.7 * sum(each.gang in running for each in bound)
         now_used += 0.7 * sum(there(each.running, each.gone, at) for each in ordinary)
-        idle = max(0.0, sum(each.holds or 0.0 for each in bound) - now_kept)
+        now_held = sum(each.holds or 0.0 for each in bound)
+        idle = max(0.0, now_held - now_kept)
         used, in_vain = used + now_used * took, in_vain + idle * took
         between += max(0.0, now_kept - now_used) * took
         frees = bool(of_gangs) or any(each.gone is not None and each.gone <= END for each in ordinary)
-        if idle > 1e-9 and not frees and any(gang.again > at for gang in gangs):
+        if now_held > held + 1e-9:
+            deadlocked, stalled = deadlocked + stalled * (stalled > lasting(trial.size)), 0.0
+        if idle > 1e-9 and not frees and sum(gang.again > at for gang in gangs) > 1:
             stalled += took
         else:
             deadlocked, stalled = deadlocked + stalled * (stalled > lasting(trial.size)), 0.0
+        held = now_held
     return [used, between, in_vain, deadlocked + stalled * (stalled > lasting(trial.size))]
 
 
