@@ -27,6 +27,7 @@ from extender.compare.figures import (
     mean,
     quantile,
     ratio,
+    students_t,
 )
 
 SECONDS = st.one_of(st.floats(0.001, 100), st.just(inf))
@@ -127,6 +128,36 @@ def test_intervals_of_a_ratio_cover_the_true_one_about_as_often_as_they_say(coun
         return ratio(latencies(chance, count, 1.4), latencies(chance, count))
 
     assert LEVEL - 0.05 < share_covered(1.4, 200, made) <= 1.0
+
+
+@pytest.mark.parametrize("count", [6, 8, 15])
+def test_intervals_of_the_mean_cover_the_true_one_about_as_often_as_they_say_however_few_rounds(count: int) -> None:
+    true = float(np.exp(0.2**2 / 2))
+    covered = share_covered(true, 400, lambda chance: estimate(latencies(chance, count), mean))
+    assert LEVEL - 0.04 < covered <= 1.0
+
+
+@pytest.mark.parametrize("count", [6, 8, 15])
+def test_intervals_of_a_ratio_of_means_cover_the_true_one_about_as_often_as_they_say(count: int) -> None:
+    def made(chance: np.random.Generator) -> Estimate | None:
+        return ratio(latencies(chance, count, 1.4), latencies(chance, count), mean)
+
+    assert LEVEL - 0.04 < share_covered(1.4, 400, made) <= 1.0
+
+
+def test_of_one_round_the_mean_has_no_interval_but_itself() -> None:
+    found = estimate({3: [1.0, 3.0]}, mean)
+    assert found is not None
+    assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "inner95", "inner99"),
+    [(1, 12.706, 63.657), (2, 4.303, 9.925), (5, 2.571, 4.032), (7, 2.365, 3.499), (14, 2.145, 2.977), (60, 2.0, 2.66)],
+)
+def test_quantiles_of_students_t_are_those_of_the_textbooks(freedom: int, inner95: float, inner99: float) -> None:
+    assert students_t(0.95, freedom) == pytest.approx(inner95, abs=6e-4)
+    assert students_t(0.99, freedom) == pytest.approx(inner99, abs=6e-4)
 
 
 def test_the_same_measured_twice_gives_1_within_the_interval_about_as_often_as_it_says() -> None:
