@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 from extender.compare.figures import (
@@ -104,9 +105,17 @@ class Seen(NamedTuple):
     room: Occupancy | None
 
     @property
+    def pods(self) -> int:
+        """That were asked for: members, and ordinary ones."""
+        return sum(gang.size for gang in self.times.gangs) + len(self.times.ordinary)
+
+    @property
     def in_vain(self) -> float | None:
-        """CPU-seconds that bound pods held in vain, and that a ledger reserved. None where either is not known."""
+        """CPU-seconds that bound pods held in vain, and that a ledger reserved; infinite in a stuck trial, for until
+        when that is watched is up to us. None where either is not known."""
         trial = self.trial
+        if self.room is not None and trial.outcome == STUCK:
+            return inf
         if self.room is None or (trial.reserved is None and trial.approach in BY_LEDGER):
             return None
         return self.room.in_vain + (trial.reserved or 0.0)
@@ -120,16 +129,28 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """One approach in one set-up. Trials that warmed up are only counted."""
+    """One approach in one set-up. Figures are of its `trials`; what must never be is looked for in those that warmed
+    up as well."""
 
     setting: Setting
     approach: str
     trials: list[Seen] = field(default_factory=list)
+    warm_up: list[Seen] = field(default_factory=list)
+
+    @property
+    def all_trials(self) -> list[Seen]:
+        return [*self.warm_up, *self.trials]
 
     @property
     def stuck(self) -> int:
         """Trials that did not end in time."""
         return sum(each.trial.outcome == STUCK for each in self.trials)
+
+    @cached_property
+    def has_ordinary(self) -> bool:
+        """Whether ordinary pods were asked for beside gangs: what the API server and the schedulers do for these is in
+        the costs, and cannot be told from the rest."""
+        return any(each.times.ordinary for each in self.trials)
 
     @property
     def gangs(self) -> list[GangTimes]:
@@ -183,7 +204,8 @@ class Measured:
 
     @cached_property
     def reserved(self) -> Sample:
-        return self._sample(lambda each: _known(each.trial.reserved))
+        """Of an approach that has a ledger of ours; what others reserve in a scheduler's memory nobody sees."""
+        return self._sample(lambda each: _known(each.trial.reserved) if self.approach in BY_LEDGER else [])
 
     @cached_property
     def in_vain(self) -> Sample:
@@ -211,10 +233,11 @@ class Measured:
         return [value for values in self.kept.values() for value in values]
 
     def cost(self, *columns: str, each_pod: bool = False) -> Sample:
-        """Of these columns together, for a gang or for each member; nothing of a trial that does not have them all."""
+        """Of these columns together, for each pod that was asked for, or for a gang, or for a trial where there were
+        ordinary pods too; nothing of a trial that does not have them all."""
 
         def of(each: Seen) -> list[float]:
-            many = sum(gang.size for gang in each.times.gangs) if each_pod else each.trial.gangs
+            many = each.pods if each_pod else 1 if self.has_ordinary else each.trial.gangs
             found: list[float | None] = [getattr(each.trial, column) for column in columns]
             known = [value for value in found if value is not None]
             return [sum(known) / max(1, many)] if len(known) == len(columns) else []
@@ -249,20 +272,21 @@ Table = Mapping[Setting, Mapping[str, Measured]]
 
 
 def measured(recorded: Recorded) -> Table:
-    """By set-up and approach, both in the order in which they are told."""
+    """By set-up and approach, both in the order in which they are told; each has a trial that counts."""
     pods = recorded.pods_by_trial()
     found: dict[Setting, dict[str, Measured]] = {}
     for trial in recorded.trials:
-        if trial.repetition < 0:
-            continue
         setting = Setting(trial.workload, trial.cluster, trial.nodes, trial.sampling, trial.size, trial.gangs)
         mine = found.setdefault(setting, {}).setdefault(trial.approach, Measured(setting, trial.approach))
         times = times_of(trial, pods[trial.trial])
-        mine.trials.append(Seen(trial, times, occupancy_of(trial, pods[trial.trial], times)))
+        trials = mine.warm_up if trial.repetition < 0 else mine.trials
+        trials.append(Seen(trial, times, occupancy_of(trial, pods[trial.trial], times)))
+    counted = {setting: {name for name, mine in row.items() if mine.trials} for setting, row in found.items()}
     workloads = in_order({setting.workload for setting in found}, WORKLOADS)
     return {
-        setting: {name: found[setting][name] for name in in_order(set(found[setting]), APPROACHES)}
+        setting: {name: found[setting][name] for name in in_order(counted[setting], APPROACHES)}
         for setting in sorted(found, key=lambda each: (workloads.index(each.workload), each))
+        if counted[setting]
     }
 
 
@@ -314,12 +338,12 @@ def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Meas
             return None
         against = [
             f"trial {each.trial.trial}, gang {gang.gang}, for {gang.partly:.1f} s"
-            for each in row[claim.approach].trials
+            for each in row[claim.approach].all_trials
             for gang in each.times.gangs
             if gang.was_left_in_part
         ]
-        verdict = Verdict.FLIPS if against else Verdict.HOLDS
-        return Judged(claim, setting, verdict, len(row[claim.approach].gangs), against=against)
+        gangs = sum(len(each.times.gangs) for each in row[claim.approach].all_trials)
+        return Judged(claim, setting, Verdict.FLIPS if against else Verdict.HOLDS, gangs, against=against)
     if (setting.workload, setting.sampling) != (claim.workload, claim.sampling):
         return None
     found = compared(row, claim.approach, claim.base, claim.figure)
@@ -336,7 +360,8 @@ def contradicted(found: Sequence[Judged]) -> list[Judged]:
 
 
 class NotKept(NamedTuple):
-    """In so many `broken` of the trials that were judged the policy was not kept all the time, or by every group."""
+    """In so many `broken` of the trials that were judged, those that warmed up among them, the policy was not kept all
+    the time, or by every group."""
 
     setting: Setting
     approach: str
@@ -349,7 +374,8 @@ def not_kept(table: Table) -> list[NotKept]:
     found = []
     for setting, row in table.items():
         for name, mine in row.items():
-            broken = sum(value < 1 for value in mine.judged)
+            values = [each.trial.kept for each in mine.all_trials if each.trial.kept is not None]
+            broken = sum(value < 1 for value in values)
             if broken and name != BASE:
-                found.append(NotKept(setting, name, broken, len(mine.judged)))
+                found.append(NotKept(setting, name, broken, len(values)))
     return found

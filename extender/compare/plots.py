@@ -269,8 +269,8 @@ def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
 
 @mpl.rc_context(_FIXED)
 def rooms(trials: Mapping[str, Room]) -> Figure:
-    """A panel for each approach, below each other: what was held, by what came of it, and, white, what nobody held of
-    the most that anybody ever did. As long as the longest trial that came to an end."""
+    """A panel for each approach, below each other: what was held, by what came of it, and, white, what no pod held of
+    the most that they ever did. As long as the longest trial that came to an end."""
     figure = Figure(figsize=(9.2, 0.9 + 0.72 * len(trials)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = list(figure.subplots(len(trials), 1, squeeze=False, sharex=True, sharey=True)[:, 0])

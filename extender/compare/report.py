@@ -1,7 +1,7 @@
 """Report: of a run's folder, as Markdown, as one page of HTML, and as plots; from its raw files alone.
 
     report.md, report.html   the same words, tables and plots; the page has all of it within itself
-    summary.csv              every figure, for other programs
+    summary.csv              the figures of its tables, and its claims, for other programs
     plots/                   each plot as SVG and PNG
 
 Written anew each time, the same for the same raw files. Needs the extra `report`.
@@ -9,8 +9,6 @@ Written anew each time, the same for the same raw files. Needs the extra `report
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +19,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from extender.compare import plots, tables, telling
-from extender.compare.figures import MEDIAN, P90, P99, Estimate, Sample, Statistic, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, compared, judge, measured
+from extender.compare.figures import MEDIAN, Estimate, Sample, Statistic, estimate, mean
+from extender.compare.measured import Measured, Setting, Table, judge, measured
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
 from extender.compare.runs import PODS, STUCK, TRIALS, read
-from extender.compare.vocabulary import CHURN, POLICIES, SINGLE, WORKLOADS, base_of
+from extender.compare.summary import summary
+from extender.compare.vocabulary import CHURN, POLICIES, SINGLE, WORKLOADS
 
 REPORT, PAGE, SUMMARY, PLOTS = "report.md", "report.html", "summary.csv", "plots"
 
@@ -39,12 +38,13 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
     if lines is not None:
         recorded = replace(recorded, run=replace(recorded.run, lines=lines))
     table = measured(recorded)
+    found = judge(table)
     gallery = Gallery(folder)
     blocks: list[Block] = [
         Heading("Gangs by approach: a comparison", 1),
         Code(_command(recorded.run.command)),
         *telling.opening(recorded, table),
-        *telling.claims(judge(table)),
+        *telling.claims(found),
         *telling.broken_policies(table),
         *telling.losses(table),
         *telling.paper(table, recorded.run),
@@ -54,7 +54,7 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
     for workload, settings in groupby(table, lambda setting: setting.workload):
         blocks += _workload(workload, list(settings), table, gallery)
     blocks += telling.method(recorded, table)
-    texts = {REPORT: as_markdown(blocks), PAGE: as_html(blocks), SUMMARY: summary(table)}
+    texts = {REPORT: as_markdown(blocks), PAGE: as_html(blocks), SUMMARY: summary(table, found)}
     for name, text in texts.items():
         (folder / name).write_text(text)
     return [*(folder / name for name in texts), *gallery.written]
@@ -122,7 +122,7 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
     yield from _tables("What it costs", tables.COSTS, tables.costs, by_table, table)
     for setting in settings:
         if panels := list(_costs(table[setting])):
-            told = f"What a gang costs: {setting.where}, {setting.what}."
+            told = f"What a {tables.cost_of([setting], table)} costs: {setting.where}, {setting.what}."
             yield gallery.hang(plots.bars(panels), told, TRIALS, "cost", *_named(setting))
 
 
@@ -155,7 +155,7 @@ def _room(
             yield gallery.hang(plots.bars(panels), told, PODS, "room", *_named(setting))
         round_, trials = _round(row)
         if trials:
-            told = f"Room over time, in round {round_}: {setting.where}, {setting.what}. White: what nobody held."
+            told = f"Room over time, in round {round_}: {setting.where}, {setting.what}. White: not held by any pod."
             yield gallery.hang(plots.rooms(trials), told, PODS, "course", *_named(setting))
 
 
@@ -249,51 +249,3 @@ def _costs(row: Mapping[str, Measured]) -> Iterator[plots.Bars]:
             stacked[name] = [0.0 if one is None else one.value * tables.MS for one in each]
     if stacked:
         yield plots.Bars("CPU, ms", stacked, parts)
-
-
-# -- for other programs ----------------------------------------------------------------------------------------------
-
-_HEAD = [*Setting._fields, "approach", "figure", "statistic", "value", "low", "high", "values", "base"]
-
-
-def summary(table: Table) -> str:
-    """A row for each figure; seconds, bytes and plain numbers. `base` is there where it is a ratio."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_HEAD)
-    for setting, row in table.items():
-        for name, found in row.items():
-            for figure, statistic, base, each in _figures(row, name, found):
-                if each is not None:
-                    numbers = (f"{value:.6g}" for value in (each.value, each.low, each.high))
-                    rows.writerow([*setting, name, figure, statistic, *numbers, each.count, base])
-    return text.getvalue()
-
-
-def _figures(
-    row: Mapping[str, Measured], name: str, found: Measured
-) -> Iterator[tuple[str, str, str, Estimate | None]]:
-    for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
-        yield "to_bound", statistic, "", estimate(found.to_bound, how)
-        yield "to_running", statistic, "", estimate(found.to_running, how)
-    base = base_of(name, found.setting.workload)
-    yield "to_bound", "median", base, compared(row, name, base)
-    for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
-        yield "to_running_again", statistic, "", estimate(found.to_again, how)
-        yield "ordinary_to_bound", statistic, "", estimate(found.ordinary, how)
-    yield "partly_bound", "median", "", estimate(found.partly)
-    yield "all_done", "median", "", estimate(found.all_done)
-    yield "all_done", "median", base, compared(row, name, base, "all_done")
-    yield "cpu_seconds_used", "mean", "", estimate(found.used, mean)
-    yield "cpu_seconds_starting_ending", "mean", "", estimate(found.between, mean)
-    yield "cpu_seconds_in_vain", "mean", "", estimate(found.pods_in_vain, mean)
-    yield "cpu_seconds_reserved", "mean", "", estimate(found.reserved, mean)
-    yield "cpu_seconds_in_vain_and_reserved", "mean", "", estimate(found.in_vain, mean)
-    yield "cpu_seconds_in_vain_and_reserved", "mean", base, compared(row, name, base, "in_vain")
-    yield "deadlock", "median", "", estimate(found.deadlocks)
-    yield "deadlocked_seconds", "mean", "", estimate(found.deadlocked, mean)
-    yield "gangs_a_second", "median", "", estimate(found.by_trial(lambda each: each.gangs_a_second))
-    yield "pods_a_second", "median", "", estimate(found.by_trial(lambda each: each.pods_a_second))
-    yield "kept", "mean", "", estimate(found.kept, mean)
-    for column in ("writes", "bytes", "attempts", "rollbacks", *tables.CPU.values()):
-        yield f"{column}_per_gang", "mean", "", estimate(found.cost(column), mean)

@@ -13,7 +13,7 @@ from extender.compare.measured import Measured, Setting, Table, compared
 from extender.compare.page import Block, Tabular
 from extender.compare.runs import PODS, TRIALS
 from extender.compare.timeline import LASTING, LASTING_PER_MEMBER
-from extender.compare.vocabulary import base_of
+from extender.compare.vocabulary import BASE, CLAIMS, base_of
 from extender.compare.wording import NOTHING, interval, number, times
 
 MS = 1000.0
@@ -25,7 +25,7 @@ _IN_TIME = f"more than {LASTING:g} s, or {LASTING_PER_MEMBER * MS:g} ms for each
 
 def latencies(settings: Sequence[Setting], table: Table) -> Block:
     """Of the set-ups of one table."""
-    head = ["gangs", "approach", "median, ms", "p90, ms", "p99, ms", "running, ms", "ratio to base"]
+    head = ["gangs", "approach", "median, ms", "p90, ms", "p99, ms", "running, ms", _to(settings)]
     # Of several gangs another table tells how many trials there were.
     several = any(setting.gangs > 1 for setting in settings)
     rows = []
@@ -47,6 +47,16 @@ def to_base(row: Mapping[str, Measured], name: str, figure: str = "latency") -> 
         return NOTHING
     base = base_of(name, row[name].setting.workload)
     return "1" if name == base else times(compared(row, name, base, figure))
+
+
+def base_told(workload: str) -> str:
+    """What ratios of a workload are to."""
+    return "what reserves at filter" if workload == CLAIMS else f"`{base_of(BASE, workload)}`"
+
+
+def _to(settings: Sequence[Setting]) -> str:
+    """Head of a column, in a table of one workload."""
+    return f"ratio to {base_told(settings[0].workload)}"
 
 
 DONE = (
@@ -71,7 +81,7 @@ def done(settings: Sequence[Setting], table: Table) -> Block | None:
         for setting, name, found in _each(settings, table)
         if setting.gangs > 1
     ]
-    head = ["gangs", "approach", "trials", "stuck", "all have run, s", "ratio to base", "gangs/s", "pods/s"]
+    head = ["gangs", "approach", "trials", "stuck", "all have run, s", _to(settings), "gangs/s", "pods/s"]
     return Tabular(head, rows, PODS, 2) if rows else None
 
 
@@ -83,7 +93,7 @@ AGAIN = (
 
 def whole_again(settings: Sequence[Setting], table: Table) -> Block:
     """Where members are lost."""
-    head = ["gangs", "approach", "trials", "stuck", "median, ms", "p90, ms", "p99, ms", "ratio to base"]
+    head = ["gangs", "approach", "trials", "stuck", "median, ms", "p90, ms", "p99, ms", _to(settings)]
     rows = [
         [
             *(setting.short, f"`{name}`", str(len(found.trials)), str(found.stuck)),
@@ -110,7 +120,7 @@ def ordinary(settings: Sequence[Setting], table: Table) -> Block | None:
         for setting, name, found in _each(settings, table)
         if (seen := estimate(found.ordinary)) is not None
     ]
-    head = ["gangs", "approach", "pods", "median, ms", "p90, ms", "p99, ms", "ratio to base"]
+    head = ["gangs", "approach", "pods", "median, ms", "p90, ms", "p99, ms", _to(settings)]
     return Tabular(head, rows, PODS, 2) if rows else None
 
 
@@ -118,8 +128,11 @@ ROOM = (
     "**Used** is the CPU of gangs while all of their members run, and of ordinary pods while they run. **Starting, "
     "ending** is what gangs that are bound as a whole hold before and after: that is up to the nodes. **In vain** is "
     "all else that pods hold, those of gangs that are not whole, and ghosts; and what the extender's ledger has "
-    "reserved, which is not seen from outside, and comes from the service (– where it was not recorded). CPU-seconds, "
-    "means for a trial."
+    "reserved, which is not seen from outside, and comes from the service (– where it was not recorded, and where "
+    "there is no such ledger: what Kubernetes' own scheduler or a plugin reserves in its memory nobody sees, so that "
+    "theirs is a lower bound). CPU-seconds, means for a trial. A stuck trial counts in the single columns with what "
+    "was held until it was given up; in share and ratio it has held infinitely much in vain, for when it is given up "
+    "is up to us. **Rounds** are those behind the figures, the fewest if they differ."
 )
 DEADLOCKS = (
     "A **deadlock** is a span in which two gangs or more that are asked for are not whole, pods hold room in vain, no "
@@ -136,14 +149,14 @@ def room(settings: Sequence[Setting], table: Table) -> Block | None:
     rows = []
     for setting, name, found in _each(settings, table):
         if estimate(found.used) is not None:
-            shown = [
-                interval(estimate(each, mean))
-                for each in (found.used, found.between, found.pods_in_vain, found.reserved)
-            ]
+            samples = [found.used, found.between, found.pods_in_vain, found.reserved]
+            shown = [interval(estimate(each, mean)) for each in samples]
             share = interval(ratio(found.in_vain, found.used, mean), _PERCENT)
-            rows.append([setting.short, f"`{name}`", *shown, share, to_base(table[setting], name, "in_vain")])
-    head = ["gangs", "approach", "used", "starting, ending", "in vain: pods", "ledger", "in vain, % of used"]
-    return Tabular([*head, "ratio to base"], rows, f"{PODS}, {TRIALS}", 2) if rows else None
+            counts = [str(found.stuck), _rounds([*samples, found.in_vain])]
+            row = [setting.short, f"`{name}`", *counts, *shown, share]
+            rows.append([*row, to_base(table[setting], name, "in_vain")])
+    head = ["gangs", "approach", "stuck", "rounds", "used", "starting, ending", "in vain: pods", "ledger"]
+    return Tabular([*head, "in vain, % of used", _to(settings)], rows, f"{PODS}, {TRIALS}", 2) if rows else None
 
 
 def deadlocks(settings: Sequence[Setting], table: Table) -> Block | None:
@@ -197,9 +210,12 @@ PARTLY = (
     "it is no fault."
 )
 COSTS = (
-    "Means for a gang, from its ask until nothing of it is left; stuck trials count with what they spent. Writes are "
-    "those that the API server answered with success, without leases and events; bytes are what these requests "
-    "sent; attempts are those of all kube-schedulers, for each member."
+    "Means for a gang, from its ask until nothing of it is left; where ordinary pods are asked for as well, for a "
+    "trial, for nobody can tell what was done for which. Stuck trials count with what they spent until they were given "
+    "up, and after that for the clearing up: do not compare means of which one has stuck trials. Writes are those that "
+    "the API server answered with success, without leases and events; bytes are what these requests sent; attempts "
+    "are those of all kube-schedulers, for each pod that was asked for. **Rounds** are those behind the figures, the "
+    "fewest if they differ."
 )
 
 
@@ -212,14 +228,29 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
         row += [_mean(found.cost(column)) for column in CPU.values()]
         row.append(interval(estimate(found.cost(*CPU.values()), mean), MS))
         if set(row) != {NOTHING}:
-            rows.append([setting.short, f"`{name}`", *row])
-    head = ["gangs", "approach", "writes", "KiB", "attempts/pod", *(f"{each}, CPU ms" for each in CPU), "all CPU, ms"]
+            samples = [found.cost(column) for column in ("writes", "bytes", "attempts", *CPU.values())]
+            counts = [str(found.stuck), _rounds([*samples, found.cost(*CPU.values())])]
+            rows.append([setting.short, f"`{name}`", *counts, *row])
+    each = cost_of(settings, table)
+    head = ["gangs", "approach", "stuck", "rounds", f"writes/{each}", f"KiB/{each}", "attempts/pod"]
+    head += [f"{part}, CPU ms/{each}" for part in (*CPU, "all")]
     return Tabular(head, rows, TRIALS, 2) if rows else None
 
 
+def cost_of(settings: Sequence[Setting], table: Table) -> str:
+    """For what costs are told."""
+    return "trial" if any(found.has_ordinary for *_, found in _each(settings, table)) else "gang"
+
+
 def attempts(found: Measured) -> str:
-    """For each pod."""
+    """For each pod that was asked for."""
     return interval(estimate(found.cost("attempts", each_pod=True), mean))
+
+
+def _rounds(samples: Sequence[Sample]) -> str:
+    """The fewest that are behind any of those of which something is known."""
+    rounds = [sum(bool(values) for values in each.values()) for each in samples]
+    return str(min(filter(None, rounds), default=0))
 
 
 def _mean(sample: Sample) -> str:

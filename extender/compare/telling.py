@@ -23,10 +23,11 @@ from extender.compare.figures import (
 )
 from extender.compare.measured import Judged, Measured, Setting, Table, compared, not_kept, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
-from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, TRIALS, Recorded, Run
-from extender.compare.tables import CPU, MS, attempts, to_base
+from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, STUCK, TRIALS, Recorded, Run
+from extender.compare.tables import CPU, MS, attempts, base_told, to_base
 from extender.compare.vocabulary import (
     APPROACHES,
+    ARRIVALS,
     BASE,
     BASE_AGAIN,
     BY_POLICY,
@@ -38,7 +39,9 @@ from extender.compare.vocabulary import (
     POLICIES,
     SINGLE,
     SPACES,
+    TRACE,
     WORKLOADS,
+    base_of,
     in_order,
 )
 from extender.compare.wording import NOTHING, interval, listed, many, number, times
@@ -119,20 +122,20 @@ def ratios(table: Table) -> list[Block]:
     blocks: list[Block] = []
     for workload, each in groupby((setting for setting, row in table.items() if len(row) > 1), lambda s: s.workload):
         settings = list(each)
-        figure, told = _most_telling(settings[0])
         names = in_order({name for setting in settings for name in table[setting]}, APPROACHES)
-        rows_of = {name: [to_base(table[setting], name, figure) for setting in settings] for name in names}
-        for at in range(0, len(settings), _COLUMNS):
-            shown = {name: cells[at : at + _COLUMNS] for name, cells in rows_of.items()}
-            rows = [[f"`{name}`", *cells] for name, cells in shown.items() if not set(cells) <= {NOTHING, "1"}]
-            head = [f"{WORKLOADS.get(workload, workload)}: {told}", *map(_column, settings[at : at + _COLUMNS])]
-            blocks.append(Tabular(head, rows, PODS))
+        for figure, told in _most_telling(settings[0]):
+            rows_of = {name: [to_base(table[setting], name, figure) for setting in settings] for name in names}
+            head = f"{WORKLOADS.get(workload, workload)}: {told}, as a ratio to {base_told(workload)}"
+            for at in range(0, len(settings), _COLUMNS):
+                shown = {name: cells[at : at + _COLUMNS] for name, cells in rows_of.items()}
+                rows = [[f"`{name}`", *cells] for name, cells in shown.items() if not set(cells) <= {NOTHING, "1"}]
+                blocks.append(Tabular([head, *map(_column, settings[at : at + _COLUMNS])], rows, PODS))
     if not blocks:
         return []
-    several = any(_contend(setting) for setting in table)
-    said = f"Medians as ratios to `{BASE}` in the same rounds"
+    said = "Of medians, in the same rounds, each table to the approach that it names"
     said += "; those of `job-gang` are to `job`" if any("job-gang" in row for row in table.values()) else ""
-    said += f", and to `{LIBSPACE}` where gangs contend, for pods that are no gangs block each other there" * several
+    if any(base_of(BASE, setting.workload) == LIBSPACE for setting in table):
+        said += f". It is `{LIBSPACE}` where gangs contend for room, for pods that are no gangs block each other there"
     return [Heading("All ratios"), Said(f"{said}."), *blocks]
 
 
@@ -140,11 +143,14 @@ def _column(setting: Setting) -> str:
     return f"{setting.where}, {setting.what}"
 
 
-def _most_telling(setting: Setting) -> tuple[str, str]:
-    """Which figure of a workload, and how it is called."""
+def _most_telling(setting: Setting) -> Sequence[tuple[str, str]]:
+    """Which figures of a workload, and how they are called."""
+    latency, all_done = ("latency", "latency"), ("all_done", "until all have run")
     if setting.workload == CHURN:
-        return "whole_again", "until whole again"
-    return ("all_done", "until all have run") if _contend(setting) else ("latency", "latency")
+        return [("whole_again", "until whole again")]
+    if setting.workload == ARRIVALS:
+        return [all_done, latency]
+    return [all_done] if _contend(setting) and setting.workload != TRACE else [latency]
 
 
 def _contend(setting: Setting) -> bool:
@@ -162,19 +168,23 @@ def losses(table: Table) -> list[Block]:
     contended = {setting: row for setting, row in table.items() if _contend(setting)}
     # Where gangs contend, pods that are none block each other, and nothing that they cost tells anything.
     alone = {setting: row for setting, row in table.items() if setting not in contended}
-    room: list[tuple[str, _Compared]] = [
-        ("is later with all of them than", partial(compared, figure="all_done")),
-        ("holds more in vain than", partial(compared, figure="in_vain")),
-    ]
+    # How long a trace takes is its own affair.
+    to_end = {setting: row for setting, row in contended.items() if setting.workload != TRACE}
+    done: list[tuple[str, _Compared]] = [("is later with all of them than", partial(compared, figure="all_done"))]
+    room: list[tuple[str, _Compared]] = [("holds more in vain than", partial(compared, figure="in_vain"))]
     blocks: list[Block] = []
     for heading, points in (
-        (Heading("Where ours loses"), [*_points(table, OTHERS, costs), *_points(contended, OTHERS, room)]),
+        (
+            Heading("Where ours loses"),
+            [*_points(table, OTHERS, costs), *_points(to_end, OTHERS, done), *_points(contended, OTHERS, room)],
+        ),
         (Heading("What a gang costs beside pods that are none", 3), _points(alone, (BASE,), costs)),
     ):
         if points:
             blocks += [heading, Points(points)]
     if blocks:
-        said = "By median latency, and by the mean of writes and of CPU seconds, where the whole interval says so."
+        said = "By median latency, and by the mean of writes and of CPU seconds, where the whole interval says so; by "
+        said += "these means only where neither had a stuck trial, and no ordinary pods are in them."
         if contended:
             said += " Where gangs contend also by the median time until all have run, and by the mean of what is held "
             said += "in vain."
@@ -187,11 +197,18 @@ def _points(table: Table, others: Sequence[str], measures: Sequence[tuple[str, _
 
 
 def _writes(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | None:
-    return ratio_of(row, approach, base, lambda each: each.cost("writes"), mean)
+    return _costing(row, approach, base, "writes")
 
 
 def _cpu(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | None:
-    return ratio_of(row, approach, base, lambda each: each.cost(*CPU.values()), mean)
+    return _costing(row, approach, base, *CPU.values())
+
+
+def _costing(row: Mapping[str, Measured], approach: str, base: str, *columns: str) -> Estimate | None:
+    """None also where it would be of something else: of how long a stuck trial was watched, or of ordinary pods."""
+    if any(row[each].stuck or row[each].has_ordinary for each in (approach, base) if each in row):
+        return None
+    return ratio_of(row, approach, base, lambda each: each.cost(*columns), mean)
 
 
 def _comparisons(table: Table, others: Sequence[str], ratio: _Compared, verb: str) -> Iterator[str]:
@@ -315,19 +332,22 @@ def optimistic(table: Table) -> list[Block]:
 def method(recorded: Recorded, table: Table) -> list[Block]:
     run = recorded.run
     warm_up = sum(trial.repetition < 0 for trial in recorded.trials)
-    stuck = sum(found.stuck for row in table.values() for found in row.values())
+    stuck = [trial for trial in recorded.trials if trial.outcome == STUCK]
+    warm_stuck = sum(trial.repetition < 0 for trial in stuck)
     counted = len(recorded.trials) - warm_up
     rounds = {
         (setting, trial.repetition) for setting, row in table.items() for m in row.values() for trial, *_ in m.trials
     }
     said = [
         f"{many(counted, 'trial')} in {many(len(table), 'set-up')} and {many(len(rounds), 'round')} count; "
-        f"{many(warm_up, 'trial')} before them warmed up, and are in the raw files only.",
-        f"{many(stuck, 'trial')} did not end in time. A gang that was never placed counts as infinitely late (∞); a "
-        "median is finite while more than half of the gangs were placed.",
+        f"{many(warm_up, 'trial')} before them warmed up, and are in no figure; but a gang that is left in part or a "
+        "policy that is not kept is found in them as well.",
+        f"{many(len(stuck), 'trial')} did not end in time, {warm_stuck:,} of them while warming up. A gang that was "
+        "never placed counts as infinitely late (∞); a median is finite while more than half of the gangs were placed.",
         f"Intervals: {LEVEL:.0%}, bootstrap percentiles of {RESAMPLES:,} resamples. Whole rounds are drawn, the same "
         "for both sides of a ratio, for approaches take turns within a round. Fewer than "
-        f"{ROUNDS} rounds decide nothing.",
+        f"{ROUNDS} rounds decide nothing. Intervals of means are expanded as Student's t asks for with so few rounds "
+        "(Hesterberg 2015); without that they would be too narrow.",
         "Of fewer than a hundred gangs p99 is little else than the latest of them, and its interval cannot reach above "
         "the latest that was seen; the same holds of p90 and ten.",
         f"Seed {run.seed}; begun {run.began}.",
@@ -347,7 +367,9 @@ def method(recorded: Recorded, table: Table) -> list[Block]:
                 f"`{TRIALS}`: a row for each trial, with its outcome and costs.",
                 f"`{PODS}`: a row for each pod, with when it was seen created, bound, running and gone.",
                 f"`{LOG}`: what the libraries of ghosts had to say to their operators; nothing here is made of it.",
-                "`summary.csv`: every figure of this report, with its interval and how many values are behind it.",
+                "`summary.csv`, made of them: the figures of the tables by workload, their ratios to the base, and the "
+                "claims, with their intervals, and how many values and rounds are behind each. What is told beside "
+                "them of where ours loses is not in it.",
             ]
         ),
         Said("This report is made of them alone, and can be made again without a run."),

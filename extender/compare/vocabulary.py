@@ -28,7 +28,7 @@ APPROACHES = {
     OPTIMISTIC_LEDGER: "the same, where ephemeral resources are in the ledger alone",
     UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
-SINGLE, CHURN = "single", "churn"
+SINGLE, CHURN, ARRIVALS, TRACE = "single", "churn", "arrivals", "trace"
 CLAIMS = "claims"
 BY_POLICY = {
     BASE: "the pods without the policy, which need not keep it: the base of all ratios",
@@ -40,12 +40,12 @@ BY_POLICY = {
 """What the same names stand for where a policy other than gangs is asked for; no other approach is."""
 WORKLOADS = {
     SINGLE: "One gang on an idle cluster",
-    "arrivals": "Gangs that arrive at random times",
+    ARRIVALS: "Gangs that arrive at random times",
     "contention": "Gangs that cannot all be there at once",
     "mixed": "The same among ordinary pods",
     CHURN: "A member and a node are lost meanwhile",
     CLAIMS: "Pods that each ask for one of few ephemeral resources",
-    "trace": "Gangs among the pods of a real trace",
+    TRACE: "Gangs among the pods of a real trace",
     CO_LOCATION: "Groups that are each to be on one node",
     BALANCING: "A group that is to be spread evenly",
     FAIR_SHARE: "Pods of two users who are to share what is short as 2 : 3",
@@ -54,7 +54,7 @@ POLICIES = frozenset({CO_LOCATION, BALANCING, FAIR_SHARE})
 """Workloads of policies other than gangs."""
 OURS = (EXTENDER, "gated", LEDGER)
 """What this project would have people use."""
-BY_LEDGER = frozenset({*OURS, JOB_GANG, OPTIMISTIC, OPTIMISTIC_LEDGER})
+BY_LEDGER = frozenset({THROUGH, *OURS, JOB_GANG, OPTIMISTIC, OPTIMISTIC_LEDGER})
 """What reserves room in the service's ledger, which nobody sees who watches pods."""
 OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
 """What else places a gang as a whole."""
@@ -74,7 +74,7 @@ def base_of(approach: str, workload: str = SINGLE) -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
-    if workload not in POLICIES | {SINGLE, CHURN, "trace"}:
+    if workload not in POLICIES | {SINGLE, CHURN, TRACE}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

@@ -9,6 +9,7 @@ import pytest
 
 from extender.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
 from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, not_kept, ratio_of
+from extender.compare.runs import ORDINARY, STUCK
 from tests.compare.runs_made import TRIAL, compared, contended
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}
@@ -105,6 +106,58 @@ def test_a_gang_of_ours_that_is_left_in_part_contradicts_us_in_any_workload_and_
     assert [(each.verdict, each.values) for each in held] == [(Verdict.HOLDS, 2)]
 
 
+def test_a_gang_that_is_left_in_part_while_it_warms_up_contradicts_us_as_well() -> None:
+    run = contended({"extender": 8.0}, rounds=7)
+    trials = [replace(each, repetition=each.repetition - 1) for each in run.trials]
+    quick = [pod for pod in run.pods if pod.trial == 1 or pod.role == ORDINARY]
+    quick += [replace(each, bound=0.02, running=0.02) for each in run.pods if each not in quick]
+    (found,) = contradicted(judge(measured(replace(run, trials=trials, pods=quick))))
+    assert (found.values, len(found.against)) == (14, 2)
+    assert all("trial 1," in each for each in found.against)
+
+
+def test_who_places_nothing_holds_infinitely_much_in_vain_and_not_nothing() -> None:
+    run = contended({"appspace": 8.0, "extender": 0.5})
+    mine = {trial.trial for trial in run.trials if trial.approach == "extender"}
+    trials = [replace(each, outcome=STUCK, seconds=66.0) if each.trial in mine else each for each in run.trials]
+    pods = [replace(each, bound=None, running=None) if each.trial in mine else each for each in run.pods]
+    table = measured(replace(run, trials=trials, pods=pods))
+    claim = Claim("less", "extender", "appspace", workload="contention", figure="in_vain")
+    (found,) = judge(table, [claim])
+    assert found.verdict is Verdict.FLIPS
+    (row,) = table.values()
+    assert {value for values in row["extender"].in_vain.values() for value in values} == {inf}
+
+
+@pytest.mark.parametrize("given_up", [66.0, 132.0])
+def test_what_was_held_in_vain_does_not_depend_on_when_a_stuck_trial_is_given_up(given_up: float) -> None:
+    run = contended({"appspace": 2.0, "extender": 2.0})
+    last = max(trial.trial for trial in run.trials if trial.approach == "appspace")
+    trials = [replace(each, outcome=STUCK, seconds=given_up) if each.trial == last else each for each in run.trials]
+    pods = [replace(each, gone=None, running=None) if each.trial == last else each for each in run.pods]
+    (row,) = measured(replace(run, trials=trials, pods=pods)).values()
+    found = ratio_of(row, "extender", "appspace", lambda each: each.in_vain, mean)
+    assert found is not None
+    assert (found.value, found.low) == (0.0, 0.0)
+    assert found.high == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_others_than_ours_reserve_is_not_known_and_not_0() -> None:
+    (row,) = measured(contended({"through": 2.0, "native": 2.0, "extender": 0.5}, rounds=1, reserved=0.0)).values()
+    assert {name: found.reserved for name, found in row.items()} == {
+        "through": {0: [0.0]},
+        "extender": {0: [0.0]},
+        "native": {0: []},
+    }
+
+
+def test_where_ordinary_pods_are_asked_for_too_costs_are_for_a_trial_and_attempts_for_each_of_all_pods() -> None:
+    run = contended({"extender": 0.5}, rounds=1)
+    (row,) = measured(replace(run, trials=[replace(run.trials[0], attempts=5.0, writes=20.0)])).values()
+    assert row["extender"].cost("attempts", each_pod=True) == {0: [1.0]}
+    assert row["extender"].cost("writes") == {0: [20.0]}
+
+
 def test_a_known_ratio_comes_out() -> None:
     ((setting, row),) = measured(compared(TOOK)).items()
     assert (setting.where, setting.what) == ("100 nodes, default sampling", "a gang of 8")
@@ -157,7 +210,7 @@ def test_set_ups_and_approaches_are_told_in_one_order_and_unknown_ones_last() ->
     assert {tuple(row) for row in table.values()} == {("ungrouped", "native", "anew", "zebra")}
 
 
-def test_a_policy_that_was_not_kept_in_a_trial_that_counts_is_found_but_for_pods_that_know_of_none() -> None:
+def test_a_policy_that_was_not_kept_in_a_trial_or_a_warm_up_is_found_but_for_pods_that_know_of_none() -> None:
     recorded = compared(dict.fromkeys(("ungrouped", "native", "extender"), 0.2), rounds=6)
 
     def found(**kept: float | None) -> list[tuple[str, int, int]]:
@@ -170,6 +223,6 @@ def test_a_policy_that_was_not_kept_in_a_trial_that_counts_is_found_but_for_pods
         return [(each.approach, each.broken, each.judged) for each in broken]
 
     assert found(ungrouped=0.0, native=1.0, extender=1.0) == []
-    assert found(ungrouped=0.0, native=1.0, extender=0.5) == [("extender", 1, 6)]
-    assert found(ungrouped=0.0, native=0.9, extender=None) == [("native", 1, 6)]
+    assert found(ungrouped=0.0, native=1.0, extender=0.5) == [("extender", 2, 7)]
+    assert found(ungrouped=0.0, native=0.9, extender=None) == [("native", 2, 7)]
     assert not_kept(measured(recorded)) == []
