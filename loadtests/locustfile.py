@@ -29,8 +29,9 @@ deleted; policies and resources too:
     Explainer       explain for a pod and a gang that wait
 
 With the environment variable REFERENCE each call goes to that URL as well, to the one or to the other first, and in the
-end the medians and their ratio are told; `python -m loadtests.reference --bind-without-writing` is a plain extender in
-Go. Locust's own time is in both, so that the ratio of short calls is nearer to 1 than it would be without.
+end the medians and their ratio are told, where a call that failed is infinitely late;
+`python -m loadtests.reference --bind-without-writing` is a plain extender in Go. Locust's own time is in both, so that
+the ratio of short calls is nearer to 1 than it would be without.
 
 A real kube-scheduler sends one filter call after the other, so one user is what a cluster sees; more show where the
 service's one process is full.
@@ -43,6 +44,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import random
 import sys
@@ -58,7 +60,7 @@ from locust import FastHttpUser, LoadTestShape, constant, events, task
 from loadtests.load import users
 from loadtests.load.shapes import tick
 from loadtests.load.timings import REFERENCE as OF_REFERENCE
-from loadtests.load.timings import Files, Timings
+from loadtests.load.timings import Files, Spread, Timings, ratio
 from loadtests.load.users import EphemeralPods, Explainer, GangPods, OrdinaryPods, Policies, Resources, WhatIf
 from loadtests.recorded.calls import Call, Ready, load, select
 
@@ -180,9 +182,17 @@ def end_writing(**_: Any) -> None:
 
 @events.quitting.add_listener  # type: ignore[untyped-decorator]
 def tell_ratios(**_: Any) -> None:
-    """Of every call that both were asked: the medians, and the one divided by the other."""
-    for name, mine, its in _timings.ratios():
-        sys.stdout.write(f"{name:<50}{mine:9.2f} ms, reference {its:9.2f} ms, ratio {mine / its:6.2f}\n")
+    """Of every call that both were asked: the medians, of how many calls, and the one divided by the other."""
+
+    def number(value: float | None) -> str:
+        return "–" if value is None else "∞" if value == math.inf else f"{value:.2f}"
+
+    def said(of: Spread) -> str:
+        return f"{number(of.quantile(0.5)):>9} ms ({of.count} calls, {of.failures} failed)"
+
+    for name, mine, its in _timings.both():
+        divided = number(ratio(mine.quantile(0.5), its.quantile(0.5)))
+        sys.stdout.write(f"{name:<50}{said(mine)}, reference {said(its)}, ratio {divided:>6}\n")
 
 
 if SHAPE:

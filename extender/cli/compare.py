@@ -49,6 +49,7 @@ Example: escher compare --plot results/compare-1
 
 
 def compare(
+    context: typer.Context,
     embedded: Annotated[bool, typer.Option("--embedded", help="On the embedded cluster: a quick look, no Go.")] = False,
     nodes: Annotated[
         list[int] | None,
@@ -100,7 +101,13 @@ def compare(
     with reported():
         if len(given) > 1:
             raise WrongUse(f"{' and '.join(given)}: give one of them")
-        if plot is None:
+        if go_on is not None or plot is not None:
+            _alone(context)
+        if plot is not None:
+            folder = plot
+        elif go_on is not None:
+            folder = _go_on(go_on)
+        else:
             chosen = replace(
                 _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick),
                 # Absolute, as of schedulers.
@@ -111,11 +118,21 @@ def compare(
                 waiting=waiting,
             )
             chosen.check()
-            folder = _run(chosen, out, go_on)
-        else:
-            folder = plot
+            folder = _begin(chosen, out)
         held = _report(folder)
     raise typer.Exit(0 if held else 1)
+
+
+def _alone(context: typer.Context) -> None:
+    """Raises WrongUse where something else is given beside a run that is there."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    ]
+    besides = [option for option in given if option not in ("--go-on", "--plot")]
+    if besides:
+        raise WrongUse(f"{' and '.join(besides)}: the run that is there has its own; leave it out, or begin anew")
 
 
 def _chosen(
@@ -151,7 +168,17 @@ def _chosen(
     )
 
 
-def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
+def _go_on(folder: Path) -> Path:
+    import uvloop
+
+    from extender.compare import comparing
+
+    with _Bar() as bar:
+        uvloop.run(comparing.go_on(folder, bar))
+    return folder
+
+
+def _begin(plan: Plan, out: Path | None) -> Path:
     import uvloop
 
     from extender.compare import comparing
@@ -161,9 +188,6 @@ def _run(plan: Plan, out: Path | None, go_on: Path | None) -> Path:
     with Told() as building, _Bar() as bar:
         if plan.cluster == REAL:
             binaries.build(building)
-        if go_on is not None:
-            uvloop.run(comparing.go_on(go_on, bar))
-            return go_on
         folder = out or Path("results") / f"compare-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         command = " ".join(["escher", *sys.argv[1:]])
         uvloop.run(comparing.begin(plan, folder, command, bar))

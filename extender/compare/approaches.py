@@ -15,9 +15,9 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangRun
+from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed, GangRun
 from extender.compare.outside import NAMESPACE
-from extender.compare.pods import Manifest, create, manifest, remove
+from extender.compare.pods import Manifest, create, delete, manifest, remove
 from extender.compare.unsafe import Unsafe
 from extender.compare.vocabulary import (
     APPROACHES,
@@ -106,7 +106,7 @@ class Grouped(Plain):
 
     async def end(self, ask: Ask) -> None:
         await remove(self._requests, ask)
-        await self._requests.request("DELETE", f"{self.groups}/{ask.name}")
+        await delete(self._requests, f"{self.groups}/{ask.name}")
 
 
 class Native(Grouped):
@@ -142,8 +142,7 @@ class ByJob(Plain):
         """The Job's controller makes it."""
 
     async def end(self, ask: Ask) -> None:
-        body = b'{"propagationPolicy":"Background"}'
-        await self._requests.request("DELETE", f"{_JOBS}/{ask.name}", body)
+        await delete(self._requests, f"{_JOBS}/{ask.name}", b'{"propagationPolicy":"Background"}')
         await remove(self._requests, ask)
 
 
@@ -177,7 +176,10 @@ class Ghosts:
             return
         run, launching = self._runs[ask.name]
         launching.cancel()
-        await asyncio.gather(launching, return_exceptions=True)
+        [failed] = await asyncio.gather(launching, return_exceptions=True)
+        if isinstance(failed, Exception) and not isinstance(failed, GangFailed):
+            # No fault of the approach: nothing may be told of this trial.
+            raise failed
         await remove(self._requests, ask)
         run.cancel()
         await run.ended()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
@@ -19,6 +21,7 @@ import structlog
 
 from extender.compare import kept, lines, replay
 from extender.compare.brought import BROUGHT, digest
+from extender.compare.outside import Blind
 from extender.compare.plan import Needs, Plan, Trial
 from extender.compare.running import Outcome, run
 from extender.compare.runs import (
@@ -36,10 +39,13 @@ from extender.compare.runs import (
     Unreadable,
 )
 from extender.compare.vocabulary import NATIVE
+from extender.compare.workloads import TRACE
 from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-from extender.controlplane.errors import WrongUse
+from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.progress import Progress
+from extender.controlplane.witness import Late
+from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 
@@ -99,27 +105,61 @@ async def go_on(folder: Path, told: Told) -> None:
     except OSError as error:
         raise WrongUse(f"--go-on {folder}: no run was begun there ({error.strerror})") from None
     plan.check()
-    for name, path in _files(plan).items():
-        if digest(path) != recorded.run.versions.get(name):
-            raise WrongUse(f"--go-on {folder}: {path} is not what the run was begun with")
-    done = {trial.trial for trial in recorded.trials}
-    await _carry_out(plan, [trial for trial in plan.trials() if trial.number not in done], recorder, told)
+    for what, then, now in (
+        ("machine", recorded.run.machine, machine()),
+        ("versions", recorded.run.versions, versions(plan)),
+    ):
+        for name in sorted((then.keys() | now.keys()) - {"commit"}):
+            if then.get(name) != now.get(name):
+                raise WrongUse(
+                    f"--go-on {folder}: it was begun with {name} {then.get(name)}, here is {now.get(name)}; "
+                    f"trials of two {what} are not to be compared: begin anew"
+                )
+    trials = to_go(plan, {trial.trial for trial in recorded.trials})
+    left = {trial.number for trial in trials}
+    kept = [trial for trial in recorded.trials if trial.trial not in left]
+    today = datetime.now(UTC).isoformat(timespec="seconds")
+    again = replace(recorded.run, continued=(*recorded.run.continued, today)) if trials else recorded.run
+    recorder.keep(replace(recorded, run=again, trials=kept))
+    await _carry_out(plan, [*warming_up(plan, trials), *trials], recorder, told)
+
+
+def to_go(plan: Plan, done: Collection[int]) -> list[Trial]:
+    """The trials of all rounds of which not all have been. What was there of such a round does not count: half of it
+    would be compared with what another cluster has done, and at another time."""
+    rounds = groupby(plan.trials(), lambda trial: (trial.set_up, trial.repetition))
+    whole = [list(each) for _, each in rounds]
+    return [trial for each in whole if any(one.number not in done for one in each) for trial in each]
+
+
+def warming_up(plan: Plan, trials: Sequence[Trial]) -> list[Trial]:
+    """What goes before these on a new cluster, if the first of them counts, and is not written down: the warm-up of its
+    set-up, under numbers that no other trial has."""
+    if not trials or trials[0].repetition <= -plan.warm_up:
+        return []
+    mine = [each for each in plan.trials() if each.set_up == trials[0].set_up and each.repetition < 0]
+    return [replace(each, number=trials[-1].number + 1 + n) for n, each in enumerate(mine)]
 
 
 async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, told: Told) -> None:
     began, left = monotonic(), len(trials)
+    planned = {trial.number for trial in plan.trials()}
 
     def take(outcome: Outcome) -> None:
         nonlocal left
         left -= 1
-        pods = list(pod_rows(outcome))
-        recorder.add(trial_row(plan, outcome, pods), pods)
+        if outcome.trial.number in planned:
+            pods = list(pod_rows(outcome))
+            recorder.add(trial_row(plan, outcome, pods), pods)
         told.trial(outcome, left, (monotonic() - began) / (len(trials) - left) * left)
 
     with _logged(recorder.log):
         for needs, mine in groupby(trials, lambda trial: trial.set_up.cluster):
             with _cluster(plan, needs, told) as cluster:
-                await run(cluster, plan, mine, take, told.taking)
+                try:
+                    await run(cluster, plan, mine, take, told.taking)
+                except (Blind, Late, Refused, Unavailable) as error:
+                    raise ClusterError(f"{error}; what was measured is kept: go on with it by --go-on") from error
 
 
 @contextmanager
@@ -223,13 +263,41 @@ def _processor() -> str:
 def versions(plan: Plan) -> Mapping[str, Any]:
     return {
         "escher": version("escher-kubernetes"),
+        **({"commit": commit} if (commit := _commit()) else {}),
+        "source": _source(),
         "kubernetes": binaries.kubernetes_version(),
         "python": platform.python_version(),
         **{name: digest(path) for name, path in _files(plan).items()},
     }
 
 
+def _source() -> str:
+    """A digest of all code that may have a part in a run."""
+    made = hashlib.sha256()
+    for package in (lines.PACKAGE, lines.PACKAGE.parent / "kubesim"):
+        for path in sorted(package.rglob("*.py")):
+            made.update(f"{path.relative_to(package.parent)}\0".encode() + path.read_bytes())
+    return made.hexdigest()
+
+
+def _commit() -> str:
+    """Of the checkout that runs, if it is one."""
+    checkout = lines.PACKAGE.parent
+    if not (checkout / ".git").exists():
+        return ""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        said = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.strip()
+
+
 def _files(plan: Plan) -> dict[str, Path]:
     """What a run was given that must be the same when it is gone on with."""
     found = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
-    return found | ({"service_config": Path(plan.service_config)} if plan.service_config else {})
+    if plan.service_config:
+        found["service_config"] = Path(plan.service_config)
+    if TRACE in plan.workloads:
+        found |= {path.name: path for path in replay.files(plan.trace)}
+    return found

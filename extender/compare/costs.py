@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -32,8 +33,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component; `rollbacks` of an approach that holds room before the members come; `binds`: how
-    often the service was asked to bind a pod."""
+    seconds of CPU of each component, and of this process, which asks for the gangs and has the ghosts' library in it;
+    `rollbacks` of an approach that holds room before the members come; `binds`: how often the service was asked to bind
+    a pod."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -41,6 +43,7 @@ class Costs:
     cpu_service: float | None = None
     cpu_scheduler: float | None = None
     cpu_apiserver: float | None = None
+    cpu_client: float | None = None
     rollbacks: float | None = None
     binds: float | None = None
 
@@ -74,6 +77,7 @@ class Purse:
             cpu_service=_cpu(pids, "service"),
             cpu_scheduler=_cpu(pids, *schedulers_of(pids)),
             cpu_apiserver=_cpu(pids, "kube-apiserver"),
+            cpu_client=time.process_time(),
             binds=total(await self._service.metrics(), "escher_extender_duration_seconds_count", _is_bind),
         )
 

@@ -58,8 +58,11 @@ class Losses:
         ended = msgspec.json.decode(await self._requests.request("DELETE", path, _AT_ONCE))["items"]
         members = [each["metadata"]["name"] for each in ended if _is_of(ask, each)]
         await self._replace(members, ask, way)
-        await asyncio.sleep(_AWAY)
-        await self._requests.request("POST", _NODES, msgspec.json.encode(as_new(found)))
+        try:
+            await asyncio.sleep(_AWAY)
+        finally:
+            # Also where the trial is given up meanwhile: the next one has it.
+            await self._requests.request("POST", _NODES, msgspec.json.encode(as_new(found)))
 
     async def _replace(self, pods: Iterable[str], ask: Ask, way: Way) -> None:
         for pod in pods:
@@ -79,5 +82,6 @@ def _is_of(ask: Ask, pod: dict[str, Any]) -> bool:
 
 def as_new(found: dict[str, Any]) -> dict[str, Any]:
     """The node as its kubelet brings it: without what was written to it since."""
-    offered = {key: value for key, value in found["status"]["capacity"].items() if not key.startswith(f"{DOMAIN}/")}
+    capacity = found["status"]["capacity"].items()
+    offered = {key: value for key, value in capacity if not key.partition("/")[0].endswith(DOMAIN)}
     return node(found["metadata"]["name"], offered, labels=found["metadata"]["labels"])

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from extender.controlplane.witness import Changing, Collection, Late, Sighting, following, name_of
+from extender.controlplane.witness import Changing, Collection, Sighting, following, name_of
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.names import CPU
@@ -30,6 +30,10 @@ PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
 LABEL = "compare.escher.dev/gang"
 """On each pod that is measured: whose member it is. Nobody else reads it."""
 _STARTS_WITHIN = 60.0
+
+
+class Blind(Exception):
+    """Nobody watches any more."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -109,6 +113,8 @@ class Watched(Changing):
         self.there: set[str] = set()
         """Those that are not gone."""
         self.begun = False
+        self.over = False
+        """The watcher has ended: nothing is seen any more."""
         self.last = 0.0
         """When something was seen last."""
         self._by_gang: dict[str | None, dict[str, Pod]] = {}
@@ -143,6 +149,11 @@ class Watched(Changing):
             if seen.phase == "Running" and pod.running is None:
                 pod.running = seen.time
 
+    def require(self) -> None:
+        """Raises Blind where the watcher has ended, so that what is not seen says nothing."""
+        if self.over:
+            raise Blind("the process that watches from outside has ended: see what it said above")
+
     def of(self, gang: str) -> Mapping[str, Pod]:
         """All its pods, also those that have gone, by name and in the order in which they came."""
         return self._by_gang.get(gang, {})
@@ -154,7 +165,7 @@ class Watched(Changing):
 
 @asynccontextmanager
 async def watching(kubeconfig: Path) -> AsyncIterator[Watched]:
-    """The other process watches while the block lasts. Raises Late if it does not begin."""
+    """The other process watches while the block lasts. Raises Late or Blind if it does not begin."""
     watched = Watched()
     command = [sys.executable, "-m", "extender.compare.outside", str(kubeconfig)]
     pipe = asyncio.subprocess.PIPE
@@ -165,12 +176,13 @@ async def watching(kubeconfig: Path) -> AsyncIterator[Watched]:
     async def listen() -> None:
         async for line in stdout:
             watched.take(line)
+        watched.over = True
+        watched.has_changed()
 
     listening = asyncio.create_task(listen())
     try:
-        await watched.until(lambda: watched.begun or listening.done(), "the watcher's beginning", within=_STARTS_WITHIN)
-        if not watched.begun:
-            raise Late("the watcher has ended before it began: see what it said above")
+        await watched.until(lambda: watched.begun or watched.over, "the watcher's beginning", within=_STARTS_WITHIN)
+        watched.require()
         yield watched
     finally:
         listening.cancel()

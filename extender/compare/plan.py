@@ -18,7 +18,7 @@ from extender.compare import brought, replay
 from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
 from extender.compare.vocabulary import base_of
-from extender.compare.workloads import SINGLE, TRACE, WORKLOADS, Shape, Work
+from extender.compare.workloads import CONTENTION, SINGLE, TRACE, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.nodes import NodeShape
 from extender.kube.names import CPU
@@ -144,7 +144,10 @@ class Plan:
         shape, largest = set_up.shape, WORKLOADS[set_up.workload].largest
         if largest is not None and shape.size > largest:
             raise WrongUse(f"--size {shape.size} is too large for {set_up.workload}: at most {largest}")
-        needed = shape.pool or ceil(room_of(shape) / pods_of_a_node(self.cpu_of(set_up.workload)))
+        places = pods_of_a_node(self.cpu_of(set_up.workload))
+        if set_up.workload == CONTENTION and shape.gangs * shape.size <= ceil(room_of(shape) / places) * places:
+            raise WrongUse(f"--size {shape.size} is too small for {CONTENTION}: its gangs all have room on one node")
+        needed = shape.pool or ceil(room_of(shape) / places)
         if set_up.nodes < needed:
             raise WrongUse(f"--nodes {set_up.nodes} is too few for {set_up}: {needed} or more are needed")
 

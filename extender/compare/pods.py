@@ -63,9 +63,9 @@ async def remove(requests: Requests, ask: Ask) -> None:
     await delete(requests, f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}")
 
 
-async def delete(requests: Requests, path: str) -> None:
-    """What is there is deleted without delay, if anything is."""
+async def delete(requests: Requests, path: str, how: bytes = b'{"gracePeriodSeconds":0}') -> None:
+    """What is there is deleted, if anything is. `how`: DeleteOptions as JSON; without them, without delay."""
     try:
-        await requests.request("DELETE", path, b'{"gracePeriodSeconds":0}')
+        await requests.request("DELETE", path, how)
     except Gone:
         return

@@ -22,7 +22,7 @@ from math import inf
 from pathlib import Path
 from random import Random
 
-from extender.compare.workloads import Ask, Requests, Standing, Work
+from extender.compare.workloads import QUIET, Ask, Requests, Standing, Work
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.nodes import GPU
 from extender.controlplane.trace import TraceNode, TracePod, read_nodes, read_pods
@@ -35,7 +35,7 @@ NODES_FILE, PODS_FILE = "openb_node_list_*.csv", "openb_pod_list_*.csv"
 _USUAL = {NODES_FILE: "openb_node_list_all_node.csv", PODS_FILE: "openb_pod_list_default.csv"}
 """Of several, as they were published."""
 _AFTER = 1.0
-_PATIENCE, _QUIET = 120.0, 30.0
+_PATIENCE = 150.0
 _TRIES = 1000
 _PODS_OF_A_NODE = 50
 """It has room for 110, and a member has a ghost beside it by some approaches."""
@@ -55,6 +55,11 @@ class Trace:
 def nodes_file(folder: str) -> Path:
     """Raises WrongUse where the folder has none, or several that are not the usual one."""
     return _file(folder, NODES_FILE)
+
+
+def files(folder: str) -> list[Path]:
+    """All that is read of it. Raises WrongUse."""
+    return [nodes_file(folder), _file(folder, PODS_FILE)]
 
 
 @lru_cache(maxsize=4)
@@ -140,7 +145,7 @@ def _work(groups: Sequence[Sequence[TracePod]], standing: Sequence[tuple[TracePo
         Standing(str(number), node, _requests(pod), min((_ended(pod) - began) * pace, end))
         for number, (pod, node) in enumerate(standing)
     ]
-    return Work(asks, end + _PATIENCE, _QUIET, standing=there)
+    return Work(asks, end + _PATIENCE, QUIET, standing=there)
 
 
 class _Rooms:

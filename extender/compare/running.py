@@ -75,7 +75,7 @@ class Bench:
         self._anew = not SETTINGS.keys().isdisjoint(ways)
 
     async def once(self, trial: Trial) -> Outcome:
-        """Leaves the cluster empty. Raises Late where that is not possible."""
+        """Leaves the cluster empty. Raises Late where that is not possible, and Blind where nobody watches."""
         work = _named(self._plan.work(trial), f"{trial.approach}-{trial.number}")
         ways = self._ways[trial.approach]
         await self._service.have(SETTINGS.get(trial.approach, ""), anew=self._anew)
@@ -88,7 +88,8 @@ class Bench:
             async with self._reserving(trial) as reserved:
                 done = await run.to_its_end()
                 seconds = time.monotonic() - run.began
-            await run.clear()
+            await _within(run.clear(), f"clearing away {trial}")
+        self._watched.require()
         await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
         await asyncio.sleep(_SETTLE)
         spent = (await self._spent(ways)).since(before)
@@ -106,6 +107,15 @@ class Bench:
     async def _spent(self, ways: Ways) -> Costs:
         rollbacks = None if ways.rollbacks is None else ways.rollbacks.count
         return replace(await self._purse.spent(), rollbacks=rollbacks)
+
+
+async def _within(doing: Awaitable[None], what: str) -> None:
+    """Raises Late."""
+    try:
+        async with asyncio.timeout(_LEAVES):
+            await doing
+    except TimeoutError:
+        raise Late(f"{what}: not within {_LEAVES:g} s") from None
 
 
 def _named(work: Work, prefix: str) -> Work:
@@ -183,9 +193,10 @@ class _Run:
         await self.leave(pod)
 
     async def _until_quiet(self) -> None:
-        """Raises Late if nothing happens any more, and nothing is going to happen by itself."""
+        """Raises Late if nothing happens any more, or is going to happen by itself, and Blind if nobody watches."""
         while True:
             await asyncio.sleep(_LOOKS)
+            self.watched.require()
             coming = len(self.asked) < len(self.work.asks)
             if not (coming or self._ends_by_itself) and time.monotonic() - self.watched.last > self.work.quiet:
                 raise Late("nothing happens any more")

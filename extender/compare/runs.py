@@ -34,7 +34,8 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`began` as RFC 3339. `lines`: of policy code, by approach, as they were counted when it ran."""
+    """`began` as RFC 3339. `lines`: of policy code, by approach, as they were counted when it ran. `continued`: when it
+    was gone on with after it had been cut off."""
 
     command: str
     seed: int
@@ -43,6 +44,7 @@ class Run:
     versions: Mapping[str, Any] = field(default_factory=dict)
     plan: Mapping[str, Any] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
+    continued: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class TrialRow:
     reserved: float | None = None
     binds: float | None = None
     kept: float | None = None
+    cpu_client: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,7 @@ class Recorder:
         """A new run, nothing of which has been tried. Raises FileExistsError if the folder has one."""
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / RUN).open("xb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+            file.write(_encoded(run))
         _replace(folder / TRIALS, TrialRow, ())
         _replace(folder / PODS, PodRow, ())
         return cls(folder)
@@ -156,10 +159,18 @@ class Recorder:
     @classmethod
     def go_on(cls, folder: Path) -> tuple[Recorder, Recorded]:
         """The run that is there can be continued: its files have finished trials only."""
-        recorded = read(folder)
-        _replace(folder / PODS, PodRow, recorded.pods)
-        _replace(folder / TRIALS, TrialRow, recorded.trials)
-        return cls(folder), recorded
+        recorder, recorded = cls(folder), read(folder)
+        recorder.keep(recorded)
+        return recorder, recorded
+
+    def keep(self, recorded: Recorded) -> None:
+        """The files have this run, with these trials and their pods, and nothing else."""
+        kept = {trial.trial for trial in recorded.trials}
+        new = self._folder / f".{RUN}.new"
+        new.write_bytes(_encoded(recorded.run))
+        os.replace(new, self._folder / RUN)
+        _replace(self._folder / PODS, PodRow, [pod for pod in recorded.pods if pod.trial in kept])
+        _replace(self._folder / TRIALS, TrialRow, recorded.trials)
 
     @property
     def log(self) -> Path:
@@ -170,6 +181,10 @@ class Recorder:
         # In this order: a trial whose row is there has all its pods.
         _append(self._folder / PODS, pods)
         _append(self._folder / TRIALS, [trial])
+
+
+def _encoded(run: Run) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
 
 
 def _rows(path: Path, kind: type[_Row]) -> list[_Row]:

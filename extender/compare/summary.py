@@ -72,7 +72,7 @@ def _figures(found: Measured, each: str) -> Iterator[_Cells]:
         "attempts_per_pod": found.cost("attempts", each_pod=True),
         f"cpu_per_{each}": found.cost(*CPU.values()),
     }
-    for column in ("writes", "bytes", "attempts", "rollbacks", *CPU.values()):
+    for column in ("writes", "bytes", "attempts", "rollbacks", *CPU.values(), "cpu_client"):
         means[f"{column}_per_{each}"] = found.cost(column)
     for figure, sample in medians.items():
         yield from _told(figure, "median", estimate(sample))

@@ -133,8 +133,9 @@ _CPU = "2"
 PODS_OF_A_NODE = 4
 """Of each pod, where room is short: so many of them have room on a node of the usual shape."""
 _LASTS = 1.0
-_QUIET = 65.0
-"""Longer than any time-out by which an approach ends a deadlock itself: kube-scheduler waits 60 s for an extender."""
+QUIET = 95.0
+"""Longer than the time-outs by which approaches end a deadlock themselves: kube-scheduler waits 60 s for an extender,
+and ghosts pause for 90 s at most. Only Kubernetes' own gangs may wait longer for each other, for five minutes."""
 
 
 def _alone(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -151,15 +152,15 @@ def _single(shape: Shape, requests: Requests, random: Random) -> Work:
 
 
 def _contending(sizes: Sequence[int]) -> Iterator[Shape]:
-    """Two gangs, with room for one and a half; and eight, with room for two and a half."""
+    """Two gangs, with room for at most one and a half; and eight, with room for two and a half."""
     for size in sizes:
-        yield Shape(size, 2, ceil(1.5 * size))
+        yield Shape(size, 2, max(size, 3 * size // 2 // PODS_OF_A_NODE * PODS_OF_A_NODE))
         yield Shape(size, 8, ceil(2.5 * size))
 
 
 def _contention(shape: Shape, requests: Requests, random: Random) -> Work:
     asks = [Ask(str(number), shape.size, requests, lasts=_LASTS) for number in range(shape.gangs)]
-    return Work(asks, 60.0 + shape.gangs * _patience(shape.size), _QUIET)
+    return Work(asks, 60.0 + shape.gangs * _patience(shape.size), QUIET)
 
 
 def _mixing(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -173,7 +174,7 @@ def _mixed(shape: Shape, requests: Requests, random: Random) -> Work:
         Ask(f"o{number}", 1, requests, at=random.uniform(0, 2), lasts=_LASTS, is_gang=False)
         for number in range(2 * shape.size)
     ]
-    return Work([*gangs, *ordinary], 60.0 + 4 * _patience(shape.size), _QUIET)
+    return Work([*gangs, *ordinary], 60.0 + 4 * _patience(shape.size), QUIET)
 
 
 ARRIVING = 40
@@ -196,7 +197,7 @@ def _arrivals(shape: Shape, requests: Requests, random: Random) -> Work:
         at += random.expovariate(RATE)
         (size,) = random.choices(list(SIZES), list(SIZES.values()))
         asks.append(Ask(str(number), size, requests, at=at, lasts=random.expovariate(1 / _MEAN_LASTS)))
-    return Work(asks, at + 120.0, _QUIET)
+    return Work(asks, at + 120.0, QUIET)
 
 
 def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
@@ -227,7 +228,7 @@ def _claims(shape: Shape, requests: Requests, random: Random) -> Work:
         return {**requests, key: "1"}
 
     asks = [Ask(str(number), 1, of_one(), lasts=_CLAIM_LASTS, alone=True) for number in range(shape.gangs)]
-    return Work(asks, 120.0, _QUIET)
+    return Work(asks, 120.0, QUIET)
 
 
 # -- policies other than gangs ---------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ def _fair_share(shape: Shape, requests: Requests, random: Random) -> Work:
         for number in range(_WANTED)
         for user in WEIGHTS
     ]
-    return Work(asks, 120.0, _QUIET)
+    return Work(asks, 120.0, QUIET)
 
 
 _NOT_BY_POLICY = frozenset(APPROACHES) - frozenset(BY_POLICY)

@@ -143,7 +143,8 @@ def plan(
         ]
     gates = {name: dict(spec.feature_gates) for name in ("kube-apiserver", "kube-controller-manager", *configs)}
     if spec.native_gangs:
-        for name in ("kube-apiserver", RESOURCES_SCHEDULER):
+        # Both schedulers, so that what the gates cost is in no comparison of the two.
+        for name in ("kube-apiserver", EXTENDER_SCHEDULER, RESOURCES_SCHEDULER):
             gates[name] = {**NATIVE_GANGS, **gates[name]}
     serving = (
         "--bind-address=127.0.0.1",

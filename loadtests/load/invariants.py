@@ -1,4 +1,5 @@
-"""Invariants: what must hold when nobody asks any more, first with pods that stay, then with all of them gone.
+"""Invariants: what must hold when nobody asks any more: of gangs with all pods that are there, then of everything with
+the pods that stay, then with all of them gone.
 
 Found by those who also judge the runs that kill and hinder: the ledger is compared with the cluster, nodes and gangs
 are watched by a process of its own, and the service has checked itself. Each check answers findings in words.
@@ -42,6 +43,10 @@ STUCK_AFTER = 150.0
 """Seconds without any change after which what is left is taken for what will stay: a plan lasts half a minute, and two
 minutes a member whose pod the service was asked about and has never seen."""
 
+UNDER_WAY = 5.0
+"""Seconds after the load in which Bindings that are under way end, as long as a burst may take (`sightings`): shorter
+than a plan lasts, after which the service evicts a part itself."""
+
 _VIOLATIONS = "escher_invariant_violations_total"
 Say = Callable[[str], None]
 Resources = Mapping[str, Mapping[str, int]]
@@ -81,6 +86,9 @@ class AtRest:
         return found
 
     def _look(self, found: Findings, ended: float) -> None:
+        # Now, for afterwards those who are not bound are gone, and who is gone may have been bound.
+        time.sleep(max(0.0, ended + UNDER_WAY - time.monotonic()))
+        self._add(found, {IN_PART: partly_bound(self._api.list_all(PODS))}, "with all pods there: ")
         self._withdraw(keep=self._expected)
         self._delete_pods(lambda bound: not bound)
         self._add(found, settled(self._full, stuck_after=STUCK_AFTER, say=self._say))

@@ -244,20 +244,20 @@ class Placer:
         placed is told, and deleted."""
         while (oldest := self._crowd.oldest_to_go()) is not None:
             self._delete(oldest)
+        what, name = "gang" if kind == "gang" else "pod", f"{kind}, created to bound"
         began = time.monotonic()
-        unit = self._create(kind, MEMBERS if kind == "gang" else 1)
+        try:
+            unit = self._create(kind, MEMBERS if kind == "gang" else 1)
+        except Refused as refused:
+            self._tell(what, name, time.monotonic() - began, str(refused))
+            raise
         try:
             placed = self._place(unit, until=began + PATIENCE)
         except BaseException:
             self._crowd.stays(unit)
             raise
-        what = "gang" if kind == "gang" else "pod"
-        self._tell(
-            what,
-            f"{kind}, created to bound",
-            time.monotonic() - began,
-            "" if placed else f"not bound within {PATIENCE:g} s",
-        )
+        failed = "" if placed else f"not bound within {PATIENCE:g} s"
+        self._tell(what, name, time.monotonic() - began, failed)
         if placed:
             self._crowd.stays(unit)
         else:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from extender.compare.report import Gallery
 from extender.controlplane.errors import WrongUse
 from loadtests.load.run import RUN
 from loadtests.load.samples import MEMORY
-from loadtests.load.timings import CALLS, LATENCIES, QUANTILES, REFERENCE
+from loadtests.load.timings import CALLS, LATENCIES, QUANTILES, REFERENCE, ratio
 
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
 FAILURES, LOCUSTS_PAGE = "locust_failures.csv", "locust.html"
 
 _UNITS = ("pod", "gang")
 """Kinds of rows that are no calls, but what came of several."""
+_INFINITELY_LATE = "counts as infinitely late (∞) in the percentiles, however soon that was known."
 _MOST_LINES = 6
 _SHOWN = 20
 Row = Mapping[str, str]
@@ -122,13 +124,13 @@ def _latencies(rows: Sequence[Row]) -> Iterator[Block]:
         (
             "Pods and gangs",
             "From the first create to the last Binding answered, with all that lies between: the API server, filter,"
-            " prioritize, bind, and for gangs the wait for each other.",
+            f" prioritize, bind, and for gangs the wait for each other. One that was never bound {_INFINITELY_LATE}",
             [row for row in rows if row["kind"] in _UNITS],
         ),
         (
             "Calls",
             "As Locust has them, whose own time is in all of them. **Live** are calls for pods that exist; the time of"
-            " a gang's bind is mostly that its members wait for each other.",
+            f" a gang's bind is mostly that its members wait for each other. One that failed {_INFINITELY_LATE}",
             [row for row in rows if row["kind"] not in _UNITS],
         ),
     ):
@@ -151,23 +153,29 @@ def _short(number: str) -> str:
     if not number:
         return ""
     value = float(number)
+    if value == math.inf:
+        return "∞"
     return f"{value:,.0f}" if value >= 100 else f"{float(f'{value:.3g}'):g}"
 
 
 def _ratios(rows: Sequence[Row]) -> Iterator[Block]:
-    medians = {row["name"]: float(row["p50"]) for row in rows if row["p50"]}
-    shown = [
-        [name, f"{ours:.3g}", f"{theirs:.3g}", f"{ours / theirs:.2f}"]
-        for name, ours in medians.items()
-        if (theirs := medians.get(name + REFERENCE))
-    ]
+    named = {row["name"]: row for row in rows if row["p50"]}
+    shown = []
+    for name, ours in named.items():
+        if theirs := named.get(name + REFERENCE):
+            found = ratio(float(ours["p50"]), float(theirs["p50"]))
+            told = "–" if found is None else "∞" if found == math.inf else f"{found:.2f}"
+            sides = ([_short(each["p50"]), f"{int(each['calls']):,}", each["failures"]] for each in (ours, theirs))
+            shown.append([name, *chain.from_iterable(sides), told])
     if shown:
         yield Heading("Beside the reference extender")
         yield Said(
             "Medians of the same calls in the same run, and the one divided by the other. The reference is a plain"
-            " extender in Go, which remembers, watches and writes nothing. Locust's own time is in both."
+            " extender in Go, which remembers, watches and writes nothing. Locust's own time is in both. Calls that"
+            " failed are infinitely late here too; where the reference's median is, there is no ratio."
         )
-        yield Tabular(["", "ours, ms", "reference, ms", "ratio"], shown, LATENCIES)
+        head = ["", "ours, ms", "calls", "failed", "reference, ms", "calls", "failed", "ratio"]
+        yield Tabular(head, shown, LATENCIES)
 
 
 def _failures(rows: Sequence[Row]) -> Iterator[Block]:
@@ -201,20 +209,20 @@ def _over_time(rows: Sequence[Row], latencies: Sequence[Row], gallery: Gallery) 
         [
             # The last window is written when all have gone.
             plots.Course("users", {"users": sorted(users.items())[:-1]}),
-            plots.Course("calls a second", {"answered": total(calls, "calls"), "failed": total(calls, "failures")}),
+            plots.Course("calls a second", {"all": total(calls, "calls"), "failed": total(calls, "failures")}),
         ]
     )
     yield gallery.hang(figure, "Users, and calls a second.", CALLS, "throughput")
     named = [*units, *often][:_MOST_LINES]
     panels = [
-        plots.Course(f"{title}, ms", series, ratios=True)
+        plots.Course(f"{title}, ms", _with_infinite_told(series), ratios=True)
         # Between them are too few calls in a window of a second.
         for title, column in (("median", "p50"), ("longest", "max"))
         if (series := _series(rows, named, "second", "name", column))
     ]
     if panels:
         whom = f"{'pods, gangs and ' if units else ''}the most frequent calls"
-        told = f"How long it took: the median and the longest of each window, of {whom}."
+        told = f"How long it took: the median and the longest of each window, of {whom}; ∞ is not drawn, but counted."
         yield gallery.hang(plots.courses(panels), told, CALLS, "latency")
 
 
@@ -231,6 +239,17 @@ def _series(
         if row[by] in found and row[column]:
             found[row[by]].append((float(row[along]), value(float(row[column]))))
     return {name: points for name, points in found.items() if points}
+
+
+def _with_infinite_told(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+) -> dict[str, Sequence[tuple[float, float]]]:
+    """Infinite points interrupt a line; its name says how many they are."""
+    found: dict[str, Sequence[tuple[float, float]]] = {}
+    for name, points in series.items():
+        infinite = sum(value == math.inf for _, value in points)
+        found[f"{name} (∞ in {infinite} of {len(points)})" if infinite else name] = points
+    return found
 
 
 def _processes(rows: Sequence[Row], load: float, gallery: Gallery) -> Iterator[Block]:

@@ -3,6 +3,8 @@
 Locust tells whole milliseconds, and most of these calls take less than one. Here a time is kept as the number of its
 bucket, each half a percent wider than the one before: what is told is off by a quarter of a percent, and an hour takes
 no more room than a minute.
+
+What failed is infinitely late, however soon it failed: otherwise a service that fails would seem to be fast.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ REFERENCE = ", reference"
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 CALLS_HEAD = ("second", "users", "kind", "name", "calls", "failures", "p50", "p90", "p99", "max")
 LATENCIES_HEAD = ("kind", "name", "calls", "failures", "a_second", *QUANTILES, "max")
-"""Milliseconds; of calls that did not fail."""
+"""Milliseconds; `inf` where so many failed that the quantile is one of those."""
 
 _WIDER = math.log(1.005)
 _LEAST = 1e-3
@@ -30,48 +32,43 @@ _LEAST = 1e-3
 
 @dataclass
 class Spread:
-    """Milliseconds, as a histogram."""
+    """Milliseconds of calls of one name, as a histogram. Of those that failed they are infinite."""
 
     buckets: Counter[int] = field(default_factory=Counter)
+    failures: int = 0
     count: int = 0
+    """With those that failed."""
     most: float = 0.0
 
     def note(self, milliseconds: float) -> None:
-        self.buckets[round(math.log(max(milliseconds, _LEAST)) / _WIDER)] += 1
+        if milliseconds == math.inf:
+            self.failures += 1
+        else:
+            self.buckets[round(math.log(max(milliseconds, _LEAST)) / _WIDER)] += 1
         self.count += 1
         self.most = max(self.most, milliseconds)
 
     def take(self, other: Spread) -> None:
         self.buckets += other.buckets
+        self.failures += other.failures
         self.count += other.count
         self.most = max(self.most, other.most)
 
     def quantile(self, share: float) -> float | None:
         """The least that so many are at or below; None of nothing, and where one in so many was not even noted."""
-        if share > QUANTILES["p50"] and self.count < round(1 / (1 - share)):
+        if not self.count or (share > QUANTILES["p50"] and self.count < round(1 / (1 - share))):
             return None
         rank = math.ceil(share * self.count)
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
             if rank <= 0:
                 return min(self.most, math.exp(bucket * _WIDER))
-        return None
+        return math.inf
 
 
-@dataclass
-class Series:
-    """Calls of one name."""
-
-    spread: Spread = field(default_factory=Spread)
-    failures: int = 0
-
-    @property
-    def calls(self) -> int:
-        return self.spread.count + self.failures
-
-    def take(self, other: Series) -> None:
-        self.spread.take(other.spread)
-        self.failures += other.failures
+def ratio(ours: float | None, reference: float | None) -> float | None:
+    """Of two medians; None where there is nothing to be compared with, as where the reference's is infinite."""
+    return None if ours is None or reference is None or reference == math.inf else ours / reference
 
 
 Key = tuple[str, str]
@@ -85,29 +82,25 @@ class Timings:
 
     def clear(self) -> None:
         """Nothing was noted."""
-        self._window: dict[Key, Series] = {}
-        self._all: dict[Key, Series] = {}
+        self._window: dict[Key, Spread] = {}
+        self._all: dict[Key, Spread] = {}
 
     def note(self, kind: str, name: str, milliseconds: float, *, failed: bool) -> None:
-        series = self._window.setdefault((kind, name), Series())
-        if failed:
-            series.failures += 1
-        else:
-            series.spread.note(milliseconds)
+        self._window.setdefault((kind, name), Spread()).note(math.inf if failed else milliseconds)
 
     def window(self, second: float, users: int) -> list[Row]:
         """Rows of CALLS for what was noted since the last window."""
         rows: list[Row] = []
-        for key, series in sorted(self._taken().items()):
-            quantiles = (_told(series.spread.quantile(QUANTILES[each])) for each in ("p50", "p90", "p99"))
-            rows.append((f"{second:.1f}", users, *key, series.calls, series.failures, *quantiles, _most(series)))
+        for key, spread in sorted(self._taken().items()):
+            quantiles = (_told(spread.quantile(QUANTILES[each])) for each in ("p50", "p90", "p99"))
+            rows.append((f"{second:.1f}", users, *key, spread.count, spread.failures, *quantiles, _told(spread.most)))
         return rows
 
-    def _taken(self) -> dict[Key, Series]:
+    def _taken(self) -> dict[Key, Spread]:
         """The window, which is over."""
         window, self._window = self._window, {}
-        for key, series in window.items():
-            self._all.setdefault(key, Series()).take(series)
+        for key, spread in window.items():
+            self._all.setdefault(key, Spread()).take(spread)
         return window
 
     def totals(self, seconds: float) -> list[Row]:
@@ -116,27 +109,21 @@ class Timings:
         return [
             (
                 *key,
-                series.calls,
-                series.failures,
-                f"{series.calls / seconds:.2f}",
-                *(_told(series.spread.quantile(share)) for share in QUANTILES.values()),
-                _most(series),
+                spread.count,
+                spread.failures,
+                f"{spread.count / seconds:.2f}",
+                *(_told(spread.quantile(share)) for share in QUANTILES.values()),
+                _told(spread.most),
             )
-            for key, series in sorted(self._all.items())
+            for key, spread in sorted(self._all.items())
         ]
 
-    def ratios(self) -> Iterator[tuple[str, float, float]]:
-        """Of every call that both were asked: its name, our median, and the reference's."""
+    def both(self) -> Iterator[tuple[str, Spread, Spread]]:
+        """Every call that both were asked: its name, ours, and the reference's."""
         self._taken()
         for (kind, name), ours in sorted(self._all.items()):
-            theirs = self._all.get((kind, name + REFERENCE))
-            medians = [each.spread.quantile(0.5) if each else None for each in (ours, theirs)]
-            if medians[0] is not None and medians[1] is not None:
-                yield name, medians[0], medians[1]
-
-
-def _most(series: Series) -> str:
-    return _told(series.spread.most if series.spread.count else None)
+            if (theirs := self._all.get((kind, name + REFERENCE))) is not None:
+                yield name, ours, theirs
 
 
 def _told(milliseconds: float | None) -> str:

@@ -24,7 +24,8 @@ from tests.compare.runs_made import compared, written
         (["--service-config", "nowhere.yaml"], "nowhere.yaml: no file is there"),
         (["--out", "a", "--go-on", "b"], "--out and --go-on: give one of them"),
         (["--plot", "nowhere"], "nowhere: no run is there"),
-        (["--embedded", "--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
+        (["--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
+        (["--go-on", "a", "--rounds", "9", "--quick"], "--rounds and --quick: the run that is there has its own"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_write(

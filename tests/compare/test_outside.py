@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import json
 
-from extender.compare.outside import Seen, Watched
+from extender.compare.outside import Blind, Seen, Watched
 
 
 def watched(*seen: Seen) -> Watched:
@@ -45,6 +46,14 @@ def test_a_trial_begins_with_nothing_seen() -> None:
     assert found.begun
     found.begin()
     assert found.pods == {}
+
+
+def test_who_has_ended_has_not_seen_that_nothing_happens() -> None:
+    found = watched()
+    found.require()
+    found.over = True
+    with pytest.raises(Blind):
+        found.require()
 
 
 def test_nothing_is_seen_before_it_has_begun() -> None:

@@ -63,6 +63,10 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
         (replace(PLAN, workloads=("magic",)), "--workload magic: there is none of that name; choose from single, "),
         (replace(PLAN, workloads=("contention",)), "--approach libspace is missing"),
         (
+            replace(PLAN, workloads=("contention",), sizes=(2,), approaches=("libspace",)),
+            "--size 2 is too small for contention: its gangs all have room on one node",
+        ),
+        (
             replace(PLAN, workloads=("contention",), sizes=(64,), approaches=("libspace",)),
             "--nodes 10 is too few for 10 nodes, contention, 2 gangs of 64: 24 or more are needed",
         ),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from extender.compare import replay, workloads
+from extender.compare import replay, running, workloads
 from extender.compare.approaches import MADE, REAL_ONLY, ways
+from extender.compare.outside import Blind, Watched
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome, run
 from extender.compare.workloads import WORKLOADS, Ask
@@ -85,6 +86,21 @@ def test_a_gang_without_room_is_stuck_and_what_is_left_of_it_goes(
     assert cluster.admin.list_all("/api/v1/pods") == []
 
 
+def test_where_nobody_watches_any_more_no_trial_is_told(state_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is seen then, and would be written down as gangs that were never placed."""
+
+    @asynccontextmanager
+    async def dead(kubeconfig: Path) -> AsyncIterator[Watched]:
+        made = Watched()
+        made.over = True
+        yield made
+
+    monkeypatch.setattr(running, "watching", dead)
+    plan = Plan(cluster="embedded", sizes=[1], approaches=["ungrouped"], rounds=1, warm_up=0)
+    with EmbeddedCluster.start(nodes=1) as made, pytest.raises(Blind):
+        outcomes(made, plan)
+
+
 DELAY = 0.05
 SLOW = f"""
     import time
@@ -150,7 +166,7 @@ def test_who_checks_at_bind_alone_has_conflicts_and_who_reserves_at_filter_has_n
 def test_every_workload_ends_and_leaves_nothing(cluster: EmbeddedCluster, workload: str) -> None:
     approaches = ["ungrouped", "libspace", "extender"]
     plan = Plan(
-        cluster="embedded", nodes=[NODES], workloads=[workload], sizes=[2], approaches=approaches, rounds=1, warm_up=0
+        cluster="embedded", nodes=[NODES], workloads=[workload], sizes=[3], approaches=approaches, rounds=1, warm_up=0
     )
     for each in outcomes(cluster, plan):
         work = plan.work(each.trial)

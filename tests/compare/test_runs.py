@@ -37,8 +37,8 @@ def test_files_are_for_spreadsheets_and_empty_where_nothing_was_measured(tmp_pat
     begun(tmp_path)
     assert (tmp_path / TRIALS).read_text().splitlines() == [
         "trial,cluster,nodes,sampling,workload,size,gangs,approach,repetition,outcome,seconds,writes,bytes,attempts,"
-        "cpu_service,cpu_scheduler,cpu_apiserver,rollbacks,reserved,binds,kept",
-        "1,real,100,default,single,2,1,extender,0,done,1.0,,,,,,,,,,",
+        "cpu_service,cpu_scheduler,cpu_apiserver,rollbacks,reserved,binds,kept,cpu_client",
+        "1,real,100,default,single,2,1,extender,0,done,1.0,,,,,,,,,,,",
     ]
     assert (tmp_path / PODS).read_text().splitlines() == [
         "trial,gang,pod,created,bound,running,gone,asked,role,cpu,holds,node",

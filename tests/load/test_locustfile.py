@@ -120,11 +120,25 @@ def test_the_reference_is_asked_the_same_and_the_ratio_told(
     (path, _, body), (other, _, same) = sorted(client.posted, key=lambda each: each[0])
     assert (path, other) == ("/scheduler/bind", f"{REFERENCE}/scheduler/bind")
     assert body == same
-    for name, took in (("bind", 4.0), ("bind", 900.0), ("bind, reference", 2.0), ("filter", 1.0)):
+    for name, took in (("bind", 1.0), ("bind", 4.0), ("bind, reference", 2.0), ("filter", 1.0)):
         module.note(request_type="POST", name=name, response_time=took, exception=None)
-    module.note(request_type="POST", name="bind", response_time=1.0, exception=ValueError())
+    module.note(request_type="POST", name="bind", response_time=0.5, exception=ValueError())
     module.tell_ratios()
-    assert " ".join(capsys.readouterr().out.split()) == "bind 4.00 ms, reference 2.00 ms, ratio 2.00"
+    said = " ".join(capsys.readouterr().out.split())
+    # The one that failed is the slowest of three.
+    ours, its = "bind 4.00 ms (3 calls, 1 failed)", "reference 2.00 ms (1 calls, 0 failed)"
+    assert said == f"{ours}, {its}, ratio 2.00"
+
+
+def test_where_most_calls_failed_the_ratio_is_infinite_and_where_the_references_did_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = locustfile(monkeypatch, REFERENCE="http://reference")
+    for name, failed in (("bind", True), ("bind, reference", False), ("filter", False), ("filter, reference", True)):
+        error = ValueError() if failed else None
+        module.note(request_type="POST", name=name, response_time=1.0, exception=error)
+    module.tell_ratios()
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["∞", "–"]
 
 
 def test_the_shape_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,14 @@ from loadtests.load.timings import REFERENCE, Files, Timings
 CALLS = {"filter, ordinary, live": 1.0, "bind, gang, live": 40.0, "bind": 4.0, f"bind{REFERENCE}": 2.0}
 
 
-def told(folder: Path, findings: dict[str, list[str]] | None = None, **more: Any) -> str:
-    """The Markdown of a run of forty seconds."""
+def told(folder: Path, findings: dict[str, list[str]] | None = None, *, fails: Sequence[str] = (), **more: Any) -> str:
+    """The Markdown of a run of forty seconds. `fails`: the names of calls that failed but once a second."""
     timings = Timings()
     files = Files(folder, timings)
     for second in range(1, 41):
         for name, took in CALLS.items():
-            for _ in range(10):
-                timings.note("POST", name, took, failed=False)
+            for number in range(10):
+                timings.note("POST", name, took, failed=name in fails and number > 0)
         timings.note("gang", "gang, created to bound", 50.0, failed=second == 7)
         files.window(second, 5)
     files.end(41.0)
@@ -55,7 +56,7 @@ def told(folder: Path, findings: dict[str, list[str]] | None = None, **more: Any
 
 def test_latencies_throughput_and_errors_are_told(tmp_path: Path) -> None:
     text = told(tmp_path)
-    assert "| gang, created to bound | 40 | 1 | 0.98 |" in text
+    assert "| gang, created to bound | 40 | 1 | 0.98 | 49.9 | 49.9 |  |  | ∞ |" in text
     assert "| filter, ordinary, live | 400 | 0 | 9.76 | 1 | 1 | 1 |  | 1 |" in text
     assert "every invariant holds" in text
     assert "| gangs | 1,234 |" in text
@@ -67,7 +68,25 @@ def test_growth_is_that_of_the_load_alone(tmp_path: Path) -> None:
 
 
 def test_the_ratio_to_the_reference_is_told(tmp_path: Path) -> None:
-    assert "| bind | 4 | 2 | 2.00 |" in told(tmp_path)
+    assert "| bind | 4 | 400 | 0 | 2 | 400 | 0 | 2.00 |" in told(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("failing", "line"),
+    [
+        ("bind", "| bind | ∞ | 400 | 360 | 2 | 400 | 0 | ∞ |"),
+        (f"bind{REFERENCE}", "| bind | 4 | 400 | 0 | ∞ | 400 | 360 | – |"),
+    ],
+)
+def test_calls_that_failed_are_in_the_ratio(tmp_path: Path, failing: str, line: str) -> None:
+    assert line in told(tmp_path, fails=[failing])
+
+
+def test_calls_that_failed_are_told_where_they_cannot_be_drawn(tmp_path: Path) -> None:
+    told(tmp_path, fails=["bind"])
+    drawn = (tmp_path / "plots" / "latency.svg").read_text()
+    assert drawn.count(">bind (∞ in 40 of 40)<") == 2, "of the median, and of the longest"
+    assert drawn.count(">gang, created to bound (∞ in 1 of 40)<") == 2
 
 
 def test_findings_and_failures_are_told_one_by_one(tmp_path: Path) -> None:

@@ -44,8 +44,10 @@ for folder in Path(os.environ["XDG_STATE_HOME"]).glob("escher/clusters/*"):
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(state_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service has checked itself when it may have, and what does not change in a second stays."""
+    """The service has checked itself when it may have, nothing is under way, and what does not change in a second
+    stays."""
     monkeypatch.setattr(invariants, "AUDIT_EVERY", -1.0)
+    monkeypatch.setattr(invariants, "UNDER_WAY", 0.0)
     monkeypatch.setattr(invariants, "STUCK_AFTER", 1.0)
 
 

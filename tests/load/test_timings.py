@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import math
 import random
 from pathlib import Path
 
 import pytest
 
-from loadtests.load.timings import CALLS, LATENCIES, REFERENCE, Files, Spread, Timings
+from loadtests.load.timings import CALLS, LATENCIES, REFERENCE, Files, Spread, Timings, ratio
 
 
 def noted(*milliseconds: float) -> Spread:
@@ -56,22 +57,45 @@ def test_windows_are_told_one_by_one_and_the_totals_have_them_all() -> None:
     timings.note("POST", "filter", 4.0, failed=False)
     [total] = timings.totals(10.0)
     assert tuple(total[:5]) == ("POST", "filter", 3, 1, "0.30")
-    assert total[-1] == "4"
+    assert total[-1] == "inf"
 
 
-def test_a_call_that_always_failed_has_a_number_and_no_times() -> None:
+@pytest.mark.parametrize(("failed", "quantiles"), [(0, "1 1 1 "), (40, "1 inf inf "), (60, "inf inf inf ")])
+def test_gangs_that_were_never_bound_are_infinitely_late(failed: int, quantiles: str) -> None:
+    timings = Timings()
+    for number in range(100):
+        timings.note("gang", "created to bound", 1.0, failed=number < failed)
+    [total] = timings.totals(60.0)
+    assert total[2:4] == (100, failed)
+    assert total[5:] == (*quantiles.split(" "), "inf" if failed else "1")
+
+
+def test_calls_that_fail_sooner_than_others_are_answered_make_nothing_faster() -> None:
+    timings = Timings()
+    for number in range(100):
+        timings.note("POST", "filter", 1.0 if number < 60 else 300.0, failed=number < 60)
+    [row] = timings.window(1.0, users=4)
+    assert tuple(row[4:]) == (100, 60, "inf", "inf", "inf", "inf")
+
+
+def test_a_call_that_always_failed_is_infinitely_late() -> None:
     timings = Timings()
     timings.note("PUT", "policy", 9.0, failed=True)
     [total] = timings.totals(1.0)
-    assert tuple(total[2:]) == (1, 1, "1.00", "", "", "", "", "")
+    assert tuple(total[2:]) == (1, 1, "1.00", "inf", "", "", "", "inf")
 
 
-def test_ratios_are_of_calls_that_both_were_asked() -> None:
+def test_only_calls_that_both_were_asked_are_put_beside_each_other() -> None:
     timings = Timings()
     for name, took in (("bind", 4.0), (f"bind{REFERENCE}", 2.0), ("filter", 1.0), (f"preempt{REFERENCE}", 1.0)):
         timings.note("POST", name, took, failed=False)
-    [(name, mine, its)] = timings.ratios()
-    assert (name, round(mine / its, 2)) == ("bind", 2.0)
+    [(name, mine, its)] = timings.both()
+    assert (name, mine.most, its.most) == ("bind", 4.0, 2.0)
+
+
+def test_a_ratio_is_infinite_where_ours_failed_and_none_where_the_reference_did() -> None:
+    assert [ratio(4.0, 2.0), ratio(math.inf, 2.0)] == [2.0, math.inf]
+    assert [ratio(4.0, math.inf), ratio(math.inf, math.inf), ratio(None, 2.0)] == [None] * 3
 
 
 def test_files_have_what_was_noted_up_to_their_end(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ are bound, and when they have left, nothing is wrong or left over."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,13 +16,14 @@ import pytest
 
 from extender.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import PODS
+from loadtests.chaos.rest import IN_PART
 from loadtests.ledger import Service
 from loadtests.load import invariants, placing
 from loadtests.load.invariants import AtRest
 from loadtests.load.placing import SCHEDULER
 from loadtests.load.plan import MANAGEMENT
 from loadtests.load.run import started
-from loadtests.reading import GANG, node_of, scheduler_of
+from loadtests.reading import ATTEMPT, GANG, node_of, scheduler_of
 from loadtests.recorded.calls import load
 from tests.load.played import Hook, Real, locustfile
 
@@ -115,6 +117,36 @@ def test_what_cannot_be_placed_is_told_and_deleted(stage: Stage, acting: Any, mo
     assert pods(stage) == []
     assert made.client.failures == []
     assert made.client.named == ["filter, ordinary, live, turned away"]
+
+
+def test_a_gang_that_the_api_server_does_not_take_was_not_placed(acting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = acting("GangPods")
+
+    def full(pod: Any) -> str:
+        raise placing.Refused("creating a pod: 403 exceeded quota")
+
+    monkeypatch.setattr(made.user.api, "create", full)
+    made.user.place()
+    told = [(said["request_type"], said["name"], str(said["exception"])) for said in made.told.fired]
+    assert told[0] == ("gang", "gang, created to bound", "creating a pod: 403 exceeded quota")
+
+
+def test_half_a_gang_is_found_while_the_other_half_still_waits(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invariants, "STUCK_AFTER", 3.0)
+    stage.service.call("PUT", "/v1/namespaces/default/resources/data1", {"capacity": 4, "node_spec": {}})
+    api, wire = stage.cluster.admin, placing.wires(load())["gang"][0]
+    uids = {f"half-{n}": api.post(PODS, wire.manifest(f"half-{n}", "half"))["metadata"]["uid"] for n in range(4)}
+    for name in ("half-0", "half-1"):
+        others = [uid for other, uid in uids.items() if other != name]
+        attempt = {"pod": uids[name], "attempt": "1", "needed": 4, "size": 4, "with": others, "at": 1.0}
+        binding = {
+            "metadata": {"name": name, "uid": uids[name], "annotations": {ATTEMPT: json.dumps(attempt)}},
+            "target": {"kind": "Node", "name": "node-0"},
+        }
+        api.post(f"{PODS}/{name}/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
+    found = [each for each in stage.findings() if each.startswith(IN_PART)]
+    # Of who is gone nobody knows, afterwards, that it was never bound.
+    assert found == [f"{IN_PART}: with all pods there: gang default/half: 2 of 4 bound"]
 
 
 @pytest.mark.parametrize("who", MANAGEMENT)
