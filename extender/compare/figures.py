@@ -6,8 +6,8 @@ in rounds, so that of two that are compared the same repetitions are drawn. The 
 A gang that was never placed is infinitely late. It counts like any other: a median is finite while more than half of
 the gangs were placed.
 
-Percentile intervals of means are too narrow where rounds are few: a resample varies less than a sample, and no more
-than a normal does. They are expanded, so that for a sample that is normal they are those of Student's t.
+Percentile intervals of means are too narrow where there are few rounds: resamples vary less than samples do, by the
+root of (n - 1) / n, and their quantiles are about a normal's, not Student's. They are expanded to those.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13 (percentile intervals); Hesterberg,
 What Teachers Should Know About the Bootstrap, The American Statistician 69(4), 2015 (the expanded percentile

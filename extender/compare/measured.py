@@ -112,7 +112,7 @@ class Seen(NamedTuple):
     @property
     def in_vain(self) -> float | None:
         """CPU-seconds that bound pods held in vain, and that a ledger reserved; infinite in a stuck trial, for until
-        when that is watched is up to us. None where either is not known."""
+        when that is watched is up to us. None where what pods held is not known, or else what a ledger did."""
         trial = self.trial
         if self.room is not None and trial.outcome == STUCK:
             return inf

@@ -13,7 +13,7 @@ from extender.compare.measured import Measured, Setting, Table, compared
 from extender.compare.page import Block, Tabular
 from extender.compare.runs import PODS, TRIALS
 from extender.compare.timeline import LASTING, LASTING_PER_MEMBER
-from extender.compare.vocabulary import BASE, CLAIMS, base_of
+from extender.compare.vocabulary import BASE, CLAIMS, JOB_GANG, base_of
 from extender.compare.wording import NOTHING, interval, number, times
 
 MS = 1000.0
@@ -25,7 +25,7 @@ _IN_TIME = f"more than {LASTING:g} s, or {LASTING_PER_MEMBER * MS:g} ms for each
 
 def latencies(settings: Sequence[Setting], table: Table) -> Block:
     """Of the set-ups of one table."""
-    head = ["gangs", "approach", "median, ms", "p90, ms", "p99, ms", "running, ms", _to(settings)]
+    head = ["gangs", "approach", "median, ms", "p90, ms", "p99, ms", "running, ms", _to(settings, table)]
     # Of several gangs another table tells how many trials there were.
     several = any(setting.gangs > 1 for setting in settings)
     rows = []
@@ -49,14 +49,19 @@ def to_base(row: Mapping[str, Measured], name: str, figure: str = "latency") -> 
     return "1" if name == base else times(compared(row, name, base, figure))
 
 
-def base_told(workload: str) -> str:
-    """What ratios of a workload are to."""
-    return "what reserves at filter" if workload == CLAIMS else f"`{base_of(BASE, workload)}`"
+def base_told(settings: Sequence[Setting], table: Table) -> str:
+    """What the ratios of a table are to, which is of one workload."""
+    workload = settings[0].workload
+    if workload == CLAIMS:
+        return "what reserves at filter"
+    base, of_jobs = base_of(BASE, workload), base_of(JOB_GANG, workload)
+    has_jobs = any(JOB_GANG in table[setting] for setting in settings)
+    return f"`{base}`" + (f" (`{JOB_GANG}`: to `{of_jobs}`)" if has_jobs and of_jobs != base else "")
 
 
-def _to(settings: Sequence[Setting]) -> str:
-    """Head of a column, in a table of one workload."""
-    return f"ratio to {base_told(settings[0].workload)}"
+def _to(settings: Sequence[Setting], table: Table) -> str:
+    """Head of a column."""
+    return f"ratio to {base_told(settings, table)}"
 
 
 DONE = (
@@ -81,7 +86,7 @@ def done(settings: Sequence[Setting], table: Table) -> Block | None:
         for setting, name, found in _each(settings, table)
         if setting.gangs > 1
     ]
-    head = ["gangs", "approach", "trials", "stuck", "all have run, s", _to(settings), "gangs/s", "pods/s"]
+    head = ["gangs", "approach", "trials", "stuck", "all have run, s", _to(settings, table), "gangs/s", "pods/s"]
     return Tabular(head, rows, PODS, 2) if rows else None
 
 
@@ -93,7 +98,7 @@ AGAIN = (
 
 def whole_again(settings: Sequence[Setting], table: Table) -> Block:
     """Where members are lost."""
-    head = ["gangs", "approach", "trials", "stuck", "median, ms", "p90, ms", "p99, ms", _to(settings)]
+    head = ["gangs", "approach", "trials", "stuck", "median, ms", "p90, ms", "p99, ms", _to(settings, table)]
     rows = [
         [
             *(setting.short, f"`{name}`", str(len(found.trials)), str(found.stuck)),
@@ -120,7 +125,7 @@ def ordinary(settings: Sequence[Setting], table: Table) -> Block | None:
         for setting, name, found in _each(settings, table)
         if (seen := estimate(found.ordinary)) is not None
     ]
-    head = ["gangs", "approach", "pods", "median, ms", "p90, ms", "p99, ms", _to(settings)]
+    head = ["gangs", "approach", "pods", "median, ms", "p90, ms", "p99, ms", _to(settings, table)]
     return Tabular(head, rows, PODS, 2) if rows else None
 
 
@@ -131,8 +136,8 @@ ROOM = (
     "reserved, which is not seen from outside, and comes from the service (– where it was not recorded, and where "
     "there is no such ledger: what Kubernetes' own scheduler or a plugin reserves in its memory nobody sees, so that "
     "theirs is a lower bound). CPU-seconds, means for a trial. A stuck trial counts in the single columns with what "
-    "was held until it was given up; in share and ratio it has held infinitely much in vain, for when it is given up "
-    "is up to us. **Rounds** are those behind the figures, the fewest if they differ."
+    "was held until it was given up; in share, ratio and plot it has held infinitely much in vain, for when it is "
+    "given up is up to us. **Rounds** are those behind the figures, the fewest if they differ."
 )
 DEADLOCKS = (
     "A **deadlock** is a span in which two gangs or more that are asked for are not whole, pods hold room in vain, no "
@@ -156,7 +161,7 @@ def room(settings: Sequence[Setting], table: Table) -> Block | None:
             row = [setting.short, f"`{name}`", *counts, *shown, share]
             rows.append([*row, to_base(table[setting], name, "in_vain")])
     head = ["gangs", "approach", "stuck", "rounds", "used", "starting, ending", "in vain: pods", "ledger"]
-    return Tabular([*head, "in vain, % of used", _to(settings)], rows, f"{PODS}, {TRIALS}", 2) if rows else None
+    return Tabular([*head, "in vain, % of used", _to(settings, table)], rows, f"{PODS}, {TRIALS}", 2) if rows else None
 
 
 def deadlocks(settings: Sequence[Setting], table: Table) -> Block | None:

@@ -125,7 +125,7 @@ def ratios(table: Table) -> list[Block]:
         names = in_order({name for setting in settings for name in table[setting]}, APPROACHES)
         for figure, told in _most_telling(settings[0]):
             rows_of = {name: [to_base(table[setting], name, figure) for setting in settings] for name in names}
-            head = f"{WORKLOADS.get(workload, workload)}: {told}, as a ratio to {base_told(workload)}"
+            head = f"{WORKLOADS.get(workload, workload)}: {told}, as a ratio to {base_told(settings, table)}"
             for at in range(0, len(settings), _COLUMNS):
                 shown = {name: cells[at : at + _COLUMNS] for name, cells in rows_of.items()}
                 rows = [[f"`{name}`", *cells] for name, cells in shown.items() if not set(cells) <= {NOTHING, "1"}]
@@ -133,7 +133,6 @@ def ratios(table: Table) -> list[Block]:
     if not blocks:
         return []
     said = "Of medians, in the same rounds, each table to the approach that it names"
-    said += "; those of `job-gang` are to `job`" if any("job-gang" in row for row in table.values()) else ""
     if any(base_of(BASE, setting.workload) == LIBSPACE for setting in table):
         said += f". It is `{LIBSPACE}` where gangs contend for room, for pods that are no gangs block each other there"
     return [Heading("All ratios"), Said(f"{said}."), *blocks]

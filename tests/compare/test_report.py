@@ -219,6 +219,15 @@ def test_all_ratios_are_of_what_can_differ_and_name_their_base(tmp_path: Path, w
     assert ("later with all of them" in text) == (workload != "trace")
 
 
+def test_ratios_of_jobs_name_the_job_that_they_are_to_where_they_are_to_one(tmp_path: Path) -> None:
+    took = {"ungrouped": 0.2, "job": 0.3, "job-gang": 0.4}
+    text = report(tmp_path / "single", compared(took, rounds=1))
+    assert "latency, as a ratio to `ungrouped` (`job-gang`: to `job`) |" in text
+    assert "| running, ms | ratio to `ungrouped` (`job-gang`: to `job`) |" in text
+    contend = contended({"libspace": 2.0, "job": 2.0, "job-gang": 0.5}, rounds=1)
+    assert "(`job-gang`: to" not in report(tmp_path / "contend", contend)
+
+
 def test_written_again_it_is_the_same_to_the_byte(tmp_path: Path) -> None:
     def contents() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
