@@ -247,7 +247,7 @@ def _report(folder: Path) -> bool:
         raise WrongUse(
             f"the report needs the extra `report` ({error}): pip install 'escher-kubernetes[report]'"
         ) from None
-    from extender.compare.measured import contradicted, judge, measured, not_kept
+    from extender.compare.measured import contradicted, judge, measured, not_kept, not_placed
     from extender.compare.runs import Unreadable, read
     from extender.compare.telling import verdicts
 
@@ -258,7 +258,7 @@ def _report(folder: Path) -> bool:
         raise WrongUse(str(error)) from None
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
-    found, broken = judge(figures), not_kept(figures)
+    found, broken, unplaced = judge(figures), not_kept(figures), not_placed(figures)
     console = Console(highlight=False)
     console.print(_ratios(figures))
     table = Table("claim", "where", "", "ratio, or gangs")
@@ -273,8 +273,12 @@ def _report(folder: Path) -> bool:
         where = f"{one.setting.workload}, {one.setting.where}, {one.setting.what}"
         said = f"NOT KEPT by {one.approach}: {where}: in {one.broken} of {one.judged} trials"
         console.print(said, style="bold red", soft_wrap=True)
+    for other in unplaced:
+        where = f"{other.setting.where}, {other.setting.what}"
+        said = f"NOT PLACED by {other.approach}: {where}: in {other.stuck} of {other.trials} trials"
+        console.print(said, style="bold red", soft_wrap=True)
     console.print(f"report: {written[0]}, {written[1]}", soft_wrap=True)
-    return not contradicted(found) and not broken
+    return not (contradicted(found) or broken or unplaced)
 
 
 def _ratios(figures: Figures) -> Table:

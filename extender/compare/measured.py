@@ -33,6 +33,7 @@ from extender.compare.vocabulary import (
     NATIVE,
     OURS,
     POLICIES,
+    SINGLE,
     WORKLOADS,
     in_order,
 )
@@ -342,8 +343,11 @@ def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Meas
             for gang in each.times.gangs
             if gang.was_left_in_part
         ]
-        gangs = sum(len(each.times.gangs) for each in row[claim.approach].all_trials)
-        return Judged(claim, setting, Verdict.FLIPS if against else Verdict.HOLDS, gangs, against=against)
+        gangs = [gang for each in row[claim.approach].all_trials for gang in each.times.gangs]
+        # Where none was ever bound there was nothing to see.
+        seen = any(gang.bound < inf for gang in gangs)
+        verdict = Verdict.FLIPS if against else Verdict.HOLDS if seen else Verdict.UNDECIDED
+        return Judged(claim, setting, verdict, len(gangs), against=against)
     if (setting.workload, setting.sampling) != (claim.workload, claim.sampling):
         return None
     found = compared(row, claim.approach, claim.base, claim.figure)
@@ -356,6 +360,26 @@ def contradicted(found: Sequence[Judged]) -> list[Judged]:
         each
         for each in found
         if each.verdict is Verdict.FLIPS and not each.claim.is_goal and each.setting.cluster == REAL
+    ]
+
+
+class NotPlaced(NamedTuple):
+    """In so many `stuck` of all its `trials` a gang that had a cluster for itself was not placed in time."""
+
+    setting: Setting
+    approach: str
+    stuck: int
+    trials: int
+
+
+def not_placed(table: Table) -> list[NotPlaced]:
+    """Of ours, in the workload `single`, those that warmed up among them: of what was not placed no ratio tells."""
+    return [
+        NotPlaced(setting, name, stuck, len(row[name].all_trials))
+        for setting, row in table.items()
+        for name in OURS
+        if setting.workload == SINGLE and name in row
+        if (stuck := sum(each.trial.outcome == STUCK for each in row[name].all_trials))
     ]
 
 

@@ -46,9 +46,20 @@ def test_a_policy_that_was_not_kept_is_told_and_fails_the_run(tmp_path: Path) ->
         done = CliRunner().invoke(app, ["compare", "--plot", str(folder)])
         assert done.exit_code == code, done.output
         told = " ".join(done.output.split())
-        said = "NOT KEPT by extender: co-location, 100 nodes, default sampling, a gang of 8: in 6 of 6 trials"
+        said = "NOT KEPT by extender: co-location, 100 nodes, default sampling, a gang of 8: in 7 of 7 trials"
         assert (said in told) == bool(code)
         assert "by ungrouped" not in told
+
+
+def test_a_gang_of_ours_that_an_idle_cluster_did_not_place_is_told_and_fails_the_run(tmp_path: Path) -> None:
+    """All are stuck, and no ratio says anything: a run in which nothing was measured must not pass."""
+    stuck = {"ungrouped": 8, "libspace": 8, "extender": 8}
+    written(tmp_path, compared(dict.fromkeys(stuck, 0.2), rounds=8, stuck=stuck))
+    done = CliRunner().invoke(app, ["compare", "--plot", str(tmp_path)])
+    assert done.exit_code == 1, done.output
+    told = " ".join(done.output.split())
+    assert "NOT PLACED by extender: 100 nodes, default sampling, a gang of 8: in 8 of 9 trials" in told
+    assert "by libspace" not in told
 
 
 @pytest.mark.parametrize(("extender", "code"), [(0.2, 0), (0.9, 1)])
