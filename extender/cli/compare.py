@@ -247,7 +247,8 @@ def _report(folder: Path) -> bool:
         raise WrongUse(
             f"the report needs the extra `report` ({error}): pip install 'escher-kubernetes[report]'"
         ) from None
-    from extender.compare.measured import contradicted, judge, measured, not_kept, not_placed
+    from extender.compare.judging import contradicted, judge, not_kept, not_placed
+    from extender.compare.measured import measured
     from extender.compare.runs import Unreadable, read
     from extender.compare.telling import verdicts
 

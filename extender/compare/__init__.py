@@ -19,6 +19,7 @@ timeline    what the pods of a trial say of its gangs
 occupancy   what they held of the room, and when nothing could go on
 figures     medians, ratios and claims, with intervals
 measured    the figures of a run, by set-up and approach
+judging     what we say, beside what it has found
 telling     what the report says; tables and plots what it shows; page how that is written down
 report      all of it as files
 """

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 
 from extender.compare import plots, tables, telling
 from extender.compare.figures import MEDIAN, Estimate, Sample, Statistic, estimate, mean
-from extender.compare.measured import Measured, Setting, Table, judge, measured
+from extender.compare.judging import judge
+from extender.compare.measured import Measured, Setting, Table, measured
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
 from extender.compare.runs import PODS, STUCK, TRIALS, read
 from extender.compare.summary import summary

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from extender.compare.figures import MEDIAN, P90, P99, Claim, Estimate, estimate, mean, ratio
-from extender.compare.measured import FIGURES, Judged, Measured, Setting, Table, compared
+from extender.compare.judging import Judged
+from extender.compare.measured import FIGURES, Measured, Setting, Table, compared
 from extender.compare.tables import CPU, cost_of
 from extender.compare.vocabulary import base_of
 

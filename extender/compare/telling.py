@@ -21,7 +21,8 @@ from extender.compare.figures import (
     estimate,
     mean,
 )
-from extender.compare.measured import Judged, Measured, Setting, Table, compared, not_kept, ratio_of
+from extender.compare.judging import Judged, not_kept
+from extender.compare.measured import Measured, Setting, Table, compared, ratio_of
 from extender.compare.page import Block, Heading, Points, Said, Tabular
 from extender.compare.runs import DEFAULT_SAMPLING, LOG, PODS, REAL, RUN, STUCK, TRIALS, Recorded, Run
 from extender.compare.tables import CPU, MS, attempts, base_told, to_base

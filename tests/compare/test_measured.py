@@ -8,7 +8,8 @@ from math import inf
 import pytest
 
 from extender.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
-from extender.compare.measured import CLAIMS, Judged, contradicted, judge, measured, not_kept, ratio_of
+from extender.compare.judging import CLAIMS, Judged, contradicted, judge, not_kept
+from extender.compare.measured import measured, ratio_of
 from extender.compare.runs import ORDINARY, STUCK
 from tests.compare.runs_made import TRIAL, compared, contended
 

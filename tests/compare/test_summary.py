@@ -7,7 +7,8 @@ import io
 
 import pytest
 
-from extender.compare.measured import judge, measured
+from extender.compare.judging import judge
+from extender.compare.measured import measured
 from extender.compare.runs import Recorded
 from extender.compare.summary import summary
 from tests.compare.runs_made import compared, contended
