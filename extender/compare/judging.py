@@ -13,8 +13,8 @@ from extender.compare.vocabulary import APPSPACE, BASE, EXTENDER, LIBSPACE, NATI
 
 CLAIMS: tuple[Claim | NeverInPart, ...] = (
     Claim("The extender places a gang sooner than LibSpace", EXTENDER, LIBSPACE),
-    Claim("The extender places a gang sooner than Kubernetes' own pod group", EXTENDER, NATIVE),
     Claim("Goal: in at most 0.4 of LibSpace's time (2.5 times faster)", EXTENDER, LIBSPACE, 0.4, is_goal=True),
+    Claim("Goal: sooner than Kubernetes' own pod group", EXTENDER, NATIVE, is_goal=True),
     Claim("Goal: in less than 0.70 of the time of a pod group", EXTENDER, NATIVE, 0.7, is_goal=True),
     Claim(
         "Where gangs contend, all of them have run sooner by the extender than in AppSpace",

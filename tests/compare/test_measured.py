@@ -45,9 +45,9 @@ def test_a_conflict_is_a_bind_without_a_pod_that_was_bound() -> None:
 
 
 def test_what_we_say_is_contradicted_by_a_real_control_plane_alone_and_a_goal_by_nothing() -> None:
-    slow = TOOK | {"extender": 0.6}
+    slow = TOOK | {"libspace": 0.5, "extender": 0.8}
     found = contradicted(judge(measured(compared(slow))))
-    assert set(said(found)) == {("extender", "native", 1.0)}
+    assert set(said(found)) == {("extender", "libspace", 1.0)}
     assert len(found) == 1
     assert contradicted(judge(measured(compared(slow, base=replace(TRIAL, cluster="embedded"))))) == []
     assert contradicted(judge(measured(compared(TOOK | {"extender": 0.35})))) == []

@@ -309,7 +309,7 @@ class TestPlan:
             percentages = {each.get("percentageOfNodesToScore") for file in written for each in file["profiles"]}
             assert percentages == ({None, 100} if sampling else {100})
 
-    def test_native_gangs_are_on_in_the_api_server_and_the_scheduler_without_extender_only(
+    def test_native_gangs_are_on_in_the_api_server_and_in_both_schedulers_so_that_they_compare(
         self, tmp_path: Path
     ) -> None:
         planned = self.planned(tmp_path, native_gangs=True, feature_gates={"Other": False})
@@ -318,8 +318,8 @@ class TestPlan:
             for name, each in planned.items()
         }
         native = ["--feature-gates=GenericWorkload=true,GangScheduling=true,Other=false"]
-        assert gates["kube-apiserver"] == gates["kube-scheduler-resources"] == native
-        assert gates["kube-scheduler"] == gates["kube-controller-manager"] == ["--feature-gates=Other=false"]
+        assert gates["kube-apiserver"] == gates["kube-scheduler"] == gates["kube-scheduler-resources"] == native
+        assert gates["kube-controller-manager"] == ["--feature-gates=Other=false"]
         assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in planned["kube-apiserver"].argv
 
     def test_each_component_goes_by_a_name_of_its_own(self, tmp_path: Path) -> None:
