@@ -6,6 +6,7 @@ import asyncio
 import statistics
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -145,17 +146,19 @@ def test_a_known_delay_comes_out_as_that_delay_and_nobody_else_has_it(state_fold
 @pytest.mark.longer
 def test_who_checks_at_bind_alone_has_conflicts_and_who_reserves_at_filter_has_none(cluster: EmbeddedCluster) -> None:
     """Several pods are filtered before the first of them is bound, and all were told of the same free unit. Of the
-    profile whose resources kube-scheduler counts as well, no two are."""
+    profile whose resources kube-scheduler counts as well, no two are. On a busy machine binds may keep up with filters
+    for a whole trial, so that there may have to be more of them."""
     approaches = ["extender", "optimistic", "ledger", "optimistic-ledger"]
-    plan = Plan(
-        cluster="embedded", nodes=[NODES], workloads=["claims"], approaches=approaches, rounds=1, warm_up=0, seed=5
-    )
+    plan = Plan(cluster="embedded", nodes=[NODES], workloads=["claims"], approaches=approaches, rounds=1, warm_up=0)
     refused = dict.fromkeys(approaches, 0.0)
-    for each in outcomes(cluster, plan):
-        assert each.done, each
-        assert each.costs.binds is not None
-        assert each.reserved is not None
-        refused[each.trial.approach] += each.costs.binds - len(each.asks)
+    for seed in range(5, 11):
+        for each in outcomes(cluster, replace(plan, seed=seed)):
+            assert each.done, each
+            assert each.costs.binds is not None
+            assert each.reserved is not None
+            refused[each.trial.approach] += each.costs.binds - len(each.asks)
+        if refused["optimistic-ledger"]:
+            break
     assert refused.pop("optimistic-ledger") > 0
     assert set(refused.values()) == {0}
     assert cluster.admin.list_all("/api/v1/pods") == []
