@@ -45,7 +45,7 @@ def cluster(state_folder: Path, request: pytest.FixtureRequest) -> Iterator[Loca
 def test_gangs_are_left_in_part_by_the_unsafe_variant_and_none_is_by_the_extender(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workloads, "_QUIET", 3.0)
+    monkeypatch.setattr(workloads, "QUIET", 3.0)
     plan = Plan(
         cluster="real" if isinstance(cluster, RealCluster) else "embedded",
         nodes=[12],
