@@ -4,6 +4,7 @@ A run is made of trials, each of one approach:
 
 pods        as their author writes them, and the one client that creates and deletes them
 approaches  how each places the same gang; policies how each places groups by a policy other than gangs
+polling     for what nobody tells
 waiting     other gangs that wait for room meanwhile
 outside     a process of its own that watches pods, and knows nothing of approaches
 costs       what a trial took of the API server, the schedulers and the service

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from extender.compare.service import Service
+from escher_k8s import AsyncEscher
+from extender.compare.outside import NAMESPACE
 from extender.compare.workloads import CLAIMED, UNITS, claim_name
 from extender.kube.requests import Requests, address
 
@@ -15,14 +16,15 @@ _NODES = address("api", "v1", "nodes", query={"limit": CLAIMED})
 
 
 @asynccontextmanager
-async def claimable(service: Service, requests: Requests) -> AsyncIterator[None]:
+async def claimable(service_url: str, requests: Requests) -> AsyncIterator[None]:
     """Each is on one of the first nodes, and its node's status says so."""
     nodes = msgspec.json.decode(await requests.request("GET", _NODES))["items"]
-    for number in range(CLAIMED):
-        node = nodes[number % len(nodes)]["metadata"]["name"]
-        await service.set_resource(claim_name(number), UNITS, node)
-    try:
-        yield
-    finally:
+    async with AsyncEscher(service_url, namespace=NAMESPACE) as escher:
         for number in range(CLAIMED):
-            await service.delete_resource(claim_name(number))
+            node = nodes[number % len(nodes)]["metadata"]["name"]
+            await escher.set_resource(claim_name(number), UNITS, node_spec=node)
+        try:
+            yield
+        finally:
+            for number in range(CLAIMED):
+                await escher.delete_resource(claim_name(number))

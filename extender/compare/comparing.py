@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
+from escher_k8s import EscherError
 from extender.compare import kept, lines, replay
 from extender.compare.brought import BROUGHT, digest
 from extender.compare.outside import Blind
@@ -38,8 +39,7 @@ from extender.compare.runs import (
     TrialRow,
     Unreadable,
 )
-from extender.compare.vocabulary import NATIVE
-from extender.compare.workloads import TRACE
+from extender.compare.vocabulary import NATIVE, TRACE
 from extender.controlplane import binaries
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.errors import ClusterError, WrongUse
@@ -158,7 +158,7 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
             with _cluster(plan, needs, told) as cluster:
                 try:
                     await run(cluster, plan, mine, take, told.taking)
-                except (Blind, Late, Refused, Unavailable) as error:
+                except (Blind, EscherError, Late, Refused, Unavailable) as error:
                     raise ClusterError(f"{error}; what was measured is kept: go on with it by --go-on") from error
 
 

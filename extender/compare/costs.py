@@ -24,7 +24,6 @@ from extender.kube.requests import Requests
 _MUTATING = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 _NOT_COUNTED = {"leases", "events"}
 """Of whom they are is no matter of a gang; and events may be dropped."""
-_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Labels = Mapping[str, str]
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -110,9 +109,8 @@ def writes(metrics: str) -> float | None:
 
 def total(metrics: str, name: str, counts: Callable[[Labels], bool] = lambda labels: True) -> float | None:
     """The sum of a counter's samples whose labels count; None where there is no such counter."""
-    found = [
-        (dict(_LABEL.findall(labels)), float(value)) for each, labels, value in _SAMPLE.findall(metrics) if each == name
-    ]
+    samples = re.findall(rf"^{re.escape(name)}(?:\{{(.*)\}})? (\S+)$", metrics, re.MULTILINE)
+    found = [(dict(_LABEL.findall(labels)), float(value)) for labels, value in samples]
     return sum(value for labels, value in found if counts(labels)) if found else None
 
 
@@ -125,12 +123,12 @@ def _counts(labels: Labels) -> bool:
 
 
 def _cpu(pids: Mapping[str, int], *components: str) -> float | None:
-    found = [_of_process(pids[each]) for each in components if each in pids]
+    found = [cpu_seconds(pids[each]) for each in components if each in pids]
     return sum(found) if found else None
 
 
-def _of_process(pid: int) -> float:
-    """Its seconds of CPU, of all threads."""
+def cpu_seconds(pid: int) -> float:
+    """Of a process, all its threads together. Raises OSError where there is none."""
     # The name of the program comes first, in parentheses, and may have blanks.
     said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(said[11]) + int(said[12])) / _TICKS

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from extender.compare.figures import Claim, Estimate, NeverInPart, Verdict, judged
 from extender.compare.measured import Measured, Setting, Table, compared
 from extender.compare.runs import REAL, STUCK
-from extender.compare.vocabulary import APPSPACE, BASE, EXTENDER, LIBSPACE, NATIVE, OURS, POLICIES, SINGLE
+from extender.compare.vocabulary import APPSPACE, BASE, CONTENTION, EXTENDER, LIBSPACE, NATIVE, OURS, POLICIES, SINGLE
 
 CLAIMS: tuple[Claim | NeverInPart, ...] = (
     Claim("The extender places a gang sooner than LibSpace", EXTENDER, LIBSPACE),
@@ -18,11 +18,11 @@ CLAIMS: tuple[Claim | NeverInPart, ...] = (
     Claim("Goal: in less than 0.70 of the time of a pod group", EXTENDER, NATIVE, 0.7, is_goal=True),
     Claim(
         "Where gangs contend, all of them have run sooner by the extender than in AppSpace",
-        EXTENDER, APPSPACE, workload="contention", figure="all_done",
+        EXTENDER, APPSPACE, workload=CONTENTION, figure="all_done",
     ),
     Claim(
         "Where gangs contend, the extender holds less room in vain than AppSpace",
-        EXTENDER, APPSPACE, workload="contention", figure="in_vain",
+        EXTENDER, APPSPACE, workload=CONTENTION, figure="in_vain",
     ),
     *(NeverInPart(f"No gang is left bound in part by `{each}`", each) for each in OURS),
 )  # fmt: skip

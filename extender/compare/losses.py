@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 
 from extender.compare.approaches import Way
-from extender.compare.outside import LABEL, PODS, Watched
-from extender.compare.pods import delete
+from extender.compare.outside import LABEL, PODS, Watched, pods_where
+from extender.compare.pods import WITHOUT_DELAY, delete
 from extender.compare.workloads import Ask, Loss
 from extender.controlplane.nodes import node
 from extender.core.names import DOMAIN
 from extender.kube.requests import Requests, address
 
 _NODES = address("api", "v1", "nodes")
-_AT_ONCE = b'{"gracePeriodSeconds":0}'
 _AWAY = 1.0
 """Seconds after which a node that was lost is back."""
 _WITHIN = 600.0
@@ -54,8 +53,8 @@ class Losses:
         found = msgspec.json.decode(await self._requests.request("GET", f"{_NODES}/{name}"))
         await delete(self._requests, f"{_NODES}/{name}")
         # The API server says who was there: the watcher may not have seen them there yet, or have seen their end.
-        path = f"{PODS}?fieldSelector=spec.nodeName%3D{name}"
-        ended = msgspec.json.decode(await self._requests.request("DELETE", path, _AT_ONCE))["items"]
+        path = pods_where(fieldSelector=f"spec.nodeName={name}")
+        ended = msgspec.json.decode(await self._requests.request("DELETE", path, WITHOUT_DELAY))["items"]
         members = [each["metadata"]["name"] for each in ended if _is_of(ask, each)]
         await self._replace(members, ask, way)
         try:

@@ -22,9 +22,11 @@ from extender.compare.timeline import GangTimes, TrialTimes, times_of
 from extender.compare.vocabulary import (
     APPROACHES,
     BY_LEDGER,
+    SINGLE,
     WORKLOADS,
     in_order,
 )
+from extender.compare.wording import many
 
 
 class Setting(NamedTuple):
@@ -42,7 +44,7 @@ class Setting(NamedTuple):
         """Without workload and size."""
         sampling = "default sampling" if self.sampling == DEFAULT_SAMPLING else f"sampling {self.sampling}"
         embedded = ", embedded cluster" if self.cluster == EMBEDDED else ""
-        return f"{_many(self.nodes, 'node')}, {sampling}{embedded}"
+        return f"{many(self.nodes, 'node')}, {sampling}{embedded}"
 
     @property
     def what(self) -> str:
@@ -53,7 +55,7 @@ class Setting(NamedTuple):
     @property
     def told(self) -> str:
         """All of it. A single gang is the usual workload, which needs no name."""
-        return f"{self.where}, {self.what}" + ("" if self.workload == "single" else f", {self.workload}")
+        return f"{self.where}, {self.what}" + ("" if self.workload == SINGLE else f", {self.workload}")
 
     @property
     def short(self) -> str:
@@ -64,10 +66,6 @@ class Setting(NamedTuple):
     def table(self) -> tuple[str, str, int, str]:
         """What is told in one table."""
         return self.workload, self.cluster, self.nodes, self.sampling
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 class Seen(NamedTuple):

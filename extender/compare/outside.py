@@ -26,10 +26,31 @@ from extender.kube.quantities import count
 from extender.kube.requests import address
 
 NAMESPACE = "default"
-PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")
+_PODS = ("api", "v1", "namespaces", NAMESPACE, "pods")
+PODS = address(*_PODS)
 LABEL = "compare.escher.dev/gang"
 """On each pod that is measured: whose member it is. Nobody else reads it."""
 _STARTS_WITHIN = 60.0
+
+
+# -- what a pod says -------------------------------------------------------------------------------------------------
+
+
+def pods_where(**query: str | int) -> str:
+    """The path of those that a list would show for this query."""
+    return address(*_PODS, query=query)
+
+
+def cpu_of(pod: Mapping[str, Any]) -> int:
+    """What its containers request, in thousandths."""
+    asked = [(each.get("resources") or {}).get("requests") or {} for each in pod["spec"]["containers"]]
+    return sum(count(CPU, each[CPU]) for each in asked if CPU in each)
+
+
+def is_turned_away(pod: Mapping[str, Any]) -> bool:
+    """Whether kube-scheduler has said that it cannot be placed now."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
 
 class Blind(Exception):
@@ -77,11 +98,9 @@ async def tell(kubeconfig: Path) -> None:
 
 
 def _read(found: dict[str, Any]) -> tuple[str, str | None, float, str, str]:
-    spec, labels = found["spec"], found["metadata"].get("labels") or {}
-    asked = [(each.get("resources") or {}).get("requests") or {} for each in spec["containers"]]
-    cpu = sum(count(CPU, each[CPU]) for each in asked if CPU in each) / 1000
+    labels, node = found["metadata"].get("labels") or {}, found["spec"].get("nodeName") or ""
     phase = (found.get("status") or {}).get("phase", "")
-    return name_of(found), labels.get(LABEL), cpu, spec.get("nodeName") or "", phase
+    return name_of(found), labels.get(LABEL), cpu_of(found) / 1000, node, phase
 
 
 def _say(seen: Seen | None) -> None:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from extender.compare import brought, replay
 from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
-from extender.compare.vocabulary import base_of
-from extender.compare.workloads import CONTENTION, SINGLE, TRACE, WORKLOADS, Shape, Work
+from extender.compare.vocabulary import CONTENTION, SINGLE, TRACE, base_of
+from extender.compare.workloads import WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.nodes import NodeShape
 from extender.kube.names import CPU

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
-from extender.compare.outside import LABEL, NAMESPACE, PODS
+from extender.compare.outside import LABEL, NAMESPACE, PODS, pods_where
 from extender.compare.workloads import POOL, Ask
 from extender.kube.errors import Gone
 from extender.kube.requests import METADATA_ONLY, Requests
 
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
+WITHOUT_DELAY = b'{"gracePeriodSeconds":0}'
+"""DeleteOptions."""
+Each = TypeVar("Each")
 
 Manifest = dict[str, Any]
 
@@ -49,22 +52,31 @@ def resources_of(asked: Mapping[str, str]) -> Manifest:
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:
     """The pods exist; they are created in order, a few at a time."""
-    bodies = iter([msgspec.json.encode(pod) for pod in pods])
+
+    async def post(body: bytes) -> None:
+        await requests.request("POST", PODS, body, accept=METADATA_ONLY)
+
+    await a_few_at_a_time(post, [msgspec.json.encode(pod) for pod in pods])
+
+
+async def a_few_at_a_time(do: Callable[[Each], Awaitable[None]], each: Collection[Each]) -> None:
+    """It is done with each, and begun in this order."""
+    left = iter(each)
 
     async def work() -> None:
-        for body in bodies:
-            await requests.request("POST", PODS, body, accept=METADATA_ONLY)
+        for one in left:
+            await do(one)
 
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(pods)))))
+    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(each)))))
 
 
 async def remove(requests: Requests, ask: Ask) -> None:
     """The gang's members are deleted, by one call."""
-    await delete(requests, f"{PODS}?labelSelector={LABEL.replace('/', '%2F')}%3D{ask.name}")
+    await delete(requests, pods_where(labelSelector=f"{LABEL}={ask.name}"))
 
 
-async def delete(requests: Requests, path: str, how: bytes = b'{"gracePeriodSeconds":0}') -> None:
-    """What is there is deleted, if anything is. `how`: DeleteOptions as JSON; without them, without delay."""
+async def delete(requests: Requests, path: str, how: bytes = WITHOUT_DELAY) -> None:
+    """What is there is deleted, if anything is. `how`: DeleteOptions as JSON."""
     try:
         await requests.request("DELETE", path, how)
     except Gone:

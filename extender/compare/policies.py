@@ -19,9 +19,9 @@ from extender.adapters.kube.extended_resource_policies import Policies
 from extender.compare.approaches import Plain, Ways, scheduled_by
 from extender.compare.outside import LABEL, NAMESPACE
 from extender.compare.pods import Manifest, create, manifest, remove
+from extender.compare.polling import until
 from extender.compare.vocabulary import APPSPACE, BALANCING, BASE, CO_LOCATION, EXTENDER, FAIR_SHARE, LIBSPACE, NATIVE
 from extender.compare.workloads import POOL, WEIGHTS, Ask
-from extender.controlplane.witness import Late
 from extender.core.governing import POLICY
 from extender.esl import Approach
 from extender.esl.balance import DynamicBalance
@@ -76,7 +76,7 @@ async def put_in_force(escher: AsyncEscher, name: str, kind: str, parameters: Ma
     async def ready() -> bool:
         return (await escher.get_policy(name)).ready
 
-    await _until(ready, f"policy {name} being in force")
+    await until(ready, lambda: f"policy {name} being in force", within=_WITHIN, every=_EVERY)
 
 
 async def take_out_of_force(escher: AsyncEscher, name: str) -> None:
@@ -90,15 +90,7 @@ async def take_out_of_force(escher: AsyncEscher, name: str) -> None:
             return not [each for each in await escher.list_resources() if each.name.startswith(f"{name}--")]
         return False
 
-    await _until(gone, f"the end of policy {name}")
-
-
-async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = asyncio.get_running_loop().time() + _WITHIN
-    while not await holds():
-        if asyncio.get_running_loop().time() > deadline:
-            raise Late(what)
-        await asyncio.sleep(_EVERY)
+    await until(gone, lambda: f"the end of policy {name}", within=_WITHIN, every=_EVERY)
 
 
 def _escher_policy(escher: AsyncEscher, kind: str, parameters: Mapping[str, Any], *, is_asked: bool) -> Block:

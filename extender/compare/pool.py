@@ -6,14 +6,14 @@ Those who go by labels and those who divide all nodes that are open so have the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from math import inf
 from typing import Any
 
 import msgspec
 
-from extender.compare.pods import AT_ONCE
+from extender.compare.pods import a_few_at_a_time
 from extender.compare.room import SETTLE, node_offers, standing
 from extender.compare.workloads import POOL, Shape, Standing
 from extender.kube.names import CPU
@@ -43,12 +43,10 @@ async def pool_for(requests: Requests, shape: Shape) -> AsyncIterator[None]:
         yield
 
 
-async def _patch(requests: Requests, nodes: Iterable[str], change: dict[str, Any]) -> None:
-    body, left = msgspec.json.encode(change), iter(nodes)
+async def _patch(requests: Requests, nodes: Collection[str], change: dict[str, Any]) -> None:
+    body = msgspec.json.encode(change)
 
-    async def work() -> None:
-        for node in left:
-            path = address("api", "v1", "nodes", node)
-            await requests.request("PATCH", path, body, content_type=MERGE_PATCH)
+    async def patch(node: str) -> None:
+        await requests.request("PATCH", address("api", "v1", "nodes", node), body, content_type=MERGE_PATCH)
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await a_few_at_a_time(patch, nodes)

@@ -8,17 +8,18 @@ nodes no CPU, or a trial says which pods are there when it begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from typing import Any
 
 import msgspec
 
-from extender.compare.outside import NAMESPACE, PODS
-from extender.compare.pods import AT_ONCE, create, delete, resources_of
+from extender.compare.outside import NAMESPACE, PODS, pods_where
+from extender.compare.pods import a_few_at_a_time, create, delete, resources_of
+from extender.compare.polling import until
 from extender.compare.workloads import Standing
-from extender.controlplane.witness import Late
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address
@@ -27,7 +28,6 @@ Taking = Callable[[int], None]
 """Told how many pods are going to take a part of the cluster: thousands of them take a while."""
 _LABEL = "compare.escher.dev/standing"
 _ROOM, _TRIAL = "room", "trial"
-_NOT_RUNNING = "&fieldSelector=status.phase%21%3DRunning&limit=1"
 _NODES = address("api", "v1", "nodes")
 _EVERY, _WITHIN, _WITHIN_EACH = 0.25, 60.0, 0.1
 """Seconds within which pods that came are running, and more for each of them: a busy machine runs twenty a second."""
@@ -102,24 +102,19 @@ def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str
 
 async def _place(requests: Requests, why: str, pods: Sequence[Standing]) -> None:
     await create(requests, [_manifest(why, pod) for pod in pods])
-    selected = f"{PODS}?labelSelector={_LABEL.replace('/', '%2F')}%3D{why}"
-    deadline = asyncio.get_running_loop().time() + _WITHIN + _WITHIN_EACH * len(pods)
-    while msgspec.json.decode(await requests.request("GET", f"{selected}{_NOT_RUNNING}"))["items"]:
-        if asyncio.get_running_loop().time() > deadline:
-            raise Late("a pod that takes room is not running")
-        await asyncio.sleep(_EVERY)
+    others = pods_where(labelSelector=f"{_LABEL}={why}", fieldSelector="status.phase!=Running", limit=1)
+
+    async def all_run() -> bool:
+        return not msgspec.json.decode(await requests.request("GET", others))["items"]
+
+    within = _WITHIN + _WITHIN_EACH * len(pods)
+    await until(all_run, lambda: "a pod that takes room is not running", within=within, every=_EVERY)
     await asyncio.sleep(SETTLE)
 
 
-async def _remove(requests: Requests, pods: Iterable[Standing]) -> None:
+async def _remove(requests: Requests, pods: Sequence[Standing]) -> None:
     # Not as a collection, which kube-apiserver deletes in turns: for thousands that takes longer than a call may.
-    left = iter(pods)
-
-    async def work() -> None:
-        for pod in left:
-            await leave(requests, pod)
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await a_few_at_a_time(partial(leave, requests), pods)
     await asyncio.sleep(SETTLE)
 
 

@@ -27,9 +27,9 @@ from extender.compare.pool import pool_for
 from extender.compare.reserved import Reserved, reserving
 from extender.compare.room import Taking, leave, rooms, standing
 from extender.compare.service import Service, service_of
-from extender.compare.vocabulary import CLAIMS, POLICIES
+from extender.compare.vocabulary import CLAIMS, POLICIES, SINGLE
 from extender.compare.waiting import gangs_waiting
-from extender.compare.workloads import SINGLE, Ask, Standing, Work
+from extender.compare.workloads import Ask, Standing, Work
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.witness import Late
 from extender.kube.connection import Connection
@@ -240,7 +240,7 @@ async def _bench(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(pool_for(connection, set_up.shape))
         if set_up.workload == CLAIMS:
-            await stack.enter_async_context(claimable(service, connection))
+            await stack.enter_async_context(claimable(cluster.service_url, connection))
         purse = Purse(cluster, connection, service)
         stack.push_async_callback(purse.aclose)
         watched = await stack.enter_async_context(watching(cluster.kubeconfig))

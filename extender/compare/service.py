@@ -1,4 +1,4 @@
-"""The service of a cluster, from outside: what it tells of itself, what it is asked for, and its being started anew."""
+"""The service of a cluster, from outside: what it tells of itself, and its being started anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from extender.compare.outside import NAMESPACE
 from extender.controlplane.clusters import LocalCluster
 from extender.kube.errors import Unavailable
 
@@ -39,21 +38,11 @@ class Service:
         self._cluster.start_component(_NAME, arguments)
 
     async def metrics(self) -> str:
-        return (await self._ask("GET", "/metrics")).text
-
-    async def set_resource(self, name: str, capacity: int, node: str) -> None:
-        """So much of that ephemeral resource is on the node, and on no other."""
-        await self._ask("PUT", _resource(name), {"capacity": capacity, "node_spec": node})
-
-    async def delete_resource(self, name: str) -> None:
-        await self._ask("DELETE", _resource(name))
-
-    async def _ask(self, method: str, path: str, body: dict[str, object] | None = None) -> httpx.Response:
+        """Raises Unavailable."""
         try:
-            answer = await self._client.request(method, path, json=body)
-            return answer.raise_for_status()
+            return (await self._client.get("/metrics")).raise_for_status().text
         except httpx.HTTPError as error:
-            raise Unavailable(f"the service, {method} {path}: {error or type(error).__name__}") from error
+            raise Unavailable(f"the service, GET /metrics: {error or type(error).__name__}") from error
 
 
 @asynccontextmanager
@@ -61,7 +50,3 @@ async def service_of(cluster: LocalCluster) -> AsyncIterator[Service]:
     with TemporaryDirectory() as folder:
         async with httpx.AsyncClient(base_url=cluster.service_url, timeout=10.0, trust_env=False) as client:
             yield Service(cluster, client, Path(folder))
-
-
-def _resource(name: str) -> str:
-    return f"/v1/namespaces/{NAMESPACE}/resources/{name}"

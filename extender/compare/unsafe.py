@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from extender.adapters.kube.writers import ApiNodeStatusWriter
-from extender.compare.outside import NAMESPACE
+from extender.compare.outside import NAMESPACE, cpu_of
 from extender.compare.pods import Manifest, create, manifest, remove
+from extender.compare.room import node_offers
 from extender.compare.workloads import Ask
 from extender.esl import Approach
 from extender.esl.gang_spec import APPLICATION_DOMAIN
@@ -25,7 +25,7 @@ from extender.kube.names import CPU, NodeName, ResourceKey
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address
 
-_NODES, _ALL_PODS = address("api", "v1", "nodes"), address("api", "v1", "pods")
+_ALL_PODS = address("api", "v1", "pods")
 _ENDED = ("Succeeded", "Failed")
 _LOOKS_EVERY = 0.25
 
@@ -58,7 +58,10 @@ class Unsafe:
         """There was room for all of them when it was looked for, and they exist."""
         cpu, key = count(CPU, ask.requests[CPU]), _key(ask)
         # Others may take what is found before it is used: that is what is wrong with it.
-        while (plan := first_fit(await self._free(), cpu, len(members))) is None:  # noqa: ASYNC110
+        while True:
+            plan = first_fit(await self._free(), cpu, len(members))
+            if plan is not None:
+                break
             await asyncio.sleep(_LOOKS_EVERY)
         planned = self._planned.setdefault(ask.name, Counter())
         planned.update(plan)
@@ -71,17 +74,13 @@ class Unsafe:
         await create(self._requests, members)
 
     async def _free(self) -> dict[NodeName, int]:
-        nodes, pods = await asyncio.gather(self._list(_NODES), self._list(_ALL_PODS))
-        free = {NodeName(each["metadata"]["name"]): count(CPU, each["status"]["allocatable"][CPU]) for each in nodes}
-        for pod in pods:
+        offers, listed = await asyncio.gather(node_offers(self._requests), self._requests.request("GET", _ALL_PODS))
+        free = {NodeName(node): count(CPU, offered) for node, offered in offers.items()}
+        for pod in msgspec.json.decode(listed)["items"]:
             node = NodeName(pod["spec"].get("nodeName", ""))
             if node in free and pod["status"].get("phase") not in _ENDED:
-                free[node] -= _cpu_of(pod)
+                free[node] -= cpu_of(pod)
         return free
-
-    async def _list(self, path: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = msgspec.json.decode(await self._requests.request("GET", path))["items"]
-        return found
 
     async def _advertise(self, node: NodeName, units: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> None:
         try:
@@ -99,8 +98,3 @@ def first_fit(free: Mapping[NodeName, int], each: int, many: int) -> list[NodeNa
 
 def _key(ask: Ask) -> ResourceKey:
     return ResourceKey(f"{APPLICATION_DOMAIN}/{NAMESPACE}.{ask.name}")
-
-
-def _cpu_of(pod: Mapping[str, Any]) -> int:
-    asked = [(each.get("resources") or {}).get("requests") or {} for each in pod["spec"]["containers"]]
-    return sum(count(CPU, each[CPU]) for each in asked if CPU in each)

@@ -28,7 +28,7 @@ APPROACHES = {
     OPTIMISTIC_LEDGER: "the same, where ephemeral resources are in the ledger alone",
     UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
-SINGLE, CHURN, ARRIVALS, TRACE = "single", "churn", "arrivals", "trace"
+SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN, TRACE = "single", "contention", "mixed", "arrivals", "churn", "trace"
 CLAIMS = "claims"
 BY_POLICY = {
     BASE: "the pods without the policy, which need not keep it: the base of all ratios",
@@ -41,8 +41,8 @@ BY_POLICY = {
 WORKLOADS = {
     SINGLE: "One gang on an idle cluster",
     ARRIVALS: "Gangs that arrive at random times",
-    "contention": "Gangs that cannot all be there at once",
-    "mixed": "The same among ordinary pods",
+    CONTENTION: "Gangs that cannot all be there at once",
+    MIXED: "The same among ordinary pods",
     CHURN: "A member and a node are lost meanwhile",
     CLAIMS: "Pods that each ask for one of few ephemeral resources",
     TRACE: "Gangs among the pods of a real trace",

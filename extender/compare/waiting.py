@@ -9,21 +9,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Any
 
 import msgspec
 
 from extender.compare.approaches import member
-from extender.compare.outside import LABEL, PODS
+from extender.compare.outside import LABEL, PODS, is_turned_away
 from extender.compare.pods import create, remove
+from extender.compare.polling import until
+from extender.compare.room import node_offers
 from extender.compare.vocabulary import BASE, EXTENDER
 from extender.compare.workloads import Ask
-from extender.controlplane.witness import Late
 from extender.kube.names import CPU
 from extender.kube.quantities import count
-from extender.kube.requests import Requests, address
+from extender.kube.requests import Requests
 
-_NODES = address("api", "v1", "nodes")
 _MEMBERS = 2
 _EVERY, _WITHIN = 0.25, 60.0
 
@@ -34,12 +33,12 @@ async def gangs_waiting(requests: Requests, gangs: int) -> AsyncIterator[None]:
     if not gangs:
         yield
         return
-    listed = msgspec.json.decode(await requests.request("GET", _NODES))["items"]
+    offers = await node_offers(requests)
     taking, waiting = [], []
-    for number, node in enumerate(islice(listed, gangs)):
-        cpu, there = count(CPU, node["status"]["allocatable"][CPU]), {"nodeName": node["metadata"]["name"]}
+    for number, node in enumerate(islice(offers, gangs)):
+        cpu, there = count(CPU, offers[node]), {"nodeName": node}
         taking.append((Ask(f"takes-{number}", 1, {CPU: f"{cpu // 2}m"}), there))
-        host = {"nodeSelector": {"kubernetes.io/hostname": node["metadata"]["name"]}}
+        host = {"nodeSelector": {"kubernetes.io/hostname": node}}
         waiting.append((Ask(f"waits-{number}", _MEMBERS, {CPU: f"{cpu * 3 // 8}m"}), host))
     try:
         # The ones that take room are bound by their creator, so that it is taken when the others come.
@@ -56,17 +55,13 @@ async def gangs_waiting(requests: Requests, gangs: int) -> AsyncIterator[None]:
 
 async def _until_turned_away(requests: Requests, gangs: set[str]) -> None:
     """kube-scheduler has said of all their members that they cannot be placed now."""
-    deadline = asyncio.get_running_loop().time() + _WITHIN
-    while True:
+    wanted, away = _MEMBERS * len(gangs), 0
+
+    async def all_wait() -> bool:
+        nonlocal away
         listed = msgspec.json.decode(await requests.request("GET", PODS))["items"]
-        away = sum(_is_turned_away(pod) for pod in listed if pod["metadata"].get("labels", {}).get(LABEL) in gangs)
-        if away == _MEMBERS * len(gangs):
-            return
-        if asyncio.get_running_loop().time() > deadline:
-            raise Late(f"of {_MEMBERS * len(gangs)} pods that are to wait for room, {away} were turned away")
-        await asyncio.sleep(_EVERY)
+        away = sum(is_turned_away(pod) for pod in listed if pod["metadata"].get("labels", {}).get(LABEL) in gangs)
+        return away == wanted
 
-
-def _is_turned_away(pod: dict[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
+    missing = "of {} pods that are to wait for room, {} were turned away"
+    await until(all_wait, lambda: missing.format(wanted, away), within=_WITHIN, every=_EVERY)

@@ -28,17 +28,23 @@ from typing import Literal
 from extender.compare.outside import NAMESPACE
 from extender.compare.vocabulary import (
     APPROACHES,
+    ARRIVALS,
     BALANCING,
     BASE_AGAIN,
     BY_POLICY,
+    CHURN,
     CLAIMS,
     CO_LOCATION,
+    CONTENTION,
     FAIR_SHARE,
     JOB,
     JOB_GANG,
+    MIXED,
     NATIVE,
     PESSIMISTIC,
+    SINGLE,
     THROUGH,
+    TRACE,
 )
 from extender.core.names import ephemeral_name
 
@@ -288,8 +294,6 @@ def _windows(sizes: Sequence[int]) -> Iterator[Shape]:
     yield Shape(0, GANGS_OF_A_WINDOW)
 
 
-SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN = "single", "contention", "mixed", "arrivals", "churn"
-TRACE = "trace"
 WORKLOADS: Mapping[str, Workload] = {
     SINGLE: Workload(_alone, _single, leaves_out=frozenset()),
     CONTENTION: Workload(_contending, _contention, _CPU),

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from extender.compare.costs import told, writes
-from extender.compare.outside import LABEL, PODS
+from extender.compare.outside import LABEL, PODS, is_turned_away
 from extender.controlplane.witness import Changing, Collection, Json, Sighting, following, name_of
 from extender.core.names import DOMAIN
 from extender.demo.jobs import PARTLY_AFTER, Job
@@ -171,9 +171,7 @@ def _read_pod(found: Json) -> _Pod:
         ghost_of=labels.get(GHOST_LABEL, ""),
         node=found["spec"].get("nodeName"),
         phase=status.get("phase", ""),
-        turned_away=any(
-            each["type"] == "PodScheduled" and each["status"] == "False" for each in status.get("conditions") or ()
-        ),
+        turned_away=is_turned_away(found),
     )
 
 

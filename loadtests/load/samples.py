@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from extender.compare.costs import cpu_seconds
+
 MEMORY = "memory.csv"
 HEAD = ("second", "process", "resident_mib", "files", "cpu_seconds")
 
 _PAGE = os.sysconf("SC_PAGESIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
 _MIB = 2**20
 
 
@@ -34,10 +35,7 @@ def usage(pid: int) -> Usage | None:
     try:
         if Path("/proc/self/statm").exists():
             resident = int((folder / "statm").read_text().split()[1]) * _PAGE
-            # The name of the program comes first, in parentheses, and may have blanks.
-            said = (folder / "stat").read_text().rpartition(")")[2].split()
-            cpu = (int(said[11]) + int(said[12])) / _TICKS
-            return Usage(resident / _MIB, len(os.listdir(folder / "fd")), cpu)
+            return Usage(resident / _MIB, len(os.listdir(folder / "fd")), cpu_seconds(pid))
         told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
         return Usage(int(told.stdout) / 1024, None, None) if told.stdout.strip() else None
     except (FileNotFoundError, ProcessLookupError):

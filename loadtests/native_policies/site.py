@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from escher_k8s import AsyncEscher, NotFound
+from extender.compare.outside import is_turned_away
 from extender.compare.policies import put_in_force
 from extender.controlplane.witness import Changing, Collection, Sighting, name_of
 from extender.kube.connection import Connection
@@ -38,9 +39,7 @@ class Seen(NamedTuple):
 
 
 def _seen(found: Json) -> Seen:
-    conditions = found.get("status", {}).get("conditions") or ()
-    tried = any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
-    return Seen(found["metadata"].get("labels", {}).get(POD, ""), node_of(found), tried)
+    return Seen(found["metadata"].get("labels", {}).get(POD, ""), node_of(found), is_turned_away(found))
 
 
 class Outside(Changing):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from extender.compare.costs import Costs, _of_process, schedulers_of, total, writes
+from extender.compare.costs import Costs, cpu_seconds, schedulers_of, total, writes
 
 METRICS = """\
 # HELP apiserver_request_total Counter of apiserver requests
@@ -36,11 +36,11 @@ def test_a_difference_of_what_is_not_known_is_not_known() -> None:
 
 
 def test_a_process_spends_what_the_kernel_says() -> None:
-    before, until = _of_process(os.getpid()), time.process_time() + 0.05
+    before, until = cpu_seconds(os.getpid()), time.process_time() + 0.05
     while time.process_time() < until:
         pass
     # In hundredths of a second, rounded.
-    assert 0.03 <= _of_process(os.getpid()) - before < 5
+    assert 0.03 <= cpu_seconds(os.getpid()) - before < 5
 
 
 def test_every_kube_scheduler_counts_and_nobody_else() -> None:
