@@ -18,6 +18,7 @@ import pytest
 
 from extender.controlplane import nodes as node_objects
 from extender.controlplane.api import Api, ApiError
+from extender.core.policy_types import HOSTNAME
 from loadtests.ledger import Service
 from loadtests.pods import EXTENDER, LEDGER, PROFILES, PURE, Json, pod
 from tests.conformance.place import Place
@@ -154,6 +155,19 @@ class Site:
         """A merge patch of the node; `status` goes to its subresource."""
         sub = "status" if "status" in fields else ""
         return self.api.patch(self.node_at(name, sub), fields)
+
+    def cordon(self, node: str) -> None:
+        """No pod may come to the node, and kube-scheduler knows: nodes and pods reach it by different watches."""
+        self.patch_node(node, spec={"unschedulable": True})
+
+        def known() -> bool:
+            [probe] = self.create(self.pod(f"probe-{len(self.pods())}", PURE, selector={HOSTNAME: node}))
+            eventually(lambda: condition(self.read(probe)), what=f"a word of kube-scheduler about {probe}")
+            bound = probe in self.bound()
+            self.delete(probe)
+            return not bound
+
+        eventually(known, what=f"kube-scheduler heeding the cordon of {node}")
 
     def offer(self, node: str, **amounts: str | None) -> None:
         """The node's capacity and allocatable say so from now on."""

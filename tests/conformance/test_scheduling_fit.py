@@ -200,7 +200,7 @@ def test_a_taint_that_advises_is_heeded_when_there_is_another_node(site: Site) -
 
 def test_a_cordoned_node_takes_nobody(site: Site) -> None:
     node = site.node()
-    site.patch_node(node, spec={"unschedulable": True})
+    site.cordon(node)
     [lost] = site.create(site.pod("a", PURE))
     assert reasons(site.until_rejected(lost))["node(s) were unschedulable"] == 1
 

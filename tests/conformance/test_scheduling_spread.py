@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from extender.core.policy_types import HOSTNAME
 from tests.conformance.site import EXTENDER, NOBODY, PURE, Json, Site
 from tests.conformance.test_scheduling_fit import reasons
 
 ZONE = "conformance.test/zone"
-HOSTNAME = "kubernetes.io/hostname"
 NO_PORT = "node(s) didn't have free ports for the requested pod ports"
 SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_KEY = f"{SKEWED} (missing required label)"
@@ -154,7 +154,7 @@ class TestSpread:
     def test_a_zone_that_is_too_full_is_told(self, site: Site) -> None:
         x, y = zones(site, "x", "y")
         there(site, x, "one", "two")
-        site.patch_node(y, spec={"unschedulable": True})
+        site.cordon(y)
         [name] = site.create(spreading(site, "a", spread()))
         counted = reasons(site.until_rejected(name))
         assert (counted[SKEWED], counted["node(s) were unschedulable"]) == (1, 1)
@@ -208,7 +208,7 @@ class TestSpread:
         site.node()
         there(site, x, "one", "two")
         assert node_of(site, spreading(site, "a", spread())) == x
-        site.patch_node(x, spec={"unschedulable": True})
+        site.cordon(x)
         [name] = site.create(spreading(site, "b", spread()))
         assert reasons(site.until_rejected(name))[NO_KEY] == 1
 
@@ -273,7 +273,7 @@ class TestSpreadWakes:
         """The crowded node, the empty one that is cordoned, and the pod that waits."""
         x, y = zones(site, "x", "y")
         there(site, x, "one", "two")
-        site.patch_node(y, spec={"unschedulable": True})
+        site.cordon(y)
         [name] = site.create(spreading(site, "waiting", spread(maxSkew=2, **more)))
         site.until_rejected(name)
         return x, y, name

@@ -67,7 +67,7 @@ class TestRejectedByTheFit:
 
     def test_woken_when_a_node_is_uncordoned(self, site: Site, scheduler: str) -> None:
         node = site.node()
-        site.patch_node(node, spec={"unschedulable": True})
+        site.cordon(node)
         name = waiting(site, scheduler)
         site.patch_node(node, spec={"unschedulable": None})
         site.until_bound([name])
