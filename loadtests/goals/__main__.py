@@ -16,9 +16,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,12 @@ from loadtests.progress import say
 HISTORY = Path("results/bench-history.csv")
 
 
+MEASURES: Mapping[str, Callable[[argparse.Namespace], Iterator[Measured]]] = {
+    HTTP: lambda said: http_verbs.measures(blocks=said.blocks, seed=said.seed, pin=said.pin),
+}
+"""What is measured here and now; whoever measures more adds a line, and names it in `rows`."""
+
+
 class Source(NamedTuple):
     """Where figures come from: of whom, when and on what machine, and how they are got."""
 
@@ -46,7 +53,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m loadtests.goals", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--compare", type=Path, metavar="FOLDER", help="a run of `escher compare`, real control plane")
-    parser.add_argument("--only", nargs="+", choices=(COMPARE, HTTP), help="these measures alone (default: all)")
+    parser.add_argument("--only", nargs="+", choices=(COMPARE, *MEASURES), help="these measures alone (default: all)")
     parser.add_argument("--history", type=Path, default=HISTORY, metavar="FILE", help=f"(default: {HISTORY})")
     parser.add_argument("--blocks", type=int, default=30, help="of calls over HTTP, for each figure (default: 30)")
     parser.add_argument("--seed", type=int, default=1, help="draws the order of calls and of nodes (default: 1)")
@@ -61,15 +68,17 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def sources(said: argparse.Namespace) -> Iterator[Source]:
     """Those that were asked for. Raises runs.Unreadable, and OSError."""
-    chosen = said.only or [COMPARE, HTTP]
+    chosen = said.only or [COMPARE, *MEASURES]
     if said.compare is not None and COMPARE in chosen:
         recorded = runs.read(said.compare)
         if why := control_plane.unfit(recorded):
             say(f"{said.compare} tells none of these figures: {why}")
         else:
-            yield Source(control_plane.where(recorded), lambda: control_plane.measures(recorded))
-    if HTTP in chosen:
-        yield Source(here(), lambda: http_verbs.measures(blocks=said.blocks, seed=said.seed, pin=said.pin))
+            yield Source(control_plane.where(recorded), partial(control_plane.measures, recorded))
+    now = here()
+    for name, measures in MEASURES.items():
+        if name in chosen:
+            yield Source(now, partial(measures, said))
 
 
 def here() -> Where:
@@ -104,10 +113,10 @@ def main(given: Sequence[str] | None = None) -> int:
             for each in source.measures():
                 found[each.row] = each
                 kept.keep(line_of(each, source.where))
-        except ClusterError as error:
+        except (ClusterError, OSError, RuntimeError) as error:
             sys.stderr.write(f"goals: {error}\n")
             failed = True
-    sys.stdout.write(table(found, kept.before([source.where for source in chosen])))
+    sys.stdout.write(table(found, kept.before([source.where for source in chosen]), {COMPARE, *MEASURES}))
     return 1 if failed else 0
 
 

@@ -48,6 +48,7 @@ from loadtests.recorded.calls import Call, Ready, load, select
 Json = dict[str, Any]
 T = TypeVar("T")
 
+ITSELF = "the reference over itself"
 NODES = 5000
 NODE_BYTES = 6000
 _SAMPLING, _ALL = "escher", "escher-ledger"
@@ -116,6 +117,10 @@ def measures(*, blocks: int = 30, seed: int = 1, pin: bool = True) -> Iterator[M
         ours, theirs = (stack.enter_context(closing(Connection(each))) for each in (cluster.service_url, url))
         random = Random(seed)
         yield from of_memory(ours, cluster.pids()["service"], random)
+        # What the measuring makes of no difference, beside the ratios in which there is one.
+        again = stack.enter_context(closing(Connection(url)))
+        itself = Interleaved(again.ask, theirs.ask, random=random)
+        yield of_estimate(ITSELF, itself.run(questions(AT_REST[0], random), blocks, AT_REST[0].calls).ratio)
         # The last one's pods are held on its node, which would be in the way of all others.
         for asked in (*AT_REST, ONE_FEASIBLE):
             say(f"measuring {asked.row}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from extender.compare.figures import Estimate
 from extender.compare.wording import NOTHING, interval, number
@@ -13,9 +13,15 @@ HEAD = ("figure", "of", "goal", "must", "now (95 %)", "before", "")
 NOT_MEASURED, NO_MEASURE = "not measured", "not measured: there is no measure yet"
 
 
-def table(found: Mapping[str, Measured], before: Mapping[str, float], rows: Sequence[Row] = ROWS) -> str:
-    """By the names of rows: what was `found`, and what was found `before`. What no row is about stands at the end."""
-    lines = [HEAD, *(_line(row, found.get(row.name), before) for row in rows)]
+def table(
+    found: Mapping[str, Measured],
+    before: Mapping[str, float],
+    measures: Collection[str],
+    rows: Sequence[Row] = ROWS,
+) -> str:
+    """By the names of rows: what was `found`, and what was found `before`. What no row is about stands at the end.
+    `measures`: those that there are, by name."""
+    lines = [HEAD, *(_line(row, found.get(row.name), before, row.measure in measures) for row in rows)]
     known = {row.name for row in rows}
     lines += [_beside(each, before) for each in found.values() if each.row not in known]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -27,8 +33,8 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _line(row: Row, found: Measured | None, before: Mapping[str, float]) -> tuple[str, ...]:
-    said = (standing(row, found).value if found else NOT_MEASURED) if row.measure or found else NO_MEASURE
+def _line(row: Row, found: Measured | None, before: Mapping[str, float], has_measure: bool) -> tuple[str, ...]:
+    said = standing(row, found).value if found else NOT_MEASURED if has_measure else NO_MEASURE
     return (row.name, row.of, f"{row.goal:g}", f"{row.must:g}", _now(found), _before(row.name, before), said)
 
 

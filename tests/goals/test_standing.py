@@ -58,24 +58,24 @@ def cells(text: str) -> dict[str, list[str]]:
 
 def test_what_was_not_measured_has_no_number_and_is_told() -> None:
     without = Row("e", "of f", 1.0, 1.2)
-    told = cells(table({}, {}, [LESS, without]))
+    told = cells(table({}, {}, [HTTP], [LESS, without]))
     assert told["a"] == ["a", "of b", "0.2", "0.45", "–", "–", NOT_MEASURED]
     assert told["e"] == ["e", "of f", "1", "1.2", "–", "–", NO_MEASURE]
 
 
 def test_what_was_measured_stands_beside_goal_must_and_what_was_before() -> None:
-    told = cells(table({"a": Measured("a", 0.15, 0.14, 0.16, 30)}, {"a": 0.31}, [LESS]))
+    told = cells(table({"a": Measured("a", 0.15, 0.14, 0.16, 30)}, {"a": 0.31}, [HTTP], [LESS]))
     assert told["a"] == ["a", "of b", "0.2", "0.45", "0.15 (0.14–0.16)", "0.31", "goal reached"]
 
 
 def test_what_is_about_no_row_stands_at_the_end() -> None:
-    told = cells(table({"z": Measured("z", 3.0, 2.0, 4.0, 30)}, {}, [LESS]))
+    told = cells(table({"z": Measured("z", 3.0, 2.0, 4.0, 30)}, {}, [HTTP], [LESS]))
     assert list(told)[-1] == "z"
     assert told["z"][2:4] == ["–", "–"]
 
 
 def test_the_table_is_whole_without_a_single_measurement() -> None:
-    told = cells(table({}, {}))
+    told = cells(table({}, {}, [HTTP]))
     assert list(told)[2:] == [row.name for row in ROWS]
     assert {row[-1] for name, row in told.items() if name in BY_NAME} == {NOT_MEASURED, NO_MEASURE}
 
