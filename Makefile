@@ -41,6 +41,8 @@ MONTH_ARGS ?= --seeds 1 --days 30
 POLICIES_ARGS ?= --changes 1000 --real
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 --nodes 5000 --size 8 --size 64 --rounds 11
+BENCH_FOLDER := results/bench-$(shell date -u +%Y%m%d-%H%M%S)
+GOALS_ARGS ?=
 
 ##@ Start here
 
@@ -110,9 +112,9 @@ recovery: cluster ## Kill the service at 5000 nodes and measure how soon it is o
 	$(BIN)/python -m loadtests.recovery $(RECOVERY_ARGS)
 
 .PHONY: bench
-bench: cluster ## Measure gangs by approach at 100 and 5000 nodes, as ratios to ungrouped pods; then the extender's own cost
-	$(BIN)/escher compare $(BENCH_ARGS)
-	@$(MAKE) speed
+bench: cluster ## Measure the figures that are to be reached: a table goal / must / now, and its history (half an hour)
+	@code=0; $(BIN)/escher compare $(BENCH_ARGS) --out $(BENCH_FOLDER) || code=$$?; [ $$code -le 1 ] || exit $$code; \
+		$(BIN)/python -m loadtests.goals --compare $(BENCH_FOLDER) $(GOALS_ARGS) && exit $$code
 
 .PHONY: speed
 speed: setup ## Measure what a call costs the extender, in process and over loopback (a minute; no Go, no cluster)

@@ -263,7 +263,7 @@ def _processor() -> str:
 def versions(plan: Plan) -> Mapping[str, Any]:
     return {
         "escher": version("escher-kubernetes"),
-        **({"commit": commit} if (commit := _commit()) else {}),
+        **({"commit": found} if (found := commit()) else {}),
         "source": _source(),
         "kubernetes": binaries.kubernetes_version(),
         "python": platform.python_version(),
@@ -280,8 +280,8 @@ def _source() -> str:
     return made.hexdigest()
 
 
-def _commit() -> str:
-    """Of the checkout that runs, if it is one."""
+def commit() -> str:
+    """Of the checkout that runs; "" if it is none."""
     checkout = lines.PACKAGE.parent
     if not (checkout / ".git").exists():
         return ""

@@ -198,13 +198,18 @@ def started(nodes: int, *, real: bool = False) -> Iterator[tuple[LocalCluster, P
             yield cluster, told
 
 
+def until_known(service: Service, nodes: int) -> None:
+    """The service knows so many nodes. Raises ClusterError if it does not come to."""
+    deadline = time.monotonic() + _KNOWN_WITHIN
+    while len(service.cluster_state()) < nodes:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the service has not seen its {nodes} nodes for {_KNOWN_WITHIN:g} s")
+        time.sleep(0.1)
+
+
 def _furnished(plan: Plan, service: Service) -> Mapping[str, Mapping[str, int]]:
     """The service knows all nodes, and what the recorded pods ask for is there."""
-    deadline = time.monotonic() + _KNOWN_WITHIN
-    while len(service.cluster_state()) < plan.nodes:
-        if time.monotonic() > deadline:
-            raise ClusterError(f"the service has not seen its {plan.nodes} nodes for {_KNOWN_WITHIN:g} s")
-        time.sleep(0.1)
+    until_known(service, plan.nodes)
     asked = {"capacity": _UNITS, "node_spec": {}, "num_nodes": min(plan.nodes, _WITH_RESOURCE)}
     answer = service.call("PUT", f"/v1/namespaces/{NAMESPACE}/resources/{_RESOURCE}", asked)
     return {_RESOURCE: answer["nodes"]}

@@ -5,7 +5,8 @@
 //
 //   - it remembers nothing: no watch, no ledger, no reservation. It does not know which pods are on a node, so that with
 //     whole nodes it compares a pod with the node's whole allocatable, and with names it lets every node through;
-//   - it knows no gangs, policies or ephemeral resources, and gives no reason but one;
+//   - it knows no gangs, policies or ephemeral resources, but for those that --offer says are on one node for ever, and
+//     gives no reason but one;
 //   - it writes nothing: bind answers without a Binding where --bind-without-writing allows it, and refuses otherwise,
 //     for kube-scheduler would wait for such a pod for ever;
 //   - it checks no client, logs nothing, has no metrics and no limit for the size of a body.
@@ -132,8 +133,33 @@ func hasRoom(node object, asked map[string]float64) bool {
 	return true
 }
 
+// offered has, by resource, the one node that offers it.
+var offered = map[string]string{}
+
+// placeOf is the one node for a pod that asks for what --offer has said; empty: any node.
+func placeOf(pod object) string {
+	for resource, node := range offered {
+		for _, container := range pod.Spec.Containers {
+			if _, asks := container.Resources.Requests[resource]; asks {
+				return node
+			}
+		}
+	}
+	return ""
+}
+
 func filter(in call) (filterAnswer, error) {
 	out := filterAnswer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}}
+	if place := placeOf(in.Pod); in.Nodes == nil && place != "" {
+		for _, name := range in.NodeNames {
+			if name == place {
+				out.NodeNames = append(out.NodeNames, name)
+			} else {
+				out.FailedNodes[name] = "too small"
+			}
+		}
+		return out, nil
+	}
 	if in.Nodes == nil {
 		out.NodeNames = in.NodeNames
 		return out, nil
@@ -214,6 +240,15 @@ func serve[In, Out any](verb string, decide func(In) (Out, error)) {
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9090", "`address` to serve HTTP on; port 0 chooses a free one")
 	silent := flag.Bool("bind-without-writing", false, "answer bind as if the Binding had been written; for load tests only")
+	offer := "`RESOURCE=NODE`: of names, only this node passes for a pod that asks for that; may be given again"
+	flag.Func("offer", offer, func(text string) error {
+		resource, node, found := strings.Cut(text, "=")
+		if !found || resource == "" || node == "" {
+			return fmt.Errorf("%q is not RESOURCE=NODE", text)
+		}
+		offered[resource] = node
+		return nil
+	})
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), "reference: a scheduler extender in plain Go, the yardstick of Escher's load tests\n\n")
 		flag.PrintDefaults()

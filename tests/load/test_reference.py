@@ -87,6 +87,24 @@ def test_a_resource_that_a_node_has_not_is_none_of_it(client: httpx.Client) -> N
 
 
 @pytest.mark.e2e
+def test_what_one_node_offers_is_looked_for_there_alone(program: Path) -> None:
+    key = "escher.dev/default.data1"
+
+    def asked(client: httpx.Client, **requests: str) -> Json:
+        said: Json = client.post(
+            "/filter", json={"Pod": pod(**requests), "Nodes": None, "NodeNames": ["a", "b", "c"]}
+        ).json()
+        return said
+
+    with reference.running(program, "--offer", f"{key}=b") as url, client_of(url) as client:
+        found = asked(client, cpu="1", **{key: "1"})
+        assert (found["NodeNames"], found["FailedNodes"]) == (["b"], {"a": "too small", "c": "too small"})
+        assert asked(client, cpu="1")["NodeNames"] == ["a", "b", "c"]
+    with pytest.raises(ClusterError, match="is not RESOURCE=NODE"), reference.running(program, "--offer", key):
+        pass
+
+
+@pytest.mark.e2e
 def test_the_score_of_a_node_is_always_the_same(client: httpx.Client) -> None:
     def scores(*names: str) -> dict[str, int]:
         answer = client.post("/prioritize", json={"Pod": pod(), "Nodes": None, "NodeNames": names})

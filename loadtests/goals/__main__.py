@@ -1,0 +1,124 @@
+"""Measure the figures that Escher is to reach, and tell each beside its goal, and what was found before.
+
+    python -m loadtests.goals                                   # all but those of a real control plane; minutes
+    python -m loadtests.goals --compare results/compare-1       # and those, from that run of `escher compare`
+    python -m loadtests.goals --only http --blocks 60
+
+A figure has reached a bound, or missed it, if its whole 95 % interval is on that side. All is kept: a line for each
+figure in --history. What is measured how stands in docs/performance.md.
+
+Exit code 0 if everything that was asked for was measured, whatever came of it; 1 if something could not be, 2 for wrong
+use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from extender.compare import comparing, runs
+from extender.controlplane.errors import ClusterError
+from loadtests.goals import control_plane, http_verbs
+from loadtests.goals.cores import disturbance
+from loadtests.goals.history import Broken, History, Line, Where
+from loadtests.goals.measured import Measured
+from loadtests.goals.rows import BY_NAME, COMPARE, HTTP
+from loadtests.goals.table import table
+from loadtests.progress import say
+
+HISTORY = Path("results/bench-history.csv")
+
+
+MEASURES: Mapping[str, Callable[[argparse.Namespace], Iterator[Measured]]] = {
+    HTTP: lambda said: http_verbs.measures(blocks=said.blocks, seed=said.seed, pin=said.pin),
+}
+"""What is measured here and now; whoever measures more adds a line, and names it in `rows`."""
+
+
+class Source(NamedTuple):
+    """Where figures come from: of whom, when and on what machine, and how they are got."""
+
+    where: Where
+    measures: Callable[[], Iterator[Measured]]
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.goals", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--compare", type=Path, metavar="FOLDER", help="a run of `escher compare`, real control plane")
+    parser.add_argument("--only", nargs="+", choices=(COMPARE, *MEASURES), help="these measures alone (default: all)")
+    parser.add_argument("--history", type=Path, default=HISTORY, metavar="FILE", help=f"(default: {HISTORY})")
+    parser.add_argument("--blocks", type=int, default=30, help="of calls over HTTP, for each figure (default: 30)")
+    parser.add_argument("--seed", type=int, default=1, help="draws the order of calls and of nodes (default: 1)")
+    parser.add_argument("--no-pin", dest="pin", action="store_false", help="nobody has a core of its own")
+    said = parser.parse_args(given)
+    if said.blocks < 1:
+        parser.error(f"--blocks should be 1 or more, found {said.blocks}")
+    if COMPARE in (said.only or ()) and said.compare is None:
+        parser.error(f"--only {COMPARE} needs --compare FOLDER")
+    return said
+
+
+def sources(said: argparse.Namespace) -> Iterator[Source]:
+    """Those that were asked for. Raises runs.Unreadable, and OSError."""
+    chosen = said.only or [COMPARE, *MEASURES]
+    if said.compare is not None and COMPARE in chosen:
+        recorded = runs.read(said.compare)
+        if why := control_plane.unfit(recorded):
+            say(f"{said.compare} tells none of these figures: {why}")
+        else:
+            yield Source(control_plane.where(recorded), partial(control_plane.measures, recorded))
+    now = here()
+    for name, measures in MEASURES.items():
+        if name in chosen:
+            yield Source(now, partial(measures, said))
+
+
+def here() -> Where:
+    machine = comparing.machine()
+    return Where(
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=comparing.commit(),
+        cores=machine["cores"],
+        processor=machine["processor"],
+    )
+
+
+def line_of(found: Measured, where: Where) -> Line:
+    line = Line(**asdict(where), **asdict(found))
+    row = BY_NAME.get(found.row)
+    return line if row is None else replace(line, goal=row.goal, must=row.must)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    said = arguments(given)
+    try:
+        kept, chosen = History(said.history), list(sources(said))
+    except (Broken, runs.Unreadable, OSError) as error:
+        sys.stderr.write(f"goals: {error}\n")
+        return 2
+    if warning := disturbance(os.getloadavg()[0], os.cpu_count() or 1):
+        say(warning)
+    found: dict[str, Measured] = {}
+    failed = False
+    for source in chosen:
+        try:
+            for each in source.measures():
+                found[each.row] = each
+                kept.keep(line_of(each, source.where))
+        except (ClusterError, OSError, RuntimeError) as error:
+            sys.stderr.write(f"goals: {error}\n")
+            failed = True
+    sys.stdout.write(table(found, kept.before([source.where for source in chosen]), {COMPARE, *MEASURES}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""The verbs over HTTP, ours and the reference extender's in Go: the same call to both, one after the other.
+
+Both are asked by one client over a connection that is kept, and it is the client that takes the time: what it needs
+itself, and the kernel, is in both, so that ratios of short calls are nearer to 1 than those of the servers' own work.
+Calls are those that a real kube-scheduler has sent (loadtests/recorded), each for a pod that nobody has seen, with its
+nodes in an order of its own; whole nodes are made as large as a kubelet's by the images that one reports.
+
+The service is one that knows a cluster, the embedded one, of 5,000 nodes. Where one node is feasible, an ephemeral
+resource is on that node alone, and the reference is told so by its --offer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from http.client import OK
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from extender.compare.figures import estimate, mean, ratio
+from extender.controlplane.clusters import EmbeddedCluster
+from extender.controlplane.errors import ClusterError
+from extender.controlplane.nodes import NodeShape
+from extender.controlplane.progress import Progress
+from extender.core.names import ephemeral_name
+from loadtests import reference
+from loadtests.chaos.load import NAMESPACE
+from loadtests.goals import rows
+from loadtests.goals.connection import Answer, Connection, request
+from loadtests.goals.cores import Pinned
+from loadtests.goals.interleaved import Interleaved
+from loadtests.goals.measured import Measured, of_estimate
+from loadtests.ledger import Service
+from loadtests.load.run import until_known
+from loadtests.load.samples import usage
+from loadtests.progress import say
+from loadtests.recorded.calls import Call, Ready, load, select
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+ITSELF = "the reference over itself"
+NODES = 5000
+NODE_BYTES = 6000
+_SAMPLING, _ALL = "escher", "escher-ledger"
+_SHAPE = NodeShape(cpu="100000", memory="1Pi", pods=100_000)
+"""Pods that nobody has seen are held on the one feasible node until they are given up, thousands of them."""
+_RESOURCE, _UNITS = "data1", 1_000_000
+_IMAGE_BYTES = 190_000_000
+_CYCLES, _WARM_UP = 8, 50
+_LOOKS, _EVERY, _STILL = 10, 1.0, 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a row is about: `nodes` are sent, of which so many are `feasible`; None: the verb is prioritize."""
+
+    row: str
+    verb: str
+    nodes: int
+    kind: str = "ordinary"
+    profile: str = _ALL
+    whole: bool = False
+    feasible: int | None = None
+    calls: int = 20
+    """In a block."""
+
+    @property
+    def call(self) -> Call:
+        return select(load(), verb=self.verb, kind=self.kind, profile=self.profile, whole=self.whole, cluster=NODES)[0]
+
+    def check(self, ours: Answer, theirs: Answer) -> None:
+        """Raises ClusterError unless both have answered as they should: a filter call alike."""
+        if self.feasible is None:
+            both = [scored(ours), scored(theirs)]
+            right = len(both[0]) <= len(both[1]) == self.nodes
+        else:
+            both = [passed(ours), passed(theirs)]
+            right = set(both[0]) == set(both[1]) and len(both[0]) == self.feasible
+        if not right:
+            many = " and the reference with ".join(f"{len(nodes)} nodes" for nodes in both)
+            raise ClusterError(f"{self.row}: the service answers with {many}")
+
+
+AT_REST: Sequence[Asked] = (
+    Asked(rows.FILTER_SAMPLE, "filter", 500, profile=_SAMPLING, feasible=500),
+    Asked(rows.FILTER_ALL, "filter", 5000, feasible=5000),
+    Asked(rows.PRIORITIZE_SAMPLE, "prioritize", 500, profile=_SAMPLING),
+    Asked(rows.PRIORITIZE_ALL, "prioritize", 5000),
+    Asked(rows.FILTER_WHOLE, "filter", 1000, whole=True, feasible=1000, calls=2),
+    Asked(rows.PRIORITIZE_WHOLE, "prioritize", 1000, whole=True, calls=2),
+)
+"""While nothing is held or reserved."""
+ONE_FEASIBLE = Asked(rows.FILTER_ONE, "filter", 5000, kind="ephemeral", feasible=1)
+LARGEST = Asked(rows.ANSWERED, "filter", 5000, whole=True, feasible=5000)
+
+
+def measures(*, blocks: int = 30, seed: int = 1, pin: bool = True) -> Iterator[Measured]:
+    """So many blocks of each. Raises ClusterError where either side does not start, or answers what it should not."""
+    program = reference.built(Progress())
+    with ExitStack() as stack:
+        pinned = stack.enter_context(Pinned(wanted=pin))
+        say(f"starting an embedded cluster of {NODES} nodes; {pinned}")
+        cluster = stack.enter_context(EmbeddedCluster.start(nodes=NODES, node_shape=_SHAPE))
+        offer = _only_on_one_node(cluster)
+        url = stack.enter_context(reference.running(program, "--offer", offer))
+        pinned.as_client()
+        ours, theirs = (stack.enter_context(closing(Connection(each))) for each in (cluster.service_url, url))
+        random = Random(seed)
+        yield from of_memory(ours, cluster.pids()["service"], random)
+        # What the measuring makes of no difference, beside the ratios in which there is one.
+        again = stack.enter_context(closing(Connection(url)))
+        itself = Interleaved(again.ask, theirs.ask, random=random)
+        yield of_estimate(ITSELF, itself.run(questions(AT_REST[0], random), blocks, AT_REST[0].calls).ratio)
+        # The last one's pods are held on its node, which would be in the way of all others.
+        for asked in (*AT_REST, ONE_FEASIBLE):
+            say(f"measuring {asked.row}")
+            both = Interleaved(ours.ask, theirs.ask, asked.check, random=random)
+            yield of_estimate(asked.row, both.run(questions(asked, random), blocks, asked.calls).ratio)
+
+
+def _only_on_one_node(cluster: EmbeddedCluster) -> str:
+    """The service knows its nodes, and what the recorded ephemeral pods ask for is on one of them: RESOURCE=NODE."""
+    with closing(Service(cluster.service_url)) as service:
+        until_known(service, NODES)
+        asked = {"capacity": _UNITS, "node_spec": {}, "num_nodes": 1}
+        answer = service.call("PUT", f"/v1/namespaces/{NAMESPACE}/resources/{_RESOURCE}", asked)
+    (node,) = answer["nodes"]
+    return f"{ephemeral_name(NAMESPACE, _RESOURCE).key()}={node}"
+
+
+# -- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def questions(asked: Asked, random: Random) -> Callable[[], bytes]:
+    """Each is a whole request, for a pod that nobody has seen."""
+    numbers, call = count(), asked.call
+    nodes = whole_nodes(call, random)[: asked.nodes] if asked.whole else []
+
+    def question() -> bytes:
+        ready = call.prepare(random) if not asked.whole else _with(first, random.sample(nodes, len(nodes)))
+        pod = ready.body(f"goal-{next(numbers)}", str(UUID(int=random.getrandbits(128), version=4)))
+        return request(f"/scheduler/{asked.verb}", pod)
+
+    first = call.prepare(random)
+    return question
+
+
+def _with(ready: Ready, nodes: Sequence[bytes]) -> Ready:
+    return replace(ready, nodes=b"[" + b",".join(nodes) + b"]")
+
+
+def whole_nodes(call: Call, random: Random) -> list[bytes]:
+    """All that the call sends, each of NODE_BYTES or a little more."""
+    nodes: list[Json] = msgspec.json.decode(call.prepare(random).nodes)
+    images = _images(NODE_BYTES - min(len(msgspec.json.encode(node)) for node in nodes))
+    for node in nodes:
+        node["status"]["images"] = images
+    return [msgspec.json.encode(node) for node in nodes]
+
+
+def _images(size: int) -> list[Json]:
+    """As a kubelet reports them, of so many bytes or a little more."""
+    images = list[Json]()
+    while len(msgspec.json.encode(images)) < size:
+        name = f"registry.example/team-{len(images)}/application-{len(images)}"
+        digest = sha256(name.encode()).hexdigest()
+        images.append({"names": [f"{name}@sha256:{digest}", f"{name}:v1.{len(images)}"], "sizeBytes": _IMAGE_BYTES})
+    return images
+
+
+# -- what is answered ------------------------------------------------------------------------------------------------
+
+
+class _Metadata(Struct):
+    name: str
+
+
+class _Node(Struct):
+    metadata: _Metadata
+
+
+class _Nodes(Struct):
+    items: list[_Node] | None
+
+
+class _Filtered(Struct, rename="pascal"):
+    nodes: _Nodes | None
+    node_names: list[str] | None
+    error: str
+
+    @property
+    def passed(self) -> list[str]:
+        whole = [] if self.nodes is None else self.nodes.items or []
+        return [*(self.node_names or []), *(node.metadata.name for node in whole)]
+
+
+class _Score(Struct, rename="pascal"):
+    host: str
+
+
+_filtered, _scores = msgspec.json.Decoder(_Filtered), msgspec.json.Decoder(list[_Score])
+
+
+def passed(answer: Answer) -> list[str]:
+    """The nodes that a filter call has left. Raises ClusterError for what is no answer to one."""
+    found = _read(_filtered, answer)
+    if found.error:
+        raise ClusterError(f"a filter call was answered with the error {found.error!r}")
+    return found.passed
+
+
+def scored(answer: Answer) -> list[str]:
+    """The nodes that a prioritize call has given a score: those that are left out have 0. Raises ClusterError."""
+    return [each.host for each in _read(_scores, answer)]
+
+
+def _read(decoder: msgspec.json.Decoder[T], answer: Answer) -> T:
+    if answer.status != OK:
+        raise ClusterError(f"a call was answered with status {answer.status}: {answer.body[:200]!r}")
+    try:
+        return decoder.decode(answer.body)
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"a call was answered with {answer.body[:200]!r}: {error}") from None
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def of_memory(service: Connection, pid: int, random: Random) -> Iterator[Measured]:
+    """Whether calls with 5,000 whole nodes are answered, and what they leave behind in the service's memory: over what
+    it had before the first of them, when it had answered small ones."""
+    say(f"measuring {rows.MEMORY_AFTER}")
+    small, large = questions(AT_REST[0], random), questions(LARGEST, random)
+    for _ in range(_WARM_UP):
+        passed(service.ask(small()))
+    before = settled(partial(_resident, pid))
+    answered, after = dict[int, list[float]](), dict[int, list[float]]()
+    for cycle in range(_CYCLES):
+        answered[cycle] = [float(len(passed(service.ask(large()))) == LARGEST.feasible)]
+        after[cycle] = [settled(partial(_resident, pid))]
+    found, left = estimate(answered, mean), ratio(after, {cycle: [before] for cycle in after})
+    assert found is not None
+    assert left is not None
+    yield of_estimate(rows.ANSWERED, found)
+    yield of_estimate(rows.MEMORY_AFTER, left)
+
+
+def settled(read: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> float:
+    """What is read when it has stopped to fall, or the last of ten looks, a second between two."""
+    last = read()
+    for _ in range(_LOOKS - 1):
+        sleep(_EVERY)
+        before, last = last, read()
+        if last > before * (1 - _STILL):
+            break
+    return last
+
+
+def _resident(pid: int) -> float:
+    """MiB."""
+    found = usage(pid)
+    if found is None:
+        raise ClusterError("the service has ended")
+    return found.resident_mib
