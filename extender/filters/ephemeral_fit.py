@@ -5,6 +5,8 @@ from __future__ import annotations
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Judge, Refuse, Scorer
+from extender.core.rows import NOWHERE
+from extender.core.units import Short
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 
@@ -18,11 +20,18 @@ class EphemeralFit:
 
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         ledger = facts.ledger
-        if not (asked := _asked(pod, ledger.capacity.domain)):
+        asked = _asked(pod, ledger.capacity.domain)
+        first = next(((resource, units) for resource, units in asked.items() if units > 0), None)
+        if first is None:
             return None
         giving_way = facts.giving_way(pod)
+        # Most of thousands of nodes have nothing of it, and to find that out should cost no more than a look.
+        scarce, absent = first[0], Refuse(ABSENT, Short(*first, 0), preemption_helps=False)
 
         def judge(node: NodeName) -> Refuse | None:
+            row = ledger.rows.get(node, NOWHERE)
+            if scarce not in row.capacity and scarce not in row.held:
+                return absent
             short = ledger.rows.short(node, asked, (pod.uid, *giving_way.get(node, ())))
             if short is None:
                 return None

@@ -26,6 +26,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from extender.compare.costs import cpu_seconds
 from extender.compare.figures import estimate, mean, ratio
 from extender.controlplane.clusters import EmbeddedCluster
 from extender.controlplane.errors import ClusterError
@@ -112,20 +113,24 @@ def measures(*, blocks: int = 30, seed: int = 1, pin: bool = True) -> Iterator[M
         say(f"starting an embedded cluster of {NODES} nodes; {pinned}")
         cluster = stack.enter_context(EmbeddedCluster.start(nodes=NODES, node_shape=_SHAPE))
         offer = _only_on_one_node(cluster)
-        url = stack.enter_context(reference.running(program, "--offer", offer))
+        url, pid = stack.enter_context(reference.started(program, "--offer", offer))
         pinned.as_client()
-        ours, theirs = (stack.enter_context(closing(Connection(each))) for each in (cluster.service_url, url))
+        ours, theirs, again = (
+            stack.enter_context(closing(Connection(each))) for each in (cluster.service_url, url, url)
+        )
+        spent = partial(cpu_seconds, cluster.pids()["service"]), partial(cpu_seconds, pid)
         random = Random(seed)
         yield from of_memory(ours, cluster.pids()["service"], random)
         # What the measuring makes of no difference, beside the ratios in which there is one.
-        again = stack.enter_context(closing(Connection(url)))
-        itself = Interleaved(again.ask, theirs.ask, random=random)
-        yield of_estimate(ITSELF, itself.run(questions(AT_REST[0], random), blocks, AT_REST[0].calls).ratio)
+        itself = Interleaved(again.ask, theirs.ask, spent=(spent[1], spent[1]), random=random)
+        yield of_estimate(ITSELF, itself.run(questions(AT_REST[0], random), blocks, AT_REST[0].calls).passed.ratio)
         # The last one's pods are held on its node, which would be in the way of all others.
         for asked in (*AT_REST, ONE_FEASIBLE):
             say(f"measuring {asked.row}")
-            both = Interleaved(ours.ask, theirs.ask, asked.check, random=random)
-            yield of_estimate(asked.row, both.run(questions(asked, random), blocks, asked.calls).ratio)
+            both = Interleaved(ours.ask, theirs.ask, asked.check, spent=spent, random=random)
+            taken = both.run(questions(asked, random), blocks, asked.calls)
+            yield of_estimate(asked.row, taken.passed.ratio)
+            yield of_estimate(f"{asked.row}, CPU", taken.spent.ratio)
 
 
 def _only_on_one_node(cluster: EmbeddedCluster) -> str:

@@ -16,10 +16,11 @@ from extender.compare.figures import Estimate, Sample, ratio
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 Ask = Callable[[Question], Answer]
+Seconds = Callable[[], float]
 
 
 class Pairs(NamedTuple):
-    """Seconds of each call, by block, of both sides."""
+    """Seconds, by block, of both sides."""
 
     ours: Sample
     theirs: Sample
@@ -32,8 +33,24 @@ class Pairs(NamedTuple):
         return found
 
 
+class Taken(NamedTuple):
+    """`passed`: the time of each call. `spent`: CPU time of each side, of every block for each call, with what the side
+    did between calls."""
+
+    passed: Pairs
+    spent: Pairs
+
+
+_SIDES = (0, 1)
+
+
+def _nothing() -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+    return {}, {}
+
+
 class Interleaved(Generic[Question, Answer]):
-    """`check` raises if something is wrong with the two answers, ours first: what fails is not to count as fast."""
+    """`check` raises if something is wrong with the two answers, ours first: what fails is not to count as fast.
+    `spent`: CPU time of each side so far."""
 
     def __init__(
         self,
@@ -41,26 +58,31 @@ class Interleaved(Generic[Question, Answer]):
         theirs: Ask[Question, Answer],
         check: Callable[[Answer, Answer], None] = lambda ours, theirs: None,
         *,
-        clock: Callable[[], float] = perf_counter,
+        clock: Seconds = perf_counter,
+        spent: tuple[Seconds, Seconds],
         random: Random,
     ) -> None:
-        self._sides, self._check, self._clock, self._random = (ours, theirs), check, clock, random
+        self._sides, self._check, self._random = (ours, theirs), check, random
+        self._clock, self._spent = clock, spent
 
-    def run(self, question: Callable[[], Question], blocks: int, calls: int) -> Pairs:
+    def run(self, question: Callable[[], Question], blocks: int, calls: int) -> Taken:
         """So many calls of each side in each of so many blocks, after one block to warm up, which does not count. Every
         `question` is made before it is timed, and is put to both."""
-        taken: tuple[dict[int, list[float]], dict[int, list[float]]] = {}, {}
+        passed, spent = _nothing(), _nothing()
         for block in range(-1, blocks):
-            for _ in range(calls):
-                for side, seconds in self._once(question()).items():
-                    if block >= 0:
-                        taken[side].setdefault(block, []).append(seconds)
-        return Pairs(*taken)
+            before = [so_far() for so_far in self._spent]
+            of_block = [self._once(question()) for _ in range(calls)]
+            after = [so_far() for so_far in self._spent]
+            if block >= 0:
+                for side in _SIDES:
+                    passed[side][block] = [seconds[side] for seconds in of_block]
+                    spent[side][block] = [(after[side] - before[side]) / calls]
+        return Taken(Pairs(*passed), Pairs(*spent))
 
     def _once(self, question: Question) -> dict[int, float]:
         seconds: dict[int, float] = {}
         answers: dict[int, Answer] = {}
-        for side in self._random.sample((0, 1), 2):
+        for side in self._random.sample(_SIDES, 2):
             began = self._clock()
             answers[side] = self._sides[side](question)
             seconds[side] = self._clock() - began

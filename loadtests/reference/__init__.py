@@ -30,7 +30,15 @@ def built(progress: BuildProgress) -> Path:
 
 @contextmanager
 def running(program: Path, *more: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    """Its URL, while it runs; it has ended with the block. `more`: other arguments, such as --bind-without-writing.
+    """Its URL, while it runs; see `started`."""
+    with started(program, *more, listen=listen) as (url, _):
+        yield url
+
+
+@contextmanager
+def started(program: Path, *more: str, listen: str = "127.0.0.1:0") -> Iterator[tuple[str, int]]:
+    """Its URL and its process, while it runs; it has ended with the block. `more`: other arguments, such as
+    --bind-without-writing.
 
     Raises ClusterError with what it said if it does not start.
     """
@@ -42,6 +50,6 @@ def running(program: Path, *more: str, listen: str = "127.0.0.1:0") -> Iterator[
             url = process.stdout.readline().strip()
             if not url:
                 raise ClusterError(f"the reference extender does not start: {process.stderr.read().strip()}")
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()

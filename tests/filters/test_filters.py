@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from extender.core.gangs.gang import NOT_ITS_NODE
 from extender.core.gangs.gangs import Gangs
 from extender.core.ledger import Holder, Ledger
+from extender.core.names import in_domain
 from extender.core.policy import Facts, Refuse
 from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT, REASON, EphemeralFit
@@ -58,6 +62,27 @@ class TestEphemeralFit:
         judge = EphemeralFit().filter(asking, Facts(ledger, {}, giving_way=lambda each: {N2: [Holder("saved")]}))
         assert judge is not None
         assert judge(N2) is None
+
+    @given(st.data())
+    def test_what_is_seen_at_a_look_is_what_the_ledger_says(self, data: st.DataObject) -> None:
+        few = st.dictionaries(st.sampled_from([R, ResourceKey("escher.dev/team.s")]), st.integers(0, 2))
+        ledger = ledger_of({name: data.draw(few) for name in ("n1", "n2")})
+        asking, holder = pod("p", data.draw(few)), pod("holder").uid
+        for uid, node in ((asking.uid, "n1"), (holder, "n2")):
+            held = {resource: units for resource, units in data.draw(few).items() if units}
+            if held:
+                ledger.confirm(uid, on=NodeName(node), units=units(held))
+        if data.draw(st.booleans()):
+            ledger.capacity.remove_node(N2)
+        gives_way = [Holder(holder)] if data.draw(st.booleans()) else []
+        facts = Facts(ledger, {}, giving_way=lambda each: {N2: gives_way})
+        judge = EphemeralFit().filter(asking, facts) or (lambda node: None)
+        asked = {key: units for key, units in asking.requests.items() if in_domain(key, ledger.capacity.domain)}
+        for node in (N1, N2, N3):
+            short = ledger.rows.short(node, asked, (asking.uid, *(gives_way if node == N2 else ())))
+            exists = short is not None and node in ledger.totals.providers.get(short.resource, ())
+            plain = short and (Refuse(REASON, short) if exists else Refuse(ABSENT, short, preemption_helps=False))
+            assert judge(node) == plain
 
     def test_only_the_ledgers_own_domain_is_ours(self) -> None:
         ledger, key = Ledger("example.org"), ResourceKey("example.org/team.r")

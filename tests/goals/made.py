@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from loadtests.goals.interleaved import Interleaved, Pairs
+from loadtests.goals.interleaved import Interleaved, Taken
 
 
 @dataclass
@@ -24,18 +24,20 @@ class Server:
     chance: Random
     seconds: float
     delay: float = 0.0
+    spent: float = 0.0
 
     def ask(self, question: object) -> object:
+        self.spent += self.seconds
         self.clock.time += self.delay + self.seconds * self.chance.lognormvariate(0, 0.2)
         if self.chance.random() < 0.05:
             self.clock.time += 0.02
         return question
 
 
-def measured(ours: float, theirs: float, delay: float = 0.0, *, seed: int, blocks: int = 30) -> Pairs:
+def measured(ours: float, theirs: float, delay: float = 0.0, *, seed: int, blocks: int = 30) -> Taken:
     """Two servers that take so many seconds, of which ours is delayed."""
     clock, chance = Clock(), Random(seed)
-    both = Interleaved(
-        Server(clock, chance, ours, delay).ask, Server(clock, chance, theirs).ask, clock=clock.now, random=chance
-    )
+    one, other = Server(clock, chance, ours, delay), Server(clock, chance, theirs)
+    spent = (lambda: one.spent), (lambda: other.spent)
+    both = Interleaved(one.ask, other.ask, clock=clock.now, spent=spent, random=chance)
     return both.run(lambda: None, blocks, 20)
