@@ -46,6 +46,12 @@ class VerbCalls:
             "bind": self.bind,
             "preempt": self.preempt,
         }
+        self.at_once: dict[str, Callable[[bytes], bytes]] = {
+            "filter": self.filter,
+            "prioritize": self.prioritize,
+            "preempt": self.preempt,
+        }
+        """Those that wait for nothing."""
 
     def filter(self, body: bytes) -> bytes:
         """The nodes that will do, and for each other one why not. Raises Problem for what cannot be read."""
