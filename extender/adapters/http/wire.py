@@ -13,12 +13,13 @@ Answers are one JSON value without a trailing newline: Go's decoder takes what f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from extender.adapters.http.problems import Problem, ProblemKind, dotted
+from extender.adapters.http.sent_names import SentNames, sent_names
 from extender.app.verbs import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
 from extender.kube.objects import Node, Pod
@@ -31,12 +32,20 @@ class NodeList(Struct):
     """Node objects as they were sent; Go writes an empty list as null."""
 
 
-class FilterCall(Struct, rename="pascal"):
+class _FilterCall(Struct, rename="pascal"):
     """ExtenderArgs: the body of filter and prioritize. One of `nodes` and `node_names` is null."""
 
     pod: Pod
     nodes: NodeList | None
-    node_names: list[NodeName] | None
+    node_names: Raw
+
+
+class FilterCall(NamedTuple):
+    """The same, understood; one of `nodes` and `node_names` is there."""
+
+    pod: Pod
+    nodes: NodeList | None
+    node_names: Sequence[NodeName] | None
 
 
 class BindCall(Struct, rename="pascal"):
@@ -99,7 +108,7 @@ class _NodesAnswer(Struct):
 
 class _FilterAnswer(Struct, rename="pascal"):
     nodes: _NodesAnswer | None
-    node_names: Sequence[str] | None
+    node_names: Sequence[str] | Raw | None
     failed_nodes: Mapping[str, str]
     failed_and_unresolvable_nodes: Mapping[str, str]
     error: str
@@ -110,7 +119,8 @@ class _Score(Struct, rename="pascal"):
     score: int
 
 
-_filter_calls = msgspec.json.Decoder(FilterCall)
+_filter_calls = msgspec.json.Decoder(_FilterCall)
+_names = msgspec.json.Decoder(list[NodeName] | None)
 _bind_calls = msgspec.json.Decoder(BindCall)
 _preempt_calls = msgspec.json.Decoder(PreemptCall)
 _nodes = msgspec.json.Decoder(Node)
@@ -130,7 +140,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "
 def _wrong_shape(complaint: str, within: str) -> Problem:
     """The problem that msgspec words as: Expected `int`, got `str` - at `$.Pod.spec`."""
     what, _, where = complaint.partition(" - at `$")
-    at = [part for part in (within, where.rstrip("`").lstrip(".")) if part]
+    at = [part for part in ((within + where.rstrip("`")).lstrip("."),) if part]
     if what.startswith("Object missing required field `"):
         at.append(what.split("`")[1])
         what += ". Keys are read exactly as kube-scheduler writes them, upper and lower case included"
@@ -140,12 +150,13 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
 def read_filter_call(body: bytes) -> FilterCall:
     """The body of filter or prioritize; its pod has a UID, and one of names and nodes is there. Raises Problem."""
     call = _decode(_filter_calls, body)
+    names = sent_names(call.node_names) or _decode(_names, call.node_names, "NodeNames")
     _require("Pod.metadata.uid", call.pod.metadata.uid)
-    if call.node_names is None and call.nodes is None:
+    if names is None and call.nodes is None:
         raise Problem(
             ProblemKind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames"
         )
-    return call
+    return FilterCall(call.pod, call.nodes, names)
 
 
 def read_bind_call(body: bytes) -> BindCall:
@@ -189,10 +200,11 @@ def _require(where: str, value: str) -> None:
 def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> bytes:
     """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so."""
     passed = verdict.passed
-    nodes, names = None, None
+    nodes: _NodesAnswer | None = None
+    names: Sequence[str] | Raw | None = None
     if not verdict.error:
         if sent is None:
-            names = passed if isinstance(passed, list) else list(passed)
+            names = passed.raw if isinstance(passed, SentNames) else list(passed)
         else:
             nodes = _NodesAnswer([sent[name] for name in passed])
     return _encode(_FilterAnswer(nodes, names, _dict(verdict.rejected), _dict(verdict.unresolvable), verdict.error))

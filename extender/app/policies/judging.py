@@ -125,6 +125,9 @@ class Judging:
                 passed.append(node)
             else:
                 (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+        if len(passed) == len(sent):
+            # As they were sent, whatever that is: `adapters.http` need not write them again.
+            return Verdict(sent)
         if unresolvable and not passed and (never := self.why_never(pod)) is not None:
             unresolvable = dict.fromkeys(unresolvable, never.reason)
         return Verdict(passed, rejected, unresolvable)
