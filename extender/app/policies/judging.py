@@ -76,8 +76,17 @@ class Judging:
 
     def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, Judge]]:
         """Those of the policies that have a say about the pod, and how each judges nodes for it."""
-        judges = self._contained.ask_each(policies, lambda policy: policy.filter(pod, self._facts), _REFUSING)
-        return [(name, judge) for name, judge in zip(policies, judges, strict=True) if judge is not None]
+        found: list[tuple[str, Judge]] = []
+        for name, policy in policies.items():
+            # As `ask_each`: most of them have no say about most pods, and to be asked should cost no more than that.
+            try:
+                judge = policy.filter(pod, self._facts)
+            except Exception as defect:
+                self._contained.failures.append(PolicyFailed(name, defect))
+                judge = _REFUSING
+            if judge is not None:
+                found.append((name, judge))
+        return found
 
     def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, Judge]]:
         """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes.
