@@ -94,9 +94,9 @@ class Rows(dict[NodeName, Row]):
     def short(self, node: NodeName, units: Vector, without: Sequence[Holder | PodUid] = ()) -> Short | None:
         """Why `units` do not fit on the node, or None. `without`: holders whose units there are counted as free."""
         row = self.get(node, NOWHERE)
-        leaving = [row.holdings[Holder(h)] for h in dict.fromkeys(without) if Holder(h) in row.holdings]
-        if not leaving:
+        if row.holdings.keys().isdisjoint(without):
             return row.short(units)
+        leaving = [row.holdings[Holder(h)] for h in dict.fromkeys(without) if Holder(h) in row.holdings]
         change: dict[ResourceKey, int] = {}
         for holding in leaving:
             add_to(change, holding.units)
