@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 
 import structlog
-from msgspec import Raw
 
 from extender.adapters.http import wire
 from extender.adapters.http.metrics import VerbMetrics
@@ -57,13 +56,7 @@ class VerbCalls:
         """The nodes that will do, and for each other one why not. Raises Problem for what cannot be read."""
         began = perf_counter()
         call = wire.read_filter_call(body)
-        sent: dict[NodeName, Raw] | None = None
-        if call.node_names is not None:
-            names = call.node_names
-        else:
-            items = _items(call)
-            names = [NodeName(node.metadata.name) for node in wire.read_nodes(items)]
-            sent = dict(zip(names, items, strict=True))
+        names, sent = call.nodes, call.sent
         try:
             answer = wire.filter_answer(self._verbs.filter(to_pod(call.pod, self._longest_wait), names), sent)
         except UnreadableObject as error:
@@ -78,17 +71,14 @@ class VerbCalls:
     def prioritize(self, body: bytes) -> bytes:
         """The scores of the nodes; of a pod that cannot be read, none. Raises Problem."""
         began = perf_counter()
-        call = wire.read_filter_call(body)
-        names = call.node_names
-        if names is None:
-            names = [NodeName(node.metadata.name) for node in wire.read_nodes(_items(call))]
+        call = wire.read_prioritize_call(body)
         try:
-            answer = wire.prioritize_answer(self._verbs.prioritize(to_pod(call.pod, self._longest_wait), names))
+            answer = wire.prioritize_answer(self._verbs.prioritize(to_pod(call.pod, self._longest_wait), call.nodes))
         except UnreadableObject:
             answer = wire.prioritize_answer({})
         except Exception:
             raise _defect("prioritize", call.pod.metadata.name) from None
-        self._observe("prioritize", began, len(names))
+        self._observe("prioritize", began, len(call.nodes))
         return answer
 
     async def bind(self, body: bytes) -> bytes:
@@ -138,10 +128,6 @@ class VerbCalls:
         metrics = self._metrics[verb]
         metrics.duration.observe(perf_counter() - began)
         metrics.nodes.observe(nodes)
-
-
-def _items(call: wire.FilterCall) -> list[Raw]:
-    return (call.nodes.items if call.nodes is not None else None) or []
 
 
 def _defect(verb: str, pod: str) -> Problem:

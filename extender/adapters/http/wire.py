@@ -22,12 +22,12 @@ from extender.adapters.http.problems import Problem, ProblemKind, dotted
 from extender.adapters.http.sent_names import SentNames, sent_names
 from extender.app.verbs import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
-from extender.kube.objects import Node, Pod
+from extender.kube.objects import Pod
 
 T = TypeVar("T")
 
 
-class NodeList(Struct):
+class _Nodes(Struct):
     items: list[Raw] | None
     """Node objects as they were sent; Go writes an empty list as null."""
 
@@ -36,16 +36,39 @@ class _FilterCall(Struct, rename="pascal"):
     """ExtenderArgs: the body of filter and prioritize. One of `nodes` and `node_names` is null."""
 
     pod: Pod
-    nodes: NodeList | None
+    nodes: _Nodes | None
+    node_names: Raw
+
+
+class _NodeMetadata(Struct, gc=False):
+    name: NodeName
+
+
+class _Node(Struct, gc=False):
+    """A Node, of which its name matters."""
+
+    metadata: _NodeMetadata
+
+
+class _NodesByName(Struct):
+    items: list[_Node] | None
+
+
+class _PrioritizeCall(Struct, rename="pascal"):
+    """The same body, of which no node goes back."""
+
+    pod: Pod
+    nodes: _NodesByName | None
     node_names: Raw
 
 
 class FilterCall(NamedTuple):
-    """The same, understood; one of `nodes` and `node_names` is there."""
+    """What is asked about which nodes."""
 
     pod: Pod
-    nodes: NodeList | None
-    node_names: Sequence[NodeName] | None
+    nodes: Sequence[NodeName]
+    sent: Mapping[NodeName, Raw] | None = None
+    """The nodes' own bytes, where they came in full and are wanted."""
 
 
 class BindCall(Struct, rename="pascal"):
@@ -120,10 +143,11 @@ class _Score(Struct, rename="pascal"):
 
 
 _filter_calls = msgspec.json.Decoder(_FilterCall)
+_prioritize_calls = msgspec.json.Decoder(_PrioritizeCall)
 _names = msgspec.json.Decoder(list[NodeName] | None)
 _bind_calls = msgspec.json.Decoder(BindCall)
 _preempt_calls = msgspec.json.Decoder(PreemptCall)
-_nodes = msgspec.json.Decoder(Node)
+_nodes = msgspec.json.Decoder(_Node)
 _encode = msgspec.json.Encoder().encode
 _BOUND = b'{"Error":""}'
 
@@ -148,15 +172,46 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
 
 
 def read_filter_call(body: bytes) -> FilterCall:
-    """The body of filter or prioritize; its pod has a UID, and one of names and nodes is there. Raises Problem."""
+    """The body of filter; its pod has a UID, and one of names and nodes is there. Raises Problem."""
     call = _decode(_filter_calls, body)
+    names = _read_names(call)
+    if names is not None:
+        return FilterCall(call.pod, names)
+    items = (call.nodes.items if call.nodes is not None else None) or []
+    found = [_name_of(index, _decode(_nodes, item, _item(index))) for index, item in enumerate(items)]
+    return FilterCall(call.pod, found, dict(zip(found, items, strict=True)))
+
+
+def read_prioritize_call(body: bytes) -> FilterCall:
+    """As `read_filter_call`, of a body of prioritize. Raises Problem."""
+    call = _decode(_prioritize_calls, body)
+    names = _read_names(call)
+    if names is not None:
+        return FilterCall(call.pod, names)
+    items = (call.nodes.items if call.nodes is not None else None) or []
+    return FilterCall(call.pod, [_name_of(index, node) for index, node in enumerate(items)])
+
+
+def _read_names(call: _FilterCall | _PrioritizeCall) -> Sequence[NodeName] | None:
+    """None: the nodes came in full."""
     names = sent_names(call.node_names) or _decode(_names, call.node_names, "NodeNames")
     _require("Pod.metadata.uid", call.pod.metadata.uid)
     if names is None and call.nodes is None:
         raise Problem(
             ProblemKind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames"
         )
-    return FilterCall(call.pod, call.nodes, names)
+    return names
+
+
+def _item(index: int) -> str:
+    return f"Nodes.items[{index}]"
+
+
+def _name_of(index: int, node: _Node) -> NodeName:
+    name = node.metadata.name
+    if not name:
+        _require(f"{_item(index)}.metadata.name", name)
+    return name
 
 
 def read_bind_call(body: bytes) -> BindCall:
@@ -180,16 +235,6 @@ def read_preempt_call(body: bytes) -> PreemptCall:
             field="NodeNameToMetaVictims",
         )
     return call
-
-
-def read_nodes(items: Sequence[Raw]) -> list[Node]:
-    """The nodes that came in full; each has a name. Raises Problem."""
-    nodes: list[Node] = []
-    for index, item in enumerate(items):
-        node = _decode(_nodes, item, f"Nodes.items[{index}]")
-        _require(f"Nodes.items[{index}].metadata.name", node.metadata.name)
-        nodes.append(node)
-    return nodes
 
 
 def _require(where: str, value: str) -> None:

@@ -87,7 +87,7 @@ def test_what_are_no_names_is_said_where_it_is(names: Any, field: str, what: str
 @pytest.mark.parametrize("taken", [NAMES, NAMES[:1], NAMES[::2], NAMES[::-1], []])
 def test_an_answer_is_the_same_whether_they_were_read_or_not(taken: list[Any]) -> None:
     call = wire.read_filter_call(dumped(filter_body(names=NAMES)))
-    assert isinstance(call.node_names, SentNames)
+    assert isinstance(call.nodes, SentNames)
     read = wire.filter_answer(Verdict(taken), None)
-    assert read == wire.filter_answer(Verdict(call.node_names if taken == NAMES else taken), None)
+    assert read == wire.filter_answer(Verdict(call.nodes if taken == NAMES else taken), None)
     assert json.loads(read)["NodeNames"] == taken
