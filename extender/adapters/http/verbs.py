@@ -24,6 +24,8 @@ from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.objects import to_pod
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict
+from extender.core.cluster import Pod
+from extender.kube import objects
 from extender.kube.names import NodeName
 from extender.kube.pod_requests import UnreadableObject
 
@@ -39,6 +41,8 @@ class VerbCalls:
         self._metrics = metrics
         self._longest_wait = longest_wait
         self._binds: set[asyncio.Task[str]] = set()
+        self._understood: tuple[objects.Pod, Pod] | None = None
+        """The pod of the last call, as it was told and as it is meant."""
         self.by_name: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
             "filter": self.filter,
             "prioritize": self.prioritize,
@@ -58,7 +62,7 @@ class VerbCalls:
         call = wire.read_filter_call(body)
         names, sent = call.nodes, call.sent
         try:
-            answer = wire.filter_answer(self._verbs.filter(to_pod(call.pod, self._longest_wait), names), sent)
+            answer = wire.filter_answer(self._verbs.filter(self._pod(call.pod), names), sent)
         except UnreadableObject as error:
             reason = f"the pod cannot be understood: {error}"
             answer = wire.filter_answer(Verdict(unresolvable=dict.fromkeys(names, reason)), sent)
@@ -73,7 +77,7 @@ class VerbCalls:
         began = perf_counter()
         call = wire.read_prioritize_call(body)
         try:
-            answer = wire.prioritize_answer(self._verbs.prioritize(to_pod(call.pod, self._longest_wait), call.nodes))
+            answer = wire.prioritize_answer(self._verbs.prioritize(self._pod(call.pod), call.nodes))
         except UnreadableObject:
             answer = wire.prioritize_answer({})
         except Exception:
@@ -111,7 +115,7 @@ class VerbCalls:
         call = wire.read_preempt_call(body)
         candidates = call.victims()
         try:
-            answer = wire.preempt_answer(self._verbs.preempt(to_pod(call.pod, self._longest_wait), candidates))
+            answer = wire.preempt_answer(self._verbs.preempt(self._pod(call.pod), candidates))
         except UnreadableObject:
             answer = wire.preempt_answer({})
         except Exception:
@@ -123,6 +127,12 @@ class VerbCalls:
         """Every bind that has begun is over."""
         while self._binds:
             await asyncio.wait(self._binds)
+
+    def _pod(self, told: objects.Pod) -> Pod:
+        """Raises UnreadableObject."""
+        if self._understood is None or self._understood[0] is not told:
+            self._understood = told, to_pod(told, self._longest_wait)
+        return self._understood[1]
 
     def _observe(self, verb: str, began: float, nodes: int) -> None:
         metrics = self._metrics[verb]

@@ -13,6 +13,7 @@ Answers are one JSON value without a trailing newline: Go's decoder takes what f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -25,6 +26,8 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.objects import Pod
 
 T = TypeVar("T")
+_SCHEDULERS = 4
+"""So many may ask at the same time, each about one pod, and a pod is not read again to prioritize the nodes for it."""
 
 
 class _Nodes(Struct):
@@ -35,7 +38,7 @@ class _Nodes(Struct):
 class _FilterCall(Struct, rename="pascal"):
     """ExtenderArgs: the body of filter and prioritize. One of `nodes` and `node_names` is null."""
 
-    pod: Pod
+    pod: Raw
     nodes: _Nodes | None
     node_names: Raw
 
@@ -57,7 +60,7 @@ class _NodesByName(Struct):
 class _PrioritizeCall(Struct, rename="pascal"):
     """The same body, of which no node goes back."""
 
-    pod: Pod
+    pod: Raw
     nodes: _NodesByName | None
     node_names: Raw
 
@@ -66,6 +69,7 @@ class FilterCall(NamedTuple):
     """What is asked about which nodes."""
 
     pod: Pod
+    """The very one of an earlier call, where that told the same of it: as prioritize tells what filter has told."""
     nodes: Sequence[NodeName]
     sent: Mapping[NodeName, Raw] | None = None
     """The nodes' own bytes, where they came in full and are wanted."""
@@ -144,6 +148,7 @@ class _Score(Struct, rename="pascal"):
 
 _filter_calls = msgspec.json.Decoder(_FilterCall)
 _prioritize_calls = msgspec.json.Decoder(_PrioritizeCall)
+_pods = msgspec.json.Decoder(Pod)
 _names = msgspec.json.Decoder(list[NodeName] | None)
 _bind_calls = msgspec.json.Decoder(BindCall)
 _preempt_calls = msgspec.json.Decoder(PreemptCall)
@@ -174,28 +179,34 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
 def read_filter_call(body: bytes) -> FilterCall:
     """The body of filter; its pod has a UID, and one of names and nodes is there. Raises Problem."""
     call = _decode(_filter_calls, body)
-    names = _read_names(call)
+    pod, names = _read_pod(bytes(call.pod)), _read_names(call)
     if names is not None:
-        return FilterCall(call.pod, names)
+        return FilterCall(pod, names)
     items = (call.nodes.items if call.nodes is not None else None) or []
     found = [_name_of(index, _decode(_nodes, item, _item(index))) for index, item in enumerate(items)]
-    return FilterCall(call.pod, found, dict(zip(found, items, strict=True)))
+    return FilterCall(pod, found, dict(zip(found, items, strict=True)))
 
 
 def read_prioritize_call(body: bytes) -> FilterCall:
     """As `read_filter_call`, of a body of prioritize. Raises Problem."""
     call = _decode(_prioritize_calls, body)
-    names = _read_names(call)
+    pod, names = _read_pod(bytes(call.pod)), _read_names(call)
     if names is not None:
-        return FilterCall(call.pod, names)
+        return FilterCall(pod, names)
     items = (call.nodes.items if call.nodes is not None else None) or []
-    return FilterCall(call.pod, [_name_of(index, node) for index, node in enumerate(items)])
+    return FilterCall(pod, [_name_of(index, node) for index, node in enumerate(items)])
+
+
+@lru_cache(maxsize=_SCHEDULERS)
+def _read_pod(sent: bytes) -> Pod:
+    pod = _decode(_pods, sent, "Pod")
+    _require("Pod.metadata.uid", pod.metadata.uid)
+    return pod
 
 
 def _read_names(call: _FilterCall | _PrioritizeCall) -> Sequence[NodeName] | None:
     """None: the nodes came in full."""
     names = sent_names(call.node_names) or _decode(_names, call.node_names, "NodeNames")
-    _require("Pod.metadata.uid", call.pod.metadata.uid)
     if names is None and call.nodes is None:
         raise Problem(
             ProblemKind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames"
