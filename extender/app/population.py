@@ -302,7 +302,8 @@ class Population:
 
     def is_understood(self, uid: PodUid) -> None:
         """What the pod asks makes sense by now."""
-        self._misread.pop(uid, None)
+        if uid in self._misread:
+            del self._misread[uid]
 
     def heed_brake(self) -> None:
         """Nobody is turned away for what it asks where nobody is refused."""

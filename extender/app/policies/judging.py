@@ -236,9 +236,8 @@ class Judging:
         return {node: score for node, score in scored if score}
 
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
-        ask, scores = self._contained.ask, self._scores.items()
-        asked = [(name, ask(name, partial(policy.score, pod, self._facts), None)) for name, policy in scores]
-        found = [(name, scorer) for name, scorer in asked if scorer is not None]
+        asked = self._contained.ask_each(self._scores, lambda policy: policy.score(pod, self._facts), None)
+        found = [(name, scorer) for name, scorer in zip(self._scores, asked, strict=True) if scorer is not None]
         return [each for each in found if each[0] in self._deciding] or found
 
     def preferred(self, pod: Pod) -> Scorer | None:
