@@ -77,7 +77,7 @@ class Settlement:
         tables, changed = self._tables, self._governed_anew
         stirred = tables.policies.following.take_stirred()
         self._governed_anew = set()
-        for namespace in sorted(changed | stirred) if changed or stirred else ():
+        for namespace in sorted(changed | stirred):
             woken = self._turned_away.woken_anywhere(namespace, tables.nodes, all_kinds=namespace in changed)
             self._effects += map(WakePod, woken)
         if self._governed_otherwise:

@@ -132,8 +132,6 @@ class GangFollowing:
 
     def take_effects(self) -> Sequence[GangEffect]:
         self._gangs.quorums.announce()
-        if not self._gangs.effects:
-            return ()
         taken = list(self._gangs.effects)
         self._gangs.effects.clear()
         return taken
@@ -141,8 +139,6 @@ class GangFollowing:
     def take_stirred(self) -> Collection[str]:
         """Who is to be near such members, or evenly among them, may be elsewhere."""
         given_up = self._gangs.planning.given_up
-        if not given_up:
-            return ()
         taken = list(given_up)
         given_up.clear()
         return taken

@@ -1,9 +1,9 @@
 """Direct: a request that came whole, and whose answer is not to be waited for, is answered where it was read.
 
-uvicorn makes a task of every request, which costs as much as a filter call itself: another turn of the event loop, and
-one more write to the kernel, for head and body of the answer leave apart. Whatever is not answered so goes through
-uvicorn as ever: what came in pieces, what waits, whoever wants the connection closed. Knows uvicorn's protocol. Must
-not know what is served.
+uvicorn makes a task of every request, and of its answer two writes to the kernel, head and body: for an ordinary pod a
+quarter of what filter costs, and half of what prioritize does. Whatever is not answered so goes through uvicorn as
+ever: what came in pieces, what waits, whoever wants the connection closed. Knows uvicorn's protocol. Must not know what
+is served.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sent names: the nodes of a call as they were sent, read only by who asks for one of them.
 
 An ordinary pod passes on every node: then nobody looks at a name, and the answer has the list that came, byte for byte.
-Five thousand names take ten times as long to read as to count. Must not know what the names are for.
+Thousands of names take five times as long to read as to count. Must not know what the names are for.
 """
 
 from __future__ import annotations

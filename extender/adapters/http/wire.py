@@ -169,7 +169,8 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "
 def _wrong_shape(complaint: str, within: str) -> Problem:
     """The problem that msgspec words as: Expected `int`, got `str` - at `$.Pod.spec`."""
     what, _, where = complaint.partition(" - at `$")
-    at = [part for part in ((within + where.rstrip("`")).lstrip("."),) if part]
+    path = (within + where.rstrip("`")).lstrip(".")
+    at = [path] if path else []
     if what.startswith("Object missing required field `"):
         at.append(what.split("`")[1])
         what += ". Keys are read exactly as kube-scheduler writes them, upper and lower case included"
@@ -199,6 +200,7 @@ def read_prioritize_call(body: bytes) -> FilterCall:
 
 @lru_cache(maxsize=_SCHEDULERS)
 def _read_pod(sent: bytes) -> Pod:
+    """The pod, with a UID; read it, and never change it. Raises Problem."""
     pod = _decode(_pods, sent, "Pod")
     _require("Pod.metadata.uid", pod.metadata.uid)
     return pod

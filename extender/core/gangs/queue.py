@@ -289,7 +289,7 @@ class Queue:
     def heed(self, now: float) -> Gang | None:
         """If patience has ended for the first in turn, room is saved for it from now on. That gang, if it is so now."""
         more_may_be_saved = self.saved.savings.heed_time(now)
-        for key in [key for key, until in self._paused.items() if until <= now] if self._paused else ():
+        for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
             self._version += 1
         saver = self.saved.gang

@@ -109,8 +109,6 @@ class Quorums:
 
     def announce(self) -> None:
         """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
-        if not self._untold:
-            return
         untold, self._untold = self._untold, {}
         for key in untold:
             gang = self._table.by_key.get(key)
