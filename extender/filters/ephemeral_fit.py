@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Judge, Refuse, Scorer
-from extender.kube.names import NodeName
+from extender.core.units import Short
+from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 REASON = "ephemeral resources asked for are not free on this node"
@@ -22,13 +25,17 @@ class EphemeralFit:
             return None
         giving_way = facts.giving_way(pod)
 
-        def judge(node: NodeName) -> Refuse | None:
-            short = ledger.rows.short(node, asked, (pod.uid, *giving_way.get(node, ())))
-            if short is None:
-                return None
-            exists = node in ledger.totals.providers.get(short.resource, ())
+        @cache
+        def refusal(resource: ResourceKey, asked: int, free: int, exists: bool) -> Refuse:
+            short = Short(resource, asked, free)
             # Preemption frees what other pods hold; it creates no resource.
             return Refuse(REASON, short) if exists else Refuse(ABSENT, short, preemption_helps=False)
+
+        def judge(node: NodeName) -> Refuse | None:
+            found = ledger.rows.lacking(node, asked, (pod.uid, *giving_way.get(node, ())))
+            if found is None:
+                return None
+            return refusal(*found, node in ledger.totals.providers.get(found[0], ()))
 
         return judge
 

@@ -5,10 +5,13 @@ kube-scheduler knows nothing of reservations: on the nodes that carry one, the w
 
 from __future__ import annotations
 
+from functools import cache
+
 from extender.core.cluster import Pod
 from extender.core.holdings import Holder
 from extender.core.policy import Facts, Judge, OnlyOn, Refuse
-from extender.kube.names import NodeName, PodUid
+from extender.core.units import Short
+from extender.kube.names import NodeName, PodUid, ResourceKey
 
 REASON = "room on this node is reserved for a gang"
 
@@ -23,10 +26,14 @@ class ReservationGuard:
             return None
         giving_way, own = facts.giving_way(pod), (pod.uid,)
 
+        @cache
+        def refusal(resource: ResourceKey, asked: int, free: int) -> Refuse:
+            # Evicting others would not touch the reservation, and would be paid for nothing.
+            return Refuse(REASON, Short(resource, asked, free), preemption_helps=False)
+
         def judge(node: NodeName) -> Refuse | None:
             without: tuple[Holder | PodUid, ...] = (*own, *giving_way[node]) if node in giving_way else own
-            short = ledger.rows.short(node, pod.requests, without)
-            # Evicting others would not touch the reservation, and would be paid for nothing.
-            return None if short is None else Refuse(REASON, short, preemption_helps=False)
+            found = ledger.rows.lacking(node, pod.requests, without)
+            return None if found is None else refusal(*found)
 
         return OnlyOn(ledger.totals.unbound_on, judge)
