@@ -1,7 +1,8 @@
 """The service's one ASGI callable: kube-scheduler's verbs here, everything else in the FastAPI app behind it.
 
 The verbs are taken before any framework, for a filter call is on the path of every pod. Every request's body is read
-here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open.
+here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open. Who serves
+this may ask `at_once` first (see `direct`).
 
     POST /scheduler/{filter,prioritize,bind,preempt} ---> VerbCalls ---> app.verbs.Verbs
     other HTTP, lifespan, websockets ----------> FastAPI (routes, health) ---> app.management, noun by noun
