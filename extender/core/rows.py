@@ -93,14 +93,21 @@ class Rows(dict[NodeName, Row]):
 
     def short(self, node: NodeName, units: Vector, without: Sequence[Holder | PodUid] = ()) -> Short | None:
         """Why `units` do not fit on the node, or None. `without`: holders whose units there are counted as free."""
+        found = self.lacking(node, units, without)
+        return None if found is None else Short(*found)
+
+    def lacking(
+        self, node: NodeName, units: Vector, without: Sequence[Holder | PodUid] = ()
+    ) -> tuple[ResourceKey, int, int] | None:
+        """As `short`, for thousands of nodes: the fields of what that answers."""
         row = self.get(node, NOWHERE)
+        if row.holdings.keys().isdisjoint(without):
+            return lacking(row.capacity, row.held, units.items())
         leaving = [row.holdings[Holder(h)] for h in dict.fromkeys(without) if Holder(h) in row.holdings]
-        if not leaving:
-            return row.short(units)
         change: dict[ResourceKey, int] = {}
         for holding in leaving:
             add_to(change, holding.units)
-        return row.short(units, change)
+        return lacking(row.capacity, row.held, units.items(), change)
 
 
 @dataclass(slots=True)

@@ -111,6 +111,8 @@ class Queue:
 
     def reorder(self) -> None:
         """Everybody who waits stands where the policies have it now. O(those that wait), if they have it otherwise."""
+        if not self._entries:
+            return
         if self._ordered_by == (version := self.order.version()):
             return
         self._ordered_by = version
@@ -236,6 +238,8 @@ class Queue:
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that would have room beside what stays, and that room may be
         saved for."""
+        if not self._entries:
+            return None
         versions = self._version, self._brake.version, self.fits.plans.version
         now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
@@ -258,7 +262,7 @@ class Queue:
     def held_back(self, now: float) -> list[Gang]:
         """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
         that. Each is told of once while it waits."""
-        if self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled:
+        if not self._entries or (self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled):
             return []
         waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
         found = [gang for gang in waiting if self._is_due(gang, now) and not self._may_save(gang.turn)]
@@ -273,7 +277,7 @@ class Queue:
 
     def next_deadline(self) -> float | None:
         """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
-        first = self.first() if self._queues else None
+        first = self.first()
         return earliest(
             None if first is None or first is self.saved.gang else self._due_at(first),
             self.saved.savings.next_deadline(saving=self.saved.gang is not None),
@@ -293,7 +297,7 @@ class Queue:
             self.saved.give_back()
         elif saver is not None and self.saved.savings.must_end():
             self._lose_turn(saver, now)
-        first = self.first() if self._queues else None
+        first = self.first()
         if first is None or first is self.saved.gang or not self._is_due(first, now):
             if more_may_be_saved:
                 self.saved.save_more(now)
