@@ -1,0 +1,1 @@
+"""The figures that Escher is to reach, measured: see docs/performance.md."""
