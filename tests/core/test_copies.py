@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extender.core import fit
 from extender.core.fit import Need, need_of
-from extender.core.gangs.fit_index import Copies
+from extender.core.gangs.copies import Copies
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, ResourceKey
