@@ -60,13 +60,14 @@ class _Answer:
 
 class CouldFit:
     """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepts`: whether the node would
-    have pods of a kind."""
+    have pods of a kind. `is_judged`: whether more than that keeps the gang's members from nodes."""
 
     def __init__(
         self,
         ledger: Ledger,
         tries: Callable[[Gang], bool],
         accepts: Callable[[NodeName, EquivalenceClass], bool],
+        is_judged: Callable[[Gang], bool],
         stays: _Stays,
         work: Work,
     ) -> None:
@@ -77,6 +78,7 @@ class CouldFit:
         self._ledger = ledger
         self._tries = tries
         self._accepts = accepts
+        self._is_judged = is_judged
         self._stays = stays
         self._work = work
         self._copies: Copies[tuple[EquivalenceClass, Rank]] = Copies(ledger.rows, self._count)
@@ -112,6 +114,9 @@ class CouldFit:
             return answer.could_fit
         if sum(min(count, self._copies.total(kind)) for kind, count in answer.kinds) < shape[0]:
             answer.could_fit = False
+        elif len(answer.kinds) == 1 and not self._is_judged(gang):
+            # All alike: as many as fit each by itself fit together.
+            answer.could_fit = True
         elif self._work.is_over:
             self.unsure = True
             return answer.could_fit
@@ -159,7 +164,7 @@ class Fits:
         least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
         self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least)
         """How often pods of a kind fit into what is free."""
-        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, stays, self.work)
+        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, slots.is_judged, stays, self.work)
         self._ledger = ledger
         self._places = places
         self._prospects = prospects
