@@ -20,7 +20,6 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
@@ -172,7 +171,7 @@ def _events(rounds: int) -> Iterator[Measured]:
     """Pods as a Deployment's come and go: each is made, bound, runs, is told to end, and is gone."""
     cluster = _Cluster(NODES, 0)
     watched = kinds.pods(_LONGEST_WAIT)
-    page = [msgspec.json.encode({"type": "ADDED", "object": each}) for each in objects.bound_pods(PODS_WATCHED, NODES)]
+    page = [objects.encoded({"type": "ADDED", "object": each}) for each in objects.bound_pods(PODS_WATCHED, NODES)]
     cluster.do(cluster.keeper.replace(Pod, (watched.read_event(line).item for line in page)))
     del page
     drawn = count(2**31)
@@ -180,18 +179,10 @@ def _events(rounds: int) -> Iterator[Measured]:
     def lines() -> list[bytes]:
         told: list[bytes] = []
         for number in range(40):
-            made = objects.pod(5 * number, 7, next(drawn), node=None)
-            bound = {**made, "spec": {**made["spec"], "nodeName": objects.node_name(97 * number % NODES)}}
-            runs = {**bound, "status": objects.running(bound)}
-            ends = {**runs, "metadata": {**runs["metadata"], "deletionTimestamp": "2026-11-20T09:00:00Z"}}
-            for kind, state in (
-                ("ADDED", made),
-                ("MODIFIED", bound),
-                ("MODIFIED", runs),
-                ("MODIFIED", ends),
-                ("DELETED", ends),
-            ):
-                told.append(msgspec.json.encode({"type": kind, "object": state}))
+            states = objects.life(5 * number, 7, next(drawn), objects.node_name(97 * number % NODES))
+            told.append(objects.encoded({"type": "ADDED", "object": states[0]}))
+            told += (objects.encoded({"type": "MODIFIED", "object": each}) for each in states[1:])
+            told.append(objects.encoded({"type": "DELETED", "object": states[-1]}))
         return told
 
     _ready()
@@ -252,7 +243,7 @@ def _growth(rounds: int) -> Iterator[Measured]:
     for nodes in (FEW, MANY):
         cluster = _Cluster(nodes, 4 * nodes)
         app = create_app(_Verbs(cluster), None, ready=lambda: True, registry=CollectorRegistry())  # type: ignore[arg-type]
-        body = msgspec.json.encode({"Pod": _asked_about(), "NodeNames": cluster.names, "Nodes": None})
+        body = objects.encoded({"Pod": _asked_about(), "NodeNames": cluster.names, "Nodes": None})
         asked[nodes] = partial(_call, loop, app, body), len(body)
     _ready()
     spent: dict[int, list[list[float]]] = {nodes: [] for nodes in asked}

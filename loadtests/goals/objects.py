@@ -10,11 +10,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 Json = dict[str, Any]
 
 IN_ONE = 50
 """Pods of one Deployment, about."""
 GANG_OF = 8
+NAMESPACES = tuple(f"team-{number}" for number in range(40))
 _CPU = ("100m", "250m", "500m", "1")
 _MEMORY = ("128Mi", "256Mi", "512Mi", "1Gi", "2Gi")
 _TIME = "2026-11-20T08:{:02}:{:02}Z"
@@ -90,7 +93,7 @@ def pod(template: int, copy: int, drawn: int, *, node: str | None, gang: str | N
         "metadata": {
             "name": name,
             "generateName": f"{owner}-",
-            "namespace": f"team-{template % 40}",
+            "namespace": NAMESPACES[template % len(NAMESPACES)],
             "uid": f"{short}-{template:04x}-4000-8000-{copy:012}",
             "creationTimestamp": _TIME.format(copy, drawn % 60),
             "labels": labels,
@@ -157,6 +160,14 @@ def pod(template: int, copy: int, drawn: int, *, node: str | None, gang: str | N
     return made
 
 
+def life(template: int, copy: int, drawn: int, node: str) -> list[Json]:
+    """How a pod looks from its making until it is gone: made, bound, running, told to end."""
+    made = pod(template, copy, drawn, node=None)
+    bound = {**made, "spec": {**made["spec"], "nodeName": node}}
+    runs = {**bound, "status": running(bound)}
+    return [made, bound, runs, {**runs, "metadata": {**runs["metadata"], "deletionTimestamp": _TIME.format(30, 0)}}]
+
+
 def running(made: Json) -> Json:
     """The status of the pod, once its containers run."""
     started = made["metadata"]["creationTimestamp"]
@@ -204,3 +215,6 @@ def _managed(entries: int) -> list[Json]:
         }
         for each in range(entries)
     ]
+
+
+encoded = msgspec.json.Encoder().encode
