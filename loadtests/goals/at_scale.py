@@ -48,9 +48,8 @@ def measures(nodes: int = NODES, pods: int = PODS, rounds: int = ROUNDS) -> Iter
             for number in range(rounds):
                 for row, value in _one_life(crowded, Path(folder)).items():
                     found[row].append(value)
-                say(
-                    f"round {number + 1} of {rounds}: {', '.join(f'{row} {each[-1]:.2f}' for row, each in found.items())}"
-                )
+                latest = ", ".join(f"{row} {each[-1]:.2f}" for row, each in found.items())
+                say(f"round {number + 1} of {rounds}: {latest}")
     for row, values in found.items():
         sample: Sample = {number: [value] for number, value in enumerate(values)}
         if (known := estimate(sample)) is not None:

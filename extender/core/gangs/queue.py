@@ -244,6 +244,8 @@ class Queue:
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that would have room beside what stays, and that room may be
         saved for."""
+        if not self._entries:
+            return None
         versions = self._version, self._brake.version, self.fits.plans.version
         now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
