@@ -144,8 +144,6 @@ class Victims:
                 if not (self.bounds.others or self.ours(pod)):
                     return OTHERS
                 welcome.add(pod.scheduler)
-            if not some_stay:
-                return ""
             if self._brake.protects(pod.namespace):
                 return BRAKED
             if banned and not banned.isdisjoint(makers_of(pod)):
@@ -168,7 +166,10 @@ class Victims:
         for uid, each in self._bound.items():
             if each.priority >= claims or uid in in_gangs:
                 continue
-            why = protection(each.pods[0])
+            # There may be many thousands, and mostly nothing more is to be asked about them.
+            [pod] = each.pods
+            known = not some_stay and pod.scheduler in welcome
+            why = (DAEMONS if pod.comes_again else "") if known else protection(pod)
             if not why and guarded and self.budgets.objection(each.pods) is not None:
                 why = BUDGET
             if why:
