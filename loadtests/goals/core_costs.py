@@ -38,23 +38,25 @@ from loadtests.goals.measured import Measured
 from loadtests.progress import say
 
 PLAN, NO_PLAN = "gang planned", "gang does not fit"
+PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang that does not fit"
 EVENT, EVENT_READ = "pod event", "pod event with its line"
 IN_VAIN = "event that helps none"
 GROWTH = "growth of filter"
-ROWS = (PLAN, NO_PLAN, EVENT, EVENT_READ, IN_VAIN, GROWTH)
+ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, EVENT, EVENT_READ, IN_VAIN, GROWTH)
 
 NODES, PODS_HELD, PODS_WATCHED, MEMBERS = 5000, 20_000, 50_000, 64
 WAITING, SHAPES = 1000, 100
 FEW, MANY = 500, 15_000
 _LONGEST_WAIT = 60.0
 _ON_NODE = 16_000
+_NOW = 1_000_000.0
 T = TypeVar("T")
 
 
 def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
     """Every figure whose name has `only` in it. Milliseconds, microseconds and ratios, as the rows have them."""
     for measure, rows in (
-        (_plans, (PLAN, NO_PLAN)),
+        (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
         (_events, (EVENT, EVENT_READ)),
         (_in_vain, (IN_VAIN,)),
         (_growth, (GROWTH,)),
@@ -71,14 +73,10 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
 
 
 class _Clock:
-    def __init__(self) -> None:
-        self.time = 1_000_000.0
-
     def now(self) -> float:
-        return self.time
+        return _NOW
 
-    def steady(self) -> float:
-        return self.time
+    steady = now
 
 
 class _Cluster:
@@ -138,33 +136,41 @@ def _medians(by_round: Iterable[Sequence[float]], unit: float) -> Sample:
 
 
 def _plans(rounds: int) -> Iterator[Measured]:
-    """What kube-scheduler's first call about a gang costs, names and all: planned, or turned away. Of those that do not
-    fit some find room for no member, others for all but one: the dearer kind counts."""
+    """The plan alone, and the whole of kube-scheduler's first call about a gang, with all names: it is planned, or
+    turned away and put into the queue. Of those that do not fit some find room for no member, others for all but one:
+    the dearer kind counts."""
     cluster = _Cluster(NODES, PODS_HELD)
     for number, name in enumerate(cluster.names):
         # 12 CPU are free on 63 of the nodes, and 10 on the others.
         taken = 2000 if number % (NODES // (MEMBERS - 1) + 1) else 0
         cluster.do(cluster.keeper.observe(cluster.pod(f"more-{number}", taken, node=name)))
     _ready()
-
-    def ask(cpu: int) -> tuple[float, Verdict]:
-        members = cluster.gang(cpu, MEMBERS)
-        answers: list[Verdict] = []
-        spent = _spent(lambda: answers.append(cluster.do(cluster.keeper.filter(members[0], cluster.names))))
-        for member in members:
-            cluster.do(cluster.keeper.forget(member))
-        return spent, answers[0]
-
-    by_kind: dict[int, list[list[float]]] = {3000: [], 11_000: [], 20_000: []}
+    spent: dict[tuple[int, bool], list[list[float]]] = {
+        (cpu, whole): [] for cpu in (3000, 11_000, 20_000) for whole in (False, True)
+    }
     for _ in range(rounds):
-        for cpu, found in by_kind.items():
-            tries = [ask(cpu) for _ in range(5)]
-            if any(bool(verdict.passed) != (cpu == 3000) for _, verdict in tries):
-                raise AssertionError(f"a gang of {cpu} m a member: it fits, or does not, otherwise than was meant")
-            found.append([spent for spent, _ in tries])
-    yield _told(PLAN, estimate(_medians(by_kind[3000], 1e3)))
-    in_vain = [estimate(_medians(by_kind[cpu], 1e3)) for cpu in (11_000, 20_000)]
-    yield max((_told(NO_PLAN, each) for each in in_vain), key=lambda each: each.now)
+        for (cpu, whole), found in spent.items():
+            found.append([_asked_for(cluster, cpu, fits=cpu == 3000, whole=whole) for _ in range(5)])
+    told = {kind: estimate(_medians(found, 1e3)) for kind, found in spent.items()}
+    yield _told(PLAN, told[3000, False])
+    yield max((_told(NO_PLAN, told[cpu, False]) for cpu in (11_000, 20_000)), key=lambda each: each.now)
+    yield _told(PLAN_CALL, told[3000, True])
+    yield max((_told(NO_PLAN_CALL, told[cpu, True]) for cpu in (11_000, 20_000)), key=lambda each: each.now)
+
+
+def _asked_for(cluster: _Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
+    """Seconds that the call takes, or the plan alone."""
+    keeper, members, answers = cluster.keeper, cluster.gang(cpu, MEMBERS), list[bool]()
+    gangs, gang = keeper.tables.gangs, keeper.tables.gangs.of(members[0].uid)
+    if whole:
+        spent = _spent(lambda: answers.append(bool(cluster.do(keeper.filter(members[0], cluster.names)).passed)))
+    else:
+        spent = _spent(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, _NOW)))
+    for member in members:
+        cluster.do(keeper.forget(member))
+    if answers != [fits]:
+        raise AssertionError(f"a gang of {cpu} m a member: it fits, or does not, otherwise than was meant")
+    return spent
 
 
 def _events(rounds: int) -> Iterator[Measured]:

@@ -53,8 +53,8 @@ class Least(Generic[_K]):
 class Copies(Generic[_K]):
     """How often pods of a kind fit on each node, and on all together: kept, so that asking costs nothing.
 
-    `nodes`: the keys are those there are; `count`: how often the kind fits on the node as it is now; `least`: spares
-    counting kind by kind where none fits.
+    `nodes`: the keys are those there are; `count`: how often the kind fits on the node as it is now; `count_all`: the
+    same at once for all on which it fits, or None; `least`: spares counting kind by kind where none fits.
 
     A row of four bytes a node for each kind: a thousand kinds on ten thousand nodes are 40 MB.
     """
@@ -64,9 +64,11 @@ class Copies(Generic[_K]):
         nodes: Mapping[NodeName, object],
         count: Callable[[NodeName, _K], int],
         least: Least[_K] | None = None,
+        count_all: Callable[[_K], Mapping[NodeName, int] | None] = lambda kind: None,
     ) -> None:
         self._nodes = nodes
         self._count = count
+        self._count_all = count_all
         self._least = least
         self._kinds_on: dict[NodeName, int] = {}
         """How many kinds have room for one there; nodes on which none has are absent."""
@@ -84,8 +86,9 @@ class Copies(Generic[_K]):
         if counts is None:
             counts = self._counts[kind] = _Counts()
             self._learn_least()
-            for node in self._nodes:
-                self._recount(node, kind, counts)
+            found = self._count_all(kind)
+            for node in self._nodes if found is None else found:
+                self._set(node, counts, self._count(node, kind) if found is None else found[node])
         counts.users += 1
 
     def leave(self, kind: _K) -> None:
@@ -111,7 +114,7 @@ class Copies(Generic[_K]):
                 continue
             counted += len(self._counts)
             for kind, counts in self._counts.items():
-                self._recount(node, kind, counts)
+                self._set(node, counts, self._count(node, kind))
         if len(self._numbers) > self._most_numbers:
             self._number_anew()
         return counted
@@ -128,12 +131,12 @@ class Copies(Generic[_K]):
             kept = counts.by_node
             counts.by_node = array("i", [kept[number] if 0 <= number < len(kept) else 0 for number in before])
 
-    def _recount(self, node: NodeName, kind: _K, counts: _Counts) -> None:
+    def _set(self, node: NodeName, counts: _Counts, count: int) -> None:
         number = self._numbers.setdefault(node, len(self._numbers))
         by_node = counts.by_node
         if number >= len(by_node):
             by_node.frombytes(bytes(by_node.itemsize * (len(self._numbers) - len(by_node))))
-        count, before = min(self._count(node, kind), MOST), by_node[number]
+        count, before = min(count, MOST), by_node[number]
         if count != before:
             by_node[number] = count
             counts.total += count - before

@@ -162,7 +162,7 @@ class Fits:
     ) -> None:
         self.work = Work()
         least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
-        self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least)
+        self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least, self._count_all_free)
         """How often pods of a kind fit into what is free."""
         self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, slots.is_judged, stays, self.work)
         self._ledger = ledger
@@ -177,6 +177,12 @@ class Fits:
             return 0
         count = copies(row.capacity, row.held, kind.need)
         return count if count and self._slots.would_have(node, kind) else 0
+
+    def _count_all_free(self, kind: EquivalenceClass) -> dict[NodeName, int] | None:
+        offer = self._ledger.columns.offer(kind.need)
+        if offer is None:
+            return None
+        return {node: count for node, count in offer.where() if self._slots.would_have(node, kind)}
 
     def _lacks(self, node: NodeName, asked: Asked) -> bool:
         row = self._ledger.rows.get(node, NOWHERE)
