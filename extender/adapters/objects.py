@@ -19,8 +19,8 @@ from extender.core import cluster
 from extender.core.attempt import ATTEMPT, read_attempt
 from extender.core.constraints import Constraints
 from extender.core.gang_ask import GANG_GATE, MIN_MEMBER, TIMEOUT, read_gang_ask
-from extender.core.names import DOMAIN
-from extender.kube.names import NodeName
+from extender.core.names import DOMAIN, MANAGED
+from extender.kube.names import NodeName, ResourceKey
 from extender.kube.objects import (
     Node,
     NodeSpec,
@@ -33,6 +33,7 @@ from extender.kube.objects import (
     PodStatus,
 )
 from extender.kube.pod_requests import UnreadableObject
+from extender.kube.quantities import Vector
 from extender.kube.reading import requests_of, required_terms, taints_of, tolerations_of, units_of
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -65,7 +66,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         uid=metadata.uid,
         namespace=intern(metadata.namespace),
         name=metadata.name,
-        requests=requests_of(spec, status),
+        requests=_asked(requests_of(spec, status)),
         node=NodeName(intern(spec.node_name)) if spec.node_name else None,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else "",
         priority=spec.priority or 0,
@@ -107,6 +108,16 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
 def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """One for all pods that are made from one template."""
     return dict(items)
+
+
+def _asked(requests: Vector) -> Vector:
+    """What the pod asks of its node."""
+    return _unmanaged(tuple(requests.items())) if MANAGED in requests else requests
+
+
+@lru_cache(maxsize=4096)
+def _unmanaged(requests: tuple[tuple[ResourceKey, int], ...]) -> Vector:
+    return {resource: units for resource, units in requests if resource != MANAGED}
 
 
 def _annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:

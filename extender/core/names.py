@@ -11,6 +11,9 @@ from functools import lru_cache
 from extender.kube.names import LABEL_LIMIT, InvalidName, ResourceKey, require_label
 
 DOMAIN = "escher.dev"
+MANAGED = ResourceKey(f"{DOMAIN}/managed")
+"""What a pod asks for so that a kube-scheduler calls us which does so for such pods alone (`managedResources` of its
+extender). It exists on no node, and counts nowhere."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,6 +55,8 @@ def ephemeral_name(namespace: str, name: str, *, shared: bool = False) -> Epheme
             name,
             f"is too long: {whole!r} has {len(whole)} characters; the limit for the part after '/' is {LABEL_LIMIT}",
         )
+    if shared and ResourceKey(f"{DOMAIN}/{name}") == MANAGED:
+        raise InvalidName("name", name, f"is taken: pods ask for {MANAGED} so that Escher is asked about them")
     return EphemeralName(namespace, name, shared)
 
 

@@ -62,6 +62,10 @@ class TestRequests:
         asked = requests_of(containers=[container({"cpu": "1"}, {"cpu": "2", "escher.dev/team-a.d": "3"})])
         assert asked == {"cpu": 1000, "escher.dev/team-a.d": 3, "pods": 1}
 
+    def test_are_nothing_of_what_has_kube_scheduler_call_us(self) -> None:
+        asked = requests_of(containers=[container(limits={"escher.dev/managed": "1", "escher.dev/team-a.d": "3"})])
+        assert asked == {"escher.dev/team-a.d": 3, "pods": 1}
+
     def test_of_nothing_are_left_out(self) -> None:
         assert requests_of(containers=[container({"cpu": "0", "memory": 0}), {"name": "bare"}]) == {"pods": 1}
 

@@ -57,6 +57,12 @@ def test_a_name_that_is_no_dns_label_is_refused_with_what_would_be(name: str) ->
         ephemeral_name(name, "data1")
 
 
+def test_no_shared_resource_is_called_like_what_has_kube_scheduler_call_us() -> None:
+    with pytest.raises(InvalidName, match=r"name 'managed' is taken: pods ask for escher.dev/managed so that"):
+        ephemeral_name("team-a", "managed", shared=True)
+    assert ephemeral_name("team-a", "managed").key() == "escher.dev/team-a.managed"
+
+
 @pytest.mark.parametrize("name", ["a", "1", "a-1", "1a", "a--b", "x" * 63])
 def test_a_dns_label_is_accepted(name: str) -> None:
     assert require_label("name", name) == name

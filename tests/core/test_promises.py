@@ -104,6 +104,69 @@ def test_of_two_that_come_at_once_and_have_room_for_one_the_one_that_is_whole_fi
     world.check()
 
 
+@pytest.mark.parametrize("gangs", [2, 3, 5])
+def test_of_many_that_come_at_once_nobody_stands_at_a_barrier_in_vain(gangs: int) -> None:
+    """Who is turned back there is kept away by kube-scheduler for a second and more, while the room stands idle."""
+    world = small_world()
+    named = [f"g{number}" for number in range(gangs)]
+    for together in zip(*(gang_pods(name, 3) for name in named), strict=True):
+        for member in together:
+            world.create(member)
+            world.schedule()
+    assert sorted(world.bound(name) for name in named) == [0] * (gangs - 1) + [3]
+    assert world.turned_back == []
+    for _ in range(gangs - 1):
+        for uid in [uid for uid, each in world.pods.items() if each.node is not None]:
+            world.delete(uid)
+        world.schedule()
+        assert sum(world.bound(name) for name in named) == 3
+    assert world.turned_back == []
+    world.check()
+
+
+def test_gangs_that_have_room_beside_each_other_are_all_planned_before_they_are_whole(world: GangWorld) -> None:
+    named = [f"g{number}" for number in range(5)]
+    for name in named:
+        first, *_ = gang_pods(name, 3)
+        world.create(first)
+        assert world.filter(first).passed
+    assert set(world.gangs.values()) == {Phase.PLANNED}
+
+
+def test_what_is_deleted_before_it_is_whole_counts_for_nobody_else(world: GangWorld) -> None:
+    for number in range(3):
+        world.do(world.keeper.observe(Promise(f"job-j{number}", 200)))
+        first = of_job(f"j{number}", 200)
+        world.create(first)
+        assert world.filter(first).passed
+        assert held(world, f"j{number}") == 200
+        world.assumed.clear()
+        world.delete(first.uid)
+        # It was in vain, and has its pause.
+        world.pass_time(60)
+
+
+def test_who_deletes_its_gangs_again_and_again_before_they_are_whole_has_a_pause(world: GangWorld) -> None:
+    passed = []
+    for number in range(3):
+        first, *_ = gang_pods(f"g{number}", 3)
+        world.create(first)
+        passed.append(bool(world.filter(first).passed))
+        world.assumed.clear()
+        world.delete(first.uid)
+    assert passed == [True, False, False]
+
+
+def test_so_many_that_are_not_whole_are_not_all_planned_for(world: GangWorld) -> None:
+    """Each plan is made beside all those before it."""
+    passed = []
+    for number in range(4):
+        first, *_ = gang_pods(f"g{number}", GATHER_LIMIT // 2)
+        world.create(first)
+        passed.append(bool(world.filter(first).passed))
+    assert passed == [True, True, True, False]
+
+
 def test_one_whose_members_do_not_come_holds_for_those_that_did_once_and_not_for_long(world: GangWorld) -> None:
     members = gang_pods("train", 3)
     world.create(*members[:2])

@@ -80,6 +80,14 @@ class Places:
         """Whether `reserve` would find a place for each."""
         return not isinstance(self._look_for(gang, first, sent, releasing)[1], Shortfall)
 
+    def have_room_beside(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], others: Sequence[Gang]) -> bool:
+        """Whether each member that the quorum still needs could have a place, and each for whom these others hold
+        nothing yet; what they require of each other aside."""
+        slots = self._slots.of_quorum(gang, in_order(gang, first), sent if first is not None else None)
+        for other in others:
+            slots += self._slots.more(other, other.needed - sum(1 for held in self.unbound(other) if held.units))
+        return not isinstance(plan(self._ledger, slots, self._slots.candidates(sent)), Shortfall)
+
     def _look_for(
         self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]
     ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:

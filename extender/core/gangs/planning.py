@@ -64,6 +64,10 @@ class Planning:
             return False
         if gang.wait.tried_at == self.state_of(gang) and not (first is not None and _offers_more(gang, sent)):
             return False
+        if unheld and not self._has_room_beside_others(gang, first, sent):
+            gang.step(Step.LACKS_MEMBERS)
+            gang.wait.shortfall = None
+            return False
         deadline = now + (min(gang.terms.timeout, GATHER_SECONDS) if missing else _holds_for(gang))
         found = self._reserve(gang, first, sent, deadline, now, unheld=unheld)
         if isinstance(found, Shortfall):
@@ -87,6 +91,11 @@ class Planning:
             return Ahead.HELD
         late = gang.plan.gathered or now - gang.roster.first_seen > GATHER_SECONDS
         return Ahead.NOT if late else self.promises.ahead(gang, now)
+
+    def _has_room_beside_others(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName]) -> bool:
+        """Whether those that lack of gangs with a plan, and that nothing is held for, could still come."""
+        others = self.promises.unheld(gang)
+        return others is not None and (not others or self._places.have_room_beside(gang, first, sent, others))
 
     def _reserve(
         self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], deadline: float, now: float, *, unheld: bool
@@ -208,6 +217,7 @@ class Planning:
     def forget(self, gang: Gang) -> None:
         """It is no more."""
         self.plans.forget(gang)
+        self.promises.forget(gang)
         self._drawn.pop(gang.key, None)
 
     # -- why there is none, and when it is tried again -----------------------------------------------------------

@@ -8,6 +8,9 @@ room held for nothing. So
   A pod without a controller that we know promises nobody else: each member holds its own room and no other's, and what
   the plan has for the rest anybody may take before they come;
 - in one namespace no more than `limit` places are held for those that do not exist;
+- where none are held, a gang is planned for beside those that others are to come to: whose members meet at barriers
+  though there is room for some of the gangs alone are turned back there, and kept away for a second and more. Where
+  more than `limit` are to come to others, none is;
 - a plan that ended with members still missing was in vain: its namespace has none for a time, 5 s at first and twice
   as long each time, up to 5 min; each gang that did become complete takes one doubling back.
 
@@ -110,6 +113,18 @@ class Promises:
         held = sum(plan.gang.missing for plan in self._open.get(namespace, {}).values() if plan.held)
         return Ahead.HELD if held + gang.missing <= self._limit else Ahead.UNHELD
 
+    def unheld(self, but: Gang) -> list[Gang] | None:
+        """Other gangs with a plan whose missing members have places that nobody is kept from; None: these are too
+        many."""
+        found: list[Gang] = []
+        missing = 0
+        for plans in self._open.values():
+            for plan in plans.values():
+                if not plan.held and plan.gang is not but and plan.gang.phase is Phase.PLANNED:
+                    found.append(plan.gang)
+                    missing += plan.gang.missing
+        return found if missing <= self._limit else None
+
     def begun(self, gang: Gang, now: float, *, held: bool) -> None:
         """It has a plan, with members missing. `held`: so are their places."""
         self._open.setdefault(gang.key.namespace, {})[gang.key] = _Plan(gang, now, held)
@@ -120,6 +135,14 @@ class Promises:
         if plan is not None:
             self._weigh(gang.key.namespace, plan.since, in_vain=False)
         return plan is not None
+
+    def forget(self, gang: Gang) -> None:
+        """It is no more, or is set aside."""
+        namespace = gang.key.namespace
+        plan = self._open.get(namespace, {}).get(gang.key)
+        if plan is not None and plan.gang is gang:
+            del self._open[namespace][gang.key]
+            self._weigh(namespace, plan.since, in_vain=True)
 
     def _look_back(self, namespace: str) -> None:
         """Which plans of the namespace have ended with members missing."""

@@ -179,6 +179,14 @@ class Slots:
             slots, accepting = self.of_members_apart(placing, offered, own)
         return slots + [Slot(slot_name(gang), template.requests, accepting) for _ in range(missing)]
 
+    def more(self, gang: Gang, number: int) -> list[Slot]:
+        """So many slots for members like those that are not placed."""
+        template = next(gang.roster.unplaced(), None)
+        if template is None or number <= 0:
+            return []
+        accepting = self._acceptance(template)
+        return [Slot(slot_name(gang), template.requests, accepting) for _ in range(number)]
+
     def of_members(
         self, members: Sequence[Pod], template: Pod, offered: Sequence[NodeName] | None
     ) -> tuple[list[Slot], Accepts]:
