@@ -169,11 +169,12 @@ class Changes:
         """Grows whenever what nodes can hold, or whom they accept, has changed."""
         self._gains: dict[NodeName, None] = {}
         self._nodes: dict[NodeName, None] = {}
+        self._for_columns: dict[NodeName, None] = {}
         self._capacities: dict[NodeName, None] = {}
 
     def touched(self, node: NodeName) -> None:
         """Something about the node has changed."""
-        self._nodes[node] = None
+        self._nodes[node] = self._for_columns[node] = None
 
     def gained(self, node: NodeName) -> None:
         """The node may have gained room."""
@@ -182,13 +183,17 @@ class Changes:
 
     def capacity_changed(self, node: NodeName) -> None:
         """What the node can hold, or whom it accepts, has changed."""
-        self._nodes[node] = None
-        self._capacities[node] = None
+        self._nodes[node] = self._for_columns[node] = self._capacities[node] = None
         self.capacity_count += 1
 
     def drain(self) -> AbstractSet[NodeName]:
         """The nodes of which anything has changed since the last call."""
         changes, self._nodes = self._nodes, {}
+        return changes.keys()
+
+    def drain_for_columns(self) -> AbstractSet[NodeName]:
+        """The same, for another who asks."""
+        changes, self._for_columns = self._for_columns, {}
         return changes.keys()
 
     def drain_capacities(self) -> AbstractSet[NodeName]:

@@ -157,7 +157,10 @@ class Queue:
         of its shape comes that does not give way. O(shapes), and not O(gangs), where nothing fits.
         """
         self.fits.refresh()
-        heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
+        # Mostly nobody has room.
+        anybody = self.fits.anybody_gained(gains)
+        shapes = self._queues if anybody else self._before_saved()
+        heap = [self._queues[shape][0] for shape in shapes if self._may_gain(shape, gains)]
         single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in heap}
         if self.saved.gang is not None and gains and self.saved.gang.turn not in heap:
             single.add(self.saved.gang.turn)
@@ -192,10 +195,15 @@ class Queue:
         following = (queue[at] for at in range(after, len(queue)))
         return next((turn for turn in following if turn[-1].namespace not in giving_way), None)
 
+    def _before_saved(self) -> list[Shape]:
+        """Those of whom one has its turn no later than the gang for which room is saved: it may use that."""
+        saver = self.saved.gang
+        return [] if saver is None else [shape for shape, queue in self._queues.items() if queue[0] <= saver.turn]
+
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
             return bool(gains)
-        return self._may_fit(shape) and self.fits.gained(shape, gains)
+        return self.fits.gained(shape, gains) and self._may_fit(shape)
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         return self.fits.may_fit(shape, self._entries[self._queues[shape][0][-1]].gang, saved)
