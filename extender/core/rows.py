@@ -94,8 +94,6 @@ class Rows(dict[NodeName, Row]):
     def short(self, node: NodeName, units: Vector, without: Sequence[Holder | PodUid] = ()) -> Short | None:
         """Why `units` do not fit on the node, or None. `without`: holders whose units there are counted as free."""
         row = self.get(node, NOWHERE)
-        if not without:
-            return row.short(units)
         leaving = [row.holdings[Holder(h)] for h in dict.fromkeys(without) if Holder(h) in row.holdings]
         if not leaving:
             return row.short(units)
