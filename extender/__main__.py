@@ -1,6 +1,10 @@
 """`python -m extender` is `escher`."""
 
+import os
 import sys
+
+# Nothing here is linear algebra: threads for that would only be there, each with memory of its own, and be forked.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def start() -> None:

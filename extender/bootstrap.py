@@ -321,11 +321,13 @@ class Application:
             await reflector.synced.wait()
 
     async def settle_memory(self) -> None:
-        """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb."""
+        """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb; and
+        there are few of them meanwhile, for nearly all that is made then stays."""
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
         await self._known()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 50, 50)
         _log.info("ready", nodes=len(self.keeper.tables.nodes), pods=len(self.keeper.tables.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:

@@ -2,7 +2,7 @@
 
 Knows what of a pod is Escher's: gangs, attempts, gates, wakes. Must not know requests.
 
-The vectors in pods and nodes are shared among all that look the same: read them, never change them.
+Vectors, labels and selectors are shared among all pods and nodes that look the same: read them, never change them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from extender.kube.quantities import Vector
 from extender.kube.reading import requests_of, required_terms, taints_of, tolerations_of, units_of
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NO_GATES: frozenset[str] = frozenset()
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that stand for static ones."""
@@ -59,7 +60,8 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         if not value:
             raise UnreadableObject(f"metadata.{field}", value, "is empty")
     owner = _controller(metadata.owner_references) if metadata.owner_references else None
-    gates = {gate.name for gate in spec.scheduling_gates or ()}
+    labels = _shared(tuple(metadata.labels.items())) if metadata.labels else _NOTHING
+    gates = {gate.name for gate in spec.scheduling_gates} if spec.scheduling_gates else _NO_GATES
     return cluster.Pod(
         uid=metadata.uid,
         namespace=intern(metadata.namespace),
@@ -76,7 +78,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         at_our_gate=GANG_GATE in gates,
         finished=status is not None and status.phase in _FINISHED,
         succeeded=status is not None and status.phase == "Succeeded",
-        labels=metadata.labels or _NOTHING,
+        labels=labels,
         mirror=metadata.annotations is not None and _MIRROR in metadata.annotations,
         attempt=read_attempt(metadata.annotations, metadata.uid) if metadata.annotations else None,
         nominated=NodeName(status.nominated_node_name) if status is not None and status.nominated_node_name else None,
@@ -86,7 +88,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         woken=metadata.annotations is not None and WAKE in metadata.annotations,
         gang=read_gang_ask(
             metadata.namespace,
-            metadata.labels or _NOTHING,
+            labels,
             metadata.annotations or _NOTHING,
             (owner.kind, owner.name) if owner is not None else None,
             longest_wait=longest_wait,
@@ -94,12 +96,18 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         ),
         annotations=_annotations(metadata.annotations) if metadata.annotations else _NOTHING,
         owner=owner,
-        node_selector=spec.node_selector or _NOTHING,
+        node_selector=_shared(tuple(spec.node_selector.items())) if spec.node_selector else _NOTHING,
         affinity=required_terms(spec.affinity),
         tolerations=tolerations_of(spec),
         constraints=_constraints(spec, metadata),
         unknown_asks=_unknown_asks(spec),
     )
+
+
+@lru_cache(maxsize=16384)
+def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """One for all pods that are made from one template."""
+    return dict(items)
 
 
 def _asked(requests: Vector) -> Vector:

@@ -27,6 +27,7 @@ from extender.kube.objects import (
 VOLUME_CLAIMS = "volume claims"
 SHARED_DISKS = "disks that one node at a time may mount"
 RESOURCE_CLAIMS = "resource claims"
+_NO_DISKS = (None, None, None, None)
 NAMESPACE_SELECTORS = "pod affinity with a namespace selector"
 
 
@@ -41,8 +42,12 @@ def read_constraints(
     on_host_network: bool,
 ) -> Constraints | None:
     """None if the pod requires nothing of others. `ports`: of all containers that go on running."""
+    host_ports = tuple(dict.fromkeys(_host_ports(ports, on_host_network=on_host_network)))
+    if not host_ports and near is None and apart is None and not spread:
+        # Most pods have ports, and few of them on their host.
+        return None
     found = Constraints(
-        host_ports=tuple(dict.fromkeys(_host_ports(ports, on_host_network=on_host_network))),
+        host_ports=host_ports,
         affinity=tuple(_terms(near, namespace, labels)),
         anti_affinity=tuple(_terms(apart, namespace, labels)),
         spread=tuple(_spread(each, namespace, labels) for each in spread if each.when_unsatisfiable == "DoNotSchedule"),
@@ -63,14 +68,14 @@ def read_unknown_asks(
         found[SHARED_DISKS] = None
     if resource_claims:
         found[RESOURCE_CLAIMS] = None
-    if any(_selects_namespaces(term) for term in (*_required(near), *_required(apart))):
+    if (near or apart) and any(_selects_namespaces(term) for term in (*_required(near), *_required(apart))):
         found[NAMESPACE_SELECTORS] = None
     return tuple(found)
 
 
 def _is_shared_disk(volume: Volume) -> bool:
     disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)
-    return any(disk is not None for disk in disks)
+    return disks != _NO_DISKS
 
 
 def _host_ports(ports: Sequence[ContainerPort], *, on_host_network: bool) -> Iterator[HostPort]:

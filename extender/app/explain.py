@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from extender.app.claims import is_claim
 from extender.app.explanation import Explanation
-from extender.app.inquiries import gang_of
-from extender.app.management import NotFound
+from extender.app.inquiries import gang_of, pod_of
 from extender.app.node_groups import ABSENT, CORDONED, NO_ROOM, TAINTED, Group, Judged, NodeGroups
 from extender.app.policy_numbers import PolicyNumbers
 from extender.app.tables import Tables
@@ -59,7 +58,7 @@ class Explain:
 
     def pod(self, namespace: str, name: str) -> Explanation:
         """Raises NotFound."""
-        pod = self.find(namespace, name)
+        pod = pod_of(self._tables, namespace, name)
         gang = self._tables.gangs.of(pod.uid)
         return self._aged(self._dated(self._pod(pod), [pod], pod.uid if gang is None else gang.key))
 
@@ -137,13 +136,6 @@ class Explain:
         if not (saves and brake.allows(Act.PREEMPT, where)):
             held.append("nobody is evicted for it")
         return held
-
-    def find(self, namespace: str, name: str) -> Pod:
-        """The unfinished pod of that name. Raises NotFound."""
-        found = [pod for pod in self._tables.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
-        if not found:
-            raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")
-        return max(found, key=lambda pod: (not pod.deleting, pod.created, pod.uid))
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from itertools import islice
 
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
+from extender.app.inquiries import pod_of
 from extender.app.management import ManagementError
 from extender.app.ports import Clock
 from extender.app.remedies import Ladder, Remedies
@@ -47,7 +48,7 @@ class Helping:
         found = self._explain.pod(namespace, name)
         if not found.for_a_place:
             return found
-        pod = self._explain.find(namespace, name)
+        pod = pod_of(self._tables, namespace, name)
         if (gang := self._tables.gangs.of(pod.uid)) is not None:
             return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
         return await self._with_help(found, PodThere(namespace, name), self._remedies.for_pod(pod))

@@ -126,13 +126,15 @@ class InFlight:
     def let_go(self, now: float) -> list[WakePod]:
         """Wakes that nobody is in the way of any more: whoever was has been placed, or has had its time."""
         self._forget_overdue(now)
+        if not self._free:
+            return []
         free, self._free = self._free, {}
         for number in free:
             del self._held[number]
         return [free[number].wake for number in sorted(free)]
 
     def next_deadline(self) -> float | None:
-        return next((held.until for held in self._held.values()), None)
+        return next((held.until for held in self._held.values()), None) if self._held else None
 
     def _forget_overdue(self, now: float) -> None:
         while self._passed:

@@ -141,6 +141,14 @@ def gang_of(tables: Tables, key: GangKey) -> Gang:
     return gang
 
 
+def pod_of(tables: Tables, namespace: str, name: str) -> Pod:
+    """The unfinished pod of that name. Raises NotFound. O(pods)."""
+    found = [pod for pod in tables.pods.values() if pod.name == name and pod.namespace == namespace]
+    if not found:
+        raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")
+    return max(found, key=lambda pod: (not pod.deleting, pod.created, pod.uid))
+
+
 def _namespace_of(holding: Holding, state: HolderState) -> str | None:
     if state.pod is not None:
         return state.pod.namespace

@@ -119,5 +119,7 @@ class Permits:
             yield from self.end(uid, waiting.wait.reason)
 
     def next_deadline(self) -> float | None:
+        if not (self._for_room or self._for_policies):
+            return None
         first = islice(self._for_room.values(), 1)
         return min((each.until for each in (*first, *self._for_policies.values())), default=None)

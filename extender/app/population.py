@@ -16,6 +16,7 @@ from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.due import earliest
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.gang import WakePod
@@ -301,7 +302,8 @@ class Population:
 
     def is_understood(self, uid: PodUid) -> None:
         """What the pod asks makes sense by now."""
-        self._misread.pop(uid, None)
+        if uid in self._misread:
+            del self._misread[uid]
 
     def heed_brake(self) -> None:
         """Nobody is turned away for what it asks where nobody is refused."""
@@ -344,8 +346,7 @@ class Population:
         self._unseen.pop(uid, None)
 
     def next_deadline(self) -> float | None:
-        known = (next(iter(self._unseen.values()), None), self._alternatives.next_deadline())
-        return min((when for when in known if when is not None), default=None)
+        return earliest(next(iter(self._unseen.values()), None), self._alternatives.next_deadline())
 
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""

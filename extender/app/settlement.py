@@ -80,8 +80,9 @@ class Settlement:
         for namespace in sorted(changed | stirred):
             woken = self._turned_away.woken_anywhere(namespace, tables.nodes, all_kinds=namespace in changed)
             self._effects += map(WakePod, woken)
-        alone, self._governed_otherwise = self._governed_otherwise, {}
-        self._effects += map(WakePod, self._turned_away.woken_of(alone, tables.nodes))
+        if self._governed_otherwise:
+            alone, self._governed_otherwise = self._governed_otherwise, {}
+            self._effects += map(WakePod, self._turned_away.woken_of(alone, tables.nodes))
         # Not that they could go anywhere: they were told for ever, and it is not.
         for pod in tables.policies.judging.take_withdrawn():
             if pod.uid in self._turned_away:

@@ -80,8 +80,8 @@ class Waits:
 
     def passed(self, subject: PodUid | GangKey) -> None:
         """It waits for none of them any more. If it comes to nothing, the same reasons are no news."""
-        if (known := self._waiting.get(subject)) is not None:
-            known.reasons = frozenset()
+        if subject in self._waiting:
+            self._waiting[subject].reasons = frozenset()
 
     def forget(self, uid: PodUid) -> None:
         """The pod is gone, and with it what people can read of it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from extender.app.claims import holder_of
 from extender.app.decisions import Decided
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation
+from extender.app.inquiries import pod_of
 from extender.app.keeper import Keeper
 from extender.app.management import Invalid, NotFound, Release
 from extender.app.supposition import (
@@ -71,12 +73,14 @@ class WhatIf:
         return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered))
 
     def wonder_within(self, wondered: Wondered) -> Supposition:
-        """The same for who is in a copy already, and wants to suppose more than one thing of what is."""
-        return self._copied.within_a_copy(lambda: suppose(self._keeper, wondered))
+        """The same for who is in a copy already, and wants to suppose more than one thing of what is; but not why what
+        does not fit does not: that costs as much as the rest."""
+        return self._copied.within_a_copy(lambda: suppose(self._keeper, wondered, explains=False))
 
 
-def suppose(keeper: Keeper, wondered: Wondered) -> Supposition:
-    """What would be. The keeper knows afterwards what was supposed. Raises NotFound, Invalid."""
+def suppose(keeper: Keeper, wondered: Wondered, *, explains: bool = True) -> Supposition:
+    """What would be. The keeper knows afterwards what was supposed. `explains`: with why what does not fit does not.
+    Raises NotFound, Invalid."""
     added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
@@ -92,10 +96,12 @@ def suppose(keeper: Keeper, wondered: Wondered) -> Supposition:
         case GangThere(key):
             fits, places, why = wondering.try_gang(key)
     nowhere = any(place.node is None for place in moved)
-    return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=why)
+    explanation = why() if explains and why is not None else None
+    return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
 
 
-Answer = tuple[bool, list[Place], Explanation | None]
+Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]
+"""Whether they fit, where each would be, and what tells why not."""
 
 
 class _Wondering:
@@ -128,7 +134,7 @@ class _Wondering:
             case Added(like, count, own):
                 self._add(self._node(like), count, own)
             case Ended(namespace, name):
-                ended = self._pod(namespace, name)
+                ended = pod_of(self._tables, namespace, name)
                 if ended.node is not None:
                     self._changed[ended.node] = None
                 self._do(self._keeper.forget(ended))
@@ -195,15 +201,15 @@ class _Wondering:
             return self.try_gang(key)
         places = [Place(str(pod), self._place(pod)) for pod in pods]
         without = next((pod for pod, place in zip(pods, places, strict=True) if place.node is None), None)
-        why = None if without is None else Explain(self._tables).pod(without.namespace, without.name)
+        why = None if without is None else partial(Explain(self._tables).pod, without.namespace, without.name)
         return without is None, places, why
 
     def try_pod(self, namespace: str, name: str) -> Answer:
-        pod = self._pod(namespace, name)
+        pod = pod_of(self._tables, namespace, name)
         if pod.node is None:
             self._let_go_first(pod)
         node = pod.node or self._place(pod)
-        why = None if node is not None else Explain(self._tables).pod(namespace, name)
+        why = None if node is not None else partial(Explain(self._tables).pod, namespace, name)
         return node is not None, [Place(str(pod), node)], why
 
     def try_gang(self, key: GangKey) -> Answer:
@@ -221,7 +227,7 @@ class _Wondering:
         places = [Place(str(pod), each.node) for pod, each in held if each is not None]
         if len(places) >= gang.terms.quorum:
             return True, places, None
-        return False, [], Explain(self._tables).gang(key)
+        return False, [], partial(Explain(self._tables).gang, key)
 
     def _let_go_first(self, pod: Pod) -> None:
         """Whoever may be tried before this one has a place where it finds one."""
@@ -299,12 +305,6 @@ class _Wondering:
         if node is None:
             raise NotFound("node", name, f"there is no node {name}")
         return node
-
-    def _pod(self, namespace: str, name: str) -> Pod:
-        found = [pod for pod in self._tables.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
-        if not found:
-            raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")
-        return max(found, key=lambda pod: (not pod.deleting, pod.created, pod.uid))
 
 
 def _in_order(pod: Pod) -> tuple[int, str]:

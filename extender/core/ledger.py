@@ -28,6 +28,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from extender.core.capacity import Capacity
+from extender.core.columns import Columns
 from extender.core.holdings import (
     Cause,
     Commit,
@@ -69,7 +70,7 @@ class Ledger:
     """Who holds what on all nodes. One owner, no locks: see app/keeper.
 
     `rows`: what there is to read. `capacity`: what the nodes can hold. `changes`: which of them have changed.
-    `totals`: running sums. `domain`: of the resources that applications set.
+    `totals`: running sums. `columns`: what is free, node by node. `domain`: of the resources that applications set.
     """
 
     def __init__(self, domain: str = DOMAIN) -> None:
@@ -77,6 +78,7 @@ class Ledger:
         self.totals = Totals()
         self.changes = Changes()
         self.capacity = Capacity(domain, self.rows, self.totals, self.changes)
+        self.columns = Columns(self.rows, self.changes)
         self._where: dict[str, NodeName] = {}
         self._expiry = _Expiry()
         self._owned: dict[GangKey, dict[Holder, None]] = {}

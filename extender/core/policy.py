@@ -24,7 +24,7 @@ done is returned as effects. Must not know clocks, networks, or kube-scheduler's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol, runtime_checkable
@@ -71,6 +71,19 @@ Permit = Allow | Refuse | Wait
 
 Judge = Callable[[NodeName], Refuse | None]
 """For one pod: None if it may be on the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyOn:
+    """A `Judge` that refuses no other nodes than these: for a pod that may go to thousands it is asked about the few.
+    `judge`: of one of them."""
+
+    nodes: Container[NodeName]
+    judge: Judge
+
+    def __call__(self, node: NodeName) -> Refuse | None:
+        return self.judge(node) if node in self.nodes else None
+
 
 Scorer = Callable[[NodeName], float]
 """For one pod: how good the node is, from 0 to 1."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import DOMAIN
-from extender.core.policy import Facts, Judge, Refuse
+from extender.core.policy import Facts, Judge, OnlyOn, Refuse
 from extender.filters.asks import malformed, malformed_name
 from extender.filters.grouped import Grouped
 
@@ -42,9 +42,10 @@ class AntiAffinity:
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if (group := _group(pod)) is None:
             return None
-        taken = {facts.node_of(other) for uid, other in self._groups.members(group).items() if uid != pod.uid}
+        others = (other for uid, other in self._groups.members(group).items() if uid != pod.uid)
+        taken = {node for other in others if (node := facts.node_of(other)) is not None}
         refusal = Refuse(REASON)
-        return lambda node: refusal if node in taken else None
+        return OnlyOn(taken, lambda node: refusal)
 
 
 def _group(pod: Pod) -> tuple[str, str] | None:

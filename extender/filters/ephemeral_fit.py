@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Judge, Refuse, Scorer
-from extender.core.rows import NOWHERE
 from extender.core.units import Short
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 REASON = "ephemeral resources asked for are not free on this node"
@@ -20,24 +21,21 @@ class EphemeralFit:
 
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         ledger = facts.ledger
-        asked = _asked(pod, ledger.capacity.domain)
-        first = next(((resource, units) for resource, units in asked.items() if units > 0), None)
-        if first is None:
+        if not (asked := _asked(pod, ledger.capacity.domain)):
             return None
         giving_way = facts.giving_way(pod)
-        # Most of thousands of nodes have nothing of it, and to find that out should cost no more than a look.
-        scarce, absent = first[0], Refuse(ABSENT, Short(*first, 0), preemption_helps=False)
 
-        def judge(node: NodeName) -> Refuse | None:
-            row = ledger.rows.get(node, NOWHERE)
-            if scarce not in row.capacity and scarce not in row.held:
-                return absent
-            short = ledger.rows.short(node, asked, (pod.uid, *giving_way.get(node, ())))
-            if short is None:
-                return None
-            exists = node in ledger.totals.providers.get(short.resource, ())
+        @cache
+        def refusal(resource: ResourceKey, asked: int, free: int, exists: bool) -> Refuse:
+            short = Short(resource, asked, free)
             # Preemption frees what other pods hold; it creates no resource.
             return Refuse(REASON, short) if exists else Refuse(ABSENT, short, preemption_helps=False)
+
+        def judge(node: NodeName) -> Refuse | None:
+            found = ledger.rows.lacking(node, asked, (pod.uid, *giving_way.get(node, ())))
+            if found is None:
+                return None
+            return refusal(*found, node in ledger.totals.providers.get(found[0], ()))
 
         return judge
 

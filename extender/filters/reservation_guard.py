@@ -5,9 +5,13 @@ kube-scheduler knows nothing of reservations: on the nodes that carry one, the w
 
 from __future__ import annotations
 
+from functools import cache
+
 from extender.core.cluster import Pod
-from extender.core.policy import Facts, Judge, Refuse
-from extender.kube.names import NodeName
+from extender.core.holdings import Holder
+from extender.core.policy import Facts, Judge, OnlyOn, Refuse
+from extender.core.units import Short
+from extender.kube.names import NodeName, PodUid, ResourceKey
 
 REASON = "room on this node is reserved for a gang"
 
@@ -20,13 +24,16 @@ class ReservationGuard:
         ledger = facts.ledger
         if not ledger.totals.unbound_on:
             return None
-        giving_way = facts.giving_way(pod)
+        giving_way, own = facts.giving_way(pod), (pod.uid,)
+
+        @cache
+        def refusal(resource: ResourceKey, asked: int, free: int) -> Refuse:
+            # Evicting others would not touch the reservation, and would be paid for nothing.
+            return Refuse(REASON, Short(resource, asked, free), preemption_helps=False)
 
         def judge(node: NodeName) -> Refuse | None:
-            if node not in ledger.totals.unbound_on:
-                return None
-            short = ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
-            # Evicting others would not touch the reservation, and would be paid for nothing.
-            return None if short is None else Refuse(REASON, short, preemption_helps=False)
+            without: tuple[Holder | PodUid, ...] = (*own, *giving_way[node]) if node in giving_way else own
+            found = ledger.rows.lacking(node, pod.requests, without)
+            return None if found is None else refusal(*found)
 
-        return judge
+        return OnlyOn(ledger.totals.unbound_on, judge)

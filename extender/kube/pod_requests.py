@@ -95,7 +95,13 @@ def effective_requests(amounts: PodAmounts) -> Vector:
         if units
     }
     vector[PODS] = 1
-    return vector
+    return _shared(tuple(vector.items()))
+
+
+@lru_cache(maxsize=16384)
+def _shared(items: tuple[tuple[ResourceKey, int], ...]) -> Vector:
+    """One for all amounts that come to the same, as those of a pod do before and after it runs."""
+    return dict(items)
 
 
 def _requests(where: str, asked: ContainerAmounts, infeasible: bool) -> _Thousandths:

@@ -237,7 +237,7 @@ def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_the
         tried.append(each.key.name)
         return True
 
-    could_fit = CouldFit(ledger, fits, lambda name, kind: True, stays, turns.fits.work)
+    could_fit = CouldFit(ledger, fits, lambda name, kind: True, lambda gang: True, stays, turns.fits.work)
     assert not could_fit(gang, shape, None)
     stays.on_n0, stays.changed = 0, (NodeName("n0"),)
     assert not could_fit(gang, shape, None)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core import fit
-from extender.core.fit import Need, need_of
-from extender.core.gangs.fit_index import Copies
+from extender.core.fit import Asked, Need, need_of
+from extender.core.gangs.copies import Copies, Least
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
+from extender.core.rows import NOWHERE
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import units
 
@@ -25,7 +26,15 @@ class Counted:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.asked = 0
-        self.copies = Copies[Need](self.ledger.rows, self._count)
+        self.looked_at: list[NodeName] = []
+        """Whether they have what all need at least."""
+        least = Least[Need](lambda need: need, self._lacks)
+        self.copies = Copies[Need](self.ledger.rows, self._count, least)
+
+    def _lacks(self, node: NodeName, asked: Asked) -> bool:
+        self.looked_at.append(node)
+        row = self.ledger.rows.get(node, NOWHERE)
+        return fit.lacking(row.capacity, row.held, asked) is not None
 
     def _count(self, node: NodeName, need: Need) -> int:
         self.asked += 1
@@ -103,6 +112,32 @@ def test_a_change_of_one_node_is_counted_for_that_node_alone_and_tells_whom_it_c
     assert copies.version(large) == before[1]
 
 
+def test_a_node_that_has_too_little_for_all_kinds_is_looked_at_once_and_not_for_each(counted: Counted) -> None:
+    ledger, copies = counted.ledger, counted.copies
+    kinds = [need_of(units(cpu=cpu, memory=1)) for cpu in (4000, 3000, 5000)] + [need_of(units(memory=1, pods=1))]
+    for kind in kinds[:3]:
+        copies.follow(kind)
+    ledger.capacity.set_node(A, units(cpu=2999, memory=9))
+    counted.refresh()
+    assert (counted.asked, counted.looked_at) == (0, [A])
+    assert not copies.anywhere([A])
+    ledger.capacity.set_node(A, units(cpu=3000, memory=9))
+    counted.refresh()
+    assert (counted.asked, copies.anywhere([A])) == (3, True)
+    # Once there was room, each is counted until there is none.
+    ledger.capacity.set_node(A, units(cpu=2999, memory=9))
+    counted.refresh()
+    assert (counted.asked, copies.anywhere([A])) == (6, False)
+    # One that asks for no CPU has room where the others have none.
+    copies.follow(kinds[3])
+    ledger.capacity.set_node(A, units(cpu=1, memory=9, pods=1))
+    counted.refresh()
+    assert copies.total(kinds[3]) == 1
+    copies.leave(kinds[3])
+    assert not copies.anywhere([A])
+    assert list(copies.violations()) == []
+
+
 def test_names_of_nodes_that_are_gone_are_not_kept_for_ever(counted: Counted) -> None:
     ledger, copies = counted.ledger, counted.copies
     need = need_of(units(cpu=1000))
@@ -118,11 +153,18 @@ def test_names_of_nodes_that_are_gone_are_not_kept_for_ever(counted: Counted) ->
     assert list(copies.violations()) == []
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=20), st.integers(1, 4))
-def test_they_are_what_they_would_be_if_counted_anew(changes: list[tuple[str, int]], asked: int) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=20),
+    st.integers(1, 4),
+    st.sets(st.integers(1, 9)),
+)
+def test_they_are_what_they_would_be_if_counted_anew(
+    changes: list[tuple[str, int]], asked: int, others: set[int]
+) -> None:
     counted = Counted()
     need = need_of(units(cpu=asked))
-    counted.copies.follow(need)
+    for each in (need, *(need_of(units(cpu=cpu)) for cpu in others)):
+        counted.copies.follow(each)
     for name, cpu in changes:
         if cpu:
             counted.ledger.capacity.set_node(NodeName(name), units(cpu=cpu))

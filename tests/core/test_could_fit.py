@@ -33,7 +33,8 @@ class Place:
         self.names = [NodeName(f"n{number}") for number in range(nodes)]
         for name in self.names:
             self.ledger.capacity.set_node(name, node(has={"cpu": 2000}).allocatable)
-        self.could_fit = CouldFit(self.ledger, self._try, self._accepts, self, self.work)
+        self.judged = True
+        self.could_fit = CouldFit(self.ledger, self._try, self._accepts, lambda gang: self.judged, self, self.work)
 
     def _try(self, gang: Gang) -> bool:
         self.tried.append(gang.key.name)
@@ -74,6 +75,17 @@ def test_too_few_of_a_kind_decide_at_once_and_else_the_whole_quorum_is_tried() -
     assert place.tried == []
     assert place.ask(2, (LARGE, 3))
     assert place.tried == ["train"]
+
+
+def test_where_all_are_alike_and_only_room_and_selectors_decide_counting_them_is_enough() -> None:
+    place = Place(fits=False)
+    place.judged = False
+    assert place.ask(2, (LARGE, 2))
+    assert not place.ask(3, (LARGE, 3))
+    assert not place.tried
+    # Whether unlike ones fit together, counts do not say.
+    assert not place.ask(2, (LARGE, 1), (SMALL, 1))
+    assert place.tried
 
 
 def test_no_more_of_a_kind_count_than_the_gang_has() -> None:

@@ -295,8 +295,8 @@ class Step:
 
 
 def full_state(ledger: Ledger) -> dict[str, Any]:
-    """`capacity` has no state of its own; `rows` and `totals` know when they are equal."""
-    parts = {name: part for name, part in vars(ledger).items() if name != "capacity"}
+    """`capacity` and `columns` have no state of their own; `rows` and `totals` know when they are equal."""
+    parts = {name: part for name, part in vars(ledger).items() if name not in ("capacity", "columns")}
     parts |= {"changes": vars(ledger.changes), "_expiry": vars(ledger._expiry), "sequence": ledger.rows._sequence}
     return copy.deepcopy(parts)
 

@@ -9,7 +9,7 @@ import pytest
 
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.gangs.fit_index import Copies
+from extender.core.gangs.copies import Copies
 from extender.core.gangs.gang import NO_ROOM_FOR_MEMBER, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.queue import Patience

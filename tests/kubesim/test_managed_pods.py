@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from extender.core.names import MANAGED
@@ -18,7 +20,8 @@ ONLY_MANAGED = {"managedResources": [{"name": MANAGED, "ignoredByScheduler": Tru
 async def test_a_gang_that_asks_for_it_is_placed_and_who_does_not_is_placed_without_us() -> None:
     async with Simulation(nodes=2, extender=ONLY_MANAGED) as simulation:
         for number in range(3):
-            await simulation.create(pod(f"train-{number}", gang="train", quorum=3, cpu=4, **{MANAGED: 1}), POD)
+            asks: dict[str, Any] = {"cpu": 4, MANAGED: 1}
+            await simulation.create(pod(f"train-{number}", gang="train", quorum=3, **asks), POD)
         await simulation.create(pod("ordinary", cpu=1), POD)
         await until(lambda: bound(simulation, "train") == 3 and bound(simulation, "ordinary") == 1, within=10)
         tables = simulation.application.keeper.tables

@@ -1,7 +1,8 @@
 """The service's one ASGI callable: kube-scheduler's verbs here, everything else in the FastAPI app behind it.
 
 The verbs are taken before any framework, for a filter call is on the path of every pod. Every request's body is read
-here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open.
+here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open. Who serves
+this may ask `at_once` first (see `direct`).
 
     POST /scheduler/{filter,prioritize,bind,preempt} ---> VerbCalls ---> app.verbs.Verbs
     other HTTP, lifespan, websockets ----------> FastAPI (routes, health) ---> app.management, noun by noun
@@ -17,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
-from extender.adapters.http.bodies import BodyRoom, ClientLeft, Share, answer, answer_problem, read_body, replaying
+from extender.adapters.http.bodies import Answer, BodyRoom, ClientLeft, Share, answer, read_body, replaying, told
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.readiness import not_ready
@@ -94,7 +95,7 @@ class Service:
             else:
                 await self._other(scope, receive, send)
         except Problem as problem:
-            await answer_problem(send, problem)
+            await answer(send, told(problem))
         except ClientLeft:
             return
 
@@ -118,7 +119,21 @@ class Service:
             body = await read_body(scope, receive, limit, share)
             answered = call(body)
             answered = answered if isinstance(answered, bytes) else await answered
-        await answer(send, answered)
+        await answer(send, Answer(answered))
+
+    def at_once(self, method: str, path: str, body: bytes) -> Answer | None:
+        """The answer to a call of a verb that waits for nothing, with that body, which is complete. None: it is to be
+        called, for it is another request, or one that is refused whatever its body says."""
+        call = self.calls.at_once.get(path[len(_PREFIX) :]) if path.startswith(_PREFIX) else None
+        if call is None or method != "POST" or len(body) > self._body_limit or not self._ready():
+            return None
+        try:
+            return Answer(call(body))
+        except Problem as problem:
+            return told(problem)
+        except Exception:
+            _log.exception("request failed", method=method, path=path)
+            return told(_internal())
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         with Share(self._room) as share:
@@ -139,4 +154,8 @@ class Service:
             # Starlette raises again what its handler has answered, for the server to log: it is logged here, once.
             _log.exception("request failed", method=scope["method"], path=scope["path"])
             if not begun:
-                raise Problem(ProblemKind.INTERNAL, "internal error in Escher; its log has the traceback") from None
+                raise _internal() from None
+
+
+def _internal() -> Problem:
+    return Problem(ProblemKind.INTERNAL, "internal error in Escher; its log has the traceback")

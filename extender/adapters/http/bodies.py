@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -177,14 +177,27 @@ def replaying(body: bytes, receive: Receive) -> Receive:
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-async def answer(send: Send, body: bytes, status: int = 200, content_type: bytes = JSON, headers: Headers = ()) -> None:
-    """The answer is sent, with its Content-Length."""
-    sent = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": sent})
-    await send({"type": "http.response.body", "body": body})
+class Answer(NamedTuple):
+    """What a request is answered with, as a whole."""
+
+    body: bytes
+    status: int = 200
+    content_type: bytes = JSON
+    more: Headers = ()
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """With its Content-Length; names in lower case."""
+        return [(b"content-type", self.content_type), (b"content-length", b"%d" % len(self.body)), *self.more]
 
 
-async def answer_problem(send: Send, problem: Problem) -> None:
-    """The problem is sent as problem details."""
+def told(problem: Problem) -> Answer:
+    """The problem as problem details."""
     headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    await answer(send, problem.body(), problem.status, CONTENT_TYPE.encode(), headers)
+    return Answer(problem.body(), problem.status, CONTENT_TYPE.encode(), headers)
+
+
+async def answer(send: Send, answered: Answer) -> None:
+    """The answer is sent."""
+    await send({"type": "http.response.start", "status": answered.status, "headers": answered.headers})
+    await send({"type": "http.response.body", "body": answered.body})

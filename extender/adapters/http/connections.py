@@ -232,8 +232,3 @@ def _answer(problem: Problem) -> bytes:
     headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(body)), "Connection": "close", **problem.headers}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return STATUS_LINE[problem.status] + lines.encode() + b"\r\n" + body
-
-
-def bounded(bounds: Bounds) -> type[BoundedProtocol]:
-    """The protocol with these bounds, for uvicorn's `http`."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import uvicorn
-from starlette.types import ASGIApp
 
-from extender.adapters.http.connections import Bounds, bounded
+from extender.adapters.http.connections import Bounds
+from extender.adapters.http.direct import Served, direct
 from extender.settings import Settings
 
 _BACKLOG = 4096
@@ -42,7 +42,7 @@ class Server(uvicorn.Server):
             raise CannotListen(f"cannot listen: {error.strerror or error}") from error
 
 
-def http_server(service: ASGIApp, settings: Settings, connections: int | None = None) -> Server:
+def http_server(service: Served, settings: Settings, connections: int | None = None) -> Server:
     """What listens, as kube-scheduler needs it. `connections`: how many may be open, where it is fewer than set."""
     # Afterwards kube-scheduler no longer waits; others may be behind slower lines than it.
     patience = max(60.0, settings.scheduler_http_timeout_seconds)
@@ -54,7 +54,7 @@ def http_server(service: ASGIApp, settings: Settings, connections: int | None = 
             host=settings.host,
             port=settings.port,
             loop="none",
-            http=bounded(bounds),
+            http=direct(bounds, service.at_once),
             ws="none",
             access_log=False,
             log_config=None,

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 
 import structlog
-from msgspec import Raw
 
 from extender.adapters.http import wire
 from extender.adapters.http.metrics import VerbMetrics
@@ -25,6 +24,8 @@ from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.objects import to_pod
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict
+from extender.core.cluster import Pod
+from extender.kube import objects
 from extender.kube.names import NodeName
 from extender.kube.pod_requests import UnreadableObject
 
@@ -40,26 +41,28 @@ class VerbCalls:
         self._metrics = metrics
         self._longest_wait = longest_wait
         self._binds: set[asyncio.Task[str]] = set()
+        self._understood: tuple[objects.Pod, Pod] | None = None
+        """The pod of the last call, as it was told and as it is meant."""
         self.by_name: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
             "filter": self.filter,
             "prioritize": self.prioritize,
             "bind": self.bind,
             "preempt": self.preempt,
         }
+        self.at_once: dict[str, Callable[[bytes], bytes]] = {
+            "filter": self.filter,
+            "prioritize": self.prioritize,
+            "preempt": self.preempt,
+        }
+        """Those that wait for nothing."""
 
     def filter(self, body: bytes) -> bytes:
         """The nodes that will do, and for each other one why not. Raises Problem for what cannot be read."""
         began = perf_counter()
         call = wire.read_filter_call(body)
-        sent: dict[NodeName, Raw] | None = None
-        if call.node_names is not None:
-            names = call.node_names
-        else:
-            items = _items(call)
-            names = [NodeName(node.metadata.name) for node in wire.read_nodes(items)]
-            sent = dict(zip(names, items, strict=True))
+        names, sent = call.nodes, call.sent
         try:
-            answer = wire.filter_answer(self._verbs.filter(to_pod(call.pod, self._longest_wait), names), sent)
+            answer = wire.filter_answer(self._verbs.filter(self._pod(call.pod), names), sent)
         except UnreadableObject as error:
             reason = f"the pod cannot be understood: {error}"
             answer = wire.filter_answer(Verdict(unresolvable=dict.fromkeys(names, reason)), sent)
@@ -72,17 +75,14 @@ class VerbCalls:
     def prioritize(self, body: bytes) -> bytes:
         """The scores of the nodes; of a pod that cannot be read, none. Raises Problem."""
         began = perf_counter()
-        call = wire.read_filter_call(body)
-        names = call.node_names
-        if names is None:
-            names = [NodeName(node.metadata.name) for node in wire.read_nodes(_items(call))]
+        call = wire.read_prioritize_call(body)
         try:
-            answer = wire.prioritize_answer(self._verbs.prioritize(to_pod(call.pod, self._longest_wait), names))
+            answer = wire.prioritize_answer(self._verbs.prioritize(self._pod(call.pod), call.nodes))
         except UnreadableObject:
             answer = wire.prioritize_answer({})
         except Exception:
             raise _defect("prioritize", call.pod.metadata.name) from None
-        self._observe("prioritize", began, len(names))
+        self._observe("prioritize", began, len(call.nodes))
         return answer
 
     async def bind(self, body: bytes) -> bytes:
@@ -115,7 +115,7 @@ class VerbCalls:
         call = wire.read_preempt_call(body)
         candidates = call.victims()
         try:
-            answer = wire.preempt_answer(self._verbs.preempt(to_pod(call.pod, self._longest_wait), candidates))
+            answer = wire.preempt_answer(self._verbs.preempt(self._pod(call.pod), candidates))
         except UnreadableObject:
             answer = wire.preempt_answer({})
         except Exception:
@@ -128,14 +128,16 @@ class VerbCalls:
         while self._binds:
             await asyncio.wait(self._binds)
 
+    def _pod(self, told: objects.Pod) -> Pod:
+        """Raises UnreadableObject."""
+        if self._understood is None or self._understood[0] is not told:
+            self._understood = told, to_pod(told, self._longest_wait)
+        return self._understood[1]
+
     def _observe(self, verb: str, began: float, nodes: int) -> None:
         metrics = self._metrics[verb]
         metrics.duration.observe(perf_counter() - began)
         metrics.nodes.observe(nodes)
-
-
-def _items(call: wire.FilterCall) -> list[Raw]:
-    return (call.nodes.items if call.nodes is not None else None) or []
 
 
 def _defect(verb: str, pod: str) -> Problem:

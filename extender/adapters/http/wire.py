@@ -13,30 +13,66 @@ Answers are one JSON value without a trailing newline: Go's decoder takes what f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from extender.adapters.http.problems import Problem, ProblemKind, dotted
+from extender.adapters.http.sent_names import SentNames, sent_names
 from extender.app.verbs import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
-from extender.kube.objects import Node, Pod
+from extender.kube.objects import Pod
 
 T = TypeVar("T")
+_SCHEDULERS = 4
+"""So many may ask at the same time, each about one pod, and a pod is not read again to prioritize the nodes for it."""
 
 
-class NodeList(Struct):
+class _Nodes(Struct):
     items: list[Raw] | None
     """Node objects as they were sent; Go writes an empty list as null."""
 
 
-class FilterCall(Struct, rename="pascal"):
+class _FilterCall(Struct, rename="pascal"):
     """ExtenderArgs: the body of filter and prioritize. One of `nodes` and `node_names` is null."""
 
+    pod: Raw
+    nodes: _Nodes | None
+    node_names: Raw
+
+
+class _NodeMetadata(Struct, gc=False):
+    name: NodeName
+
+
+class _Node(Struct, gc=False):
+    """A Node, of which its name matters."""
+
+    metadata: _NodeMetadata
+
+
+class _NodesByName(Struct):
+    items: list[_Node] | None
+
+
+class _PrioritizeCall(Struct, rename="pascal"):
+    """The same body, of which no node goes back."""
+
+    pod: Raw
+    nodes: _NodesByName | None
+    node_names: Raw
+
+
+class FilterCall(NamedTuple):
+    """What is asked about which nodes."""
+
     pod: Pod
-    nodes: NodeList | None
-    node_names: list[NodeName] | None
+    """The very one of an earlier call, where that told the same of it: as prioritize tells what filter has told."""
+    nodes: Sequence[NodeName]
+    sent: Mapping[NodeName, Raw] | None = None
+    """The nodes' own bytes, where they came in full and are wanted."""
 
 
 class BindCall(Struct, rename="pascal"):
@@ -99,7 +135,7 @@ class _NodesAnswer(Struct):
 
 class _FilterAnswer(Struct, rename="pascal"):
     nodes: _NodesAnswer | None
-    node_names: Sequence[str] | None
+    node_names: Sequence[str] | Raw | None
     failed_nodes: Mapping[str, str]
     failed_and_unresolvable_nodes: Mapping[str, str]
     error: str
@@ -110,10 +146,13 @@ class _Score(Struct, rename="pascal"):
     score: int
 
 
-_filter_calls = msgspec.json.Decoder(FilterCall)
+_filter_calls = msgspec.json.Decoder(_FilterCall)
+_prioritize_calls = msgspec.json.Decoder(_PrioritizeCall)
+_pods = msgspec.json.Decoder(Pod)
+_names = msgspec.json.Decoder(list[NodeName] | None)
 _bind_calls = msgspec.json.Decoder(BindCall)
 _preempt_calls = msgspec.json.Decoder(PreemptCall)
-_nodes = msgspec.json.Decoder(Node)
+_nodes = msgspec.json.Decoder(_Node)
 _encode = msgspec.json.Encoder().encode
 _BOUND = b'{"Error":""}'
 
@@ -130,7 +169,8 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "
 def _wrong_shape(complaint: str, within: str) -> Problem:
     """The problem that msgspec words as: Expected `int`, got `str` - at `$.Pod.spec`."""
     what, _, where = complaint.partition(" - at `$")
-    at = [part for part in (within, where.rstrip("`").lstrip(".")) if part]
+    path = (within + where.rstrip("`")).lstrip(".")
+    at = [path] if path else []
     if what.startswith("Object missing required field `"):
         at.append(what.split("`")[1])
         what += ". Keys are read exactly as kube-scheduler writes them, upper and lower case included"
@@ -138,14 +178,53 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
 
 
 def read_filter_call(body: bytes) -> FilterCall:
-    """The body of filter or prioritize; its pod has a UID, and one of names and nodes is there. Raises Problem."""
+    """The body of filter; its pod has a UID, and one of names and nodes is there. Raises Problem."""
     call = _decode(_filter_calls, body)
-    _require("Pod.metadata.uid", call.pod.metadata.uid)
-    if call.node_names is None and call.nodes is None:
+    pod, names = _read_pod(bytes(call.pod)), _read_names(call)
+    if names is not None:
+        return FilterCall(pod, names)
+    items = (call.nodes.items if call.nodes is not None else None) or []
+    found = [_name_of(index, _decode(_nodes, item, _item(index))) for index, item in enumerate(items)]
+    return FilterCall(pod, found, dict(zip(found, items, strict=True)))
+
+
+def read_prioritize_call(body: bytes) -> FilterCall:
+    """As `read_filter_call`, of a body of prioritize. Raises Problem."""
+    call = _decode(_prioritize_calls, body)
+    pod, names = _read_pod(bytes(call.pod)), _read_names(call)
+    if names is not None:
+        return FilterCall(pod, names)
+    items = (call.nodes.items if call.nodes is not None else None) or []
+    return FilterCall(pod, [_name_of(index, node) for index, node in enumerate(items)])
+
+
+@lru_cache(maxsize=_SCHEDULERS)
+def _read_pod(sent: bytes) -> Pod:
+    """The pod, with a UID; read it, and never change it. Raises Problem."""
+    pod = _decode(_pods, sent, "Pod")
+    _require("Pod.metadata.uid", pod.metadata.uid)
+    return pod
+
+
+def _read_names(call: _FilterCall | _PrioritizeCall) -> Sequence[NodeName] | None:
+    """None: the nodes came in full."""
+    names = sent_names(call.node_names) or _decode(_names, call.node_names, "NodeNames")
+    if names is None and call.nodes is None:
         raise Problem(
             ProblemKind.WRONG_SHAPE, "both NodeNames and Nodes are null; one of them is needed", field="NodeNames"
         )
-    return call
+    return names
+
+
+def _item(index: int) -> str:
+    return f"Nodes.items[{index}]"
+
+
+def _name_of(index: int, node: _Node) -> NodeName:
+    name = node.metadata.name
+    if not name:
+        _require(f"{_item(index)}.metadata.name", name)
+    return name
 
 
 def read_bind_call(body: bytes) -> BindCall:
@@ -171,16 +250,6 @@ def read_preempt_call(body: bytes) -> PreemptCall:
     return call
 
 
-def read_nodes(items: Sequence[Raw]) -> list[Node]:
-    """The nodes that came in full; each has a name. Raises Problem."""
-    nodes: list[Node] = []
-    for index, item in enumerate(items):
-        node = _decode(_nodes, item, f"Nodes.items[{index}]")
-        _require(f"Nodes.items[{index}].metadata.name", node.metadata.name)
-        nodes.append(node)
-    return nodes
-
-
 def _require(where: str, value: str) -> None:
     if not value:
         raise Problem(ProblemKind.WRONG_SHAPE, f"{where} is empty", field=where)
@@ -189,10 +258,11 @@ def _require(where: str, value: str) -> None:
 def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> bytes:
     """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so."""
     passed = verdict.passed
-    nodes, names = None, None
+    nodes: _NodesAnswer | None = None
+    names: Sequence[str] | Raw | None = None
     if not verdict.error:
         if sent is None:
-            names = passed if isinstance(passed, list) else list(passed)
+            names = passed.raw if isinstance(passed, SentNames) else list(passed)
         else:
             nodes = _NodesAnswer([sent[name] for name in passed])
     return _encode(_FilterAnswer(nodes, names, _dict(verdict.rejected), _dict(verdict.unresolvable), verdict.error))

@@ -11,6 +11,7 @@ from itertools import chain
 
 from extender.app.policies.containment import Containment, having
 from extender.core.cluster import Node, Pod
+from extender.core.due import earliest
 from extender.core.feedback import Feedback
 from extender.core.gangs.gang import GangEffect
 from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Stirs
@@ -63,7 +64,7 @@ class Following:
     def take_stirred(self) -> set[str]:
         """Namespaces of which governed pods may go where they could not, though no node has gained room."""
         asked = self._contained.ask_each(self._stirs, lambda policy: policy.take_stirred(), _NO_NAMESPACES)
-        return set(chain.from_iterable(asked))
+        return {namespace for taken in asked if taken for namespace in taken}
 
     # -- order and time ------------------------------------------------------------------------------------------
 
@@ -77,12 +78,12 @@ class Following:
 
     def next_deadline(self) -> float | None:
         resting = self._contained.resting
-        due = [*resting.values()]
+        first = earliest(*resting.values())
         for name, policy in self._keeps_time.items():
             when = self._contained.ask(name, policy.next_deadline, None)
             if when is not None and name not in resting:
-                due.append(when)
-        return min(due, default=None)
+                first = earliest(first, when)
+        return first
 
     def tick(self, now: float) -> Iterator[NodeName]:
         """What is due is done; the nodes that are worth another look."""

@@ -25,6 +25,7 @@ from extender.core.policy import (
     Foresees,
     GivingWay,
     Judge,
+    OnlyOn,
     Policy,
     Reads,
     Refuse,
@@ -76,8 +77,17 @@ class Judging:
 
     def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, Judge]]:
         """Those of the policies that have a say about the pod, and how each judges nodes for it."""
-        judges = self._contained.ask_each(policies, lambda policy: policy.filter(pod, self._facts), _REFUSING)
-        return [(name, judge) for name, judge in zip(policies, judges, strict=True) if judge is not None]
+        found: list[tuple[str, Judge]] = []
+        for name, policy in policies.items():
+            # As `ask_each`: most of them have no say about most pods, and to be asked should cost no more than that.
+            try:
+                judge = policy.filter(pod, self._facts)
+            except Exception as defect:
+                self._contained.failures.append(PolicyFailed(name, defect))
+                judge = _REFUSING
+            if judge is not None:
+                found.append((name, judge))
+        return found
 
     def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, Judge]]:
         """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes.
@@ -116,15 +126,16 @@ class Judging:
     def _verdict(self, pod: Pod, judges: Sequence[tuple[str, Judge]], sent: Sequence[NodeName]) -> Verdict:
         if not judges:
             return Verdict(sent)
-        passed: list[NodeName] = []
+        passed, refused = sent, dict[NodeName, Refuse]()
+        for name, judge in judges:
+            if found := self._refused(name, judge, passed):
+                passed = [node for node in passed if node not in found]
+                refused = _in_order(sent, refused | found) if refused else found
+        # Where all pass they are as they were sent, whatever that is: `adapters.http` need not write them again.
         rejected: dict[NodeName, str] = {}
         unresolvable: dict[NodeName, str] = {}
-        for node in sent:
-            refusal = self._first_refusal(judges, node)
-            if refusal is None:
-                passed.append(node)
-            else:
-                (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+        for node, refusal in refused.items():
+            (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
         if unresolvable and not passed and (never := self.why_never(pod)) is not None:
             unresolvable = dict.fromkeys(unresolvable, never.reason)
         return Verdict(passed, rejected, unresolvable)
@@ -174,6 +185,22 @@ class Judging:
 
         return could_go
 
+    def _refused(self, name: str, judge: Judge, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
+        """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
+        if isinstance(judge, OnlyOn):
+            concerned, judge = judge.nodes, judge.judge
+            nodes = [node for node in nodes if node in concerned]
+        found: dict[NodeName, Refuse] = {}
+        for node in nodes:
+            try:
+                refusal = judge(node)
+            except Exception as defect:
+                self._contained.failures.append(PolicyFailed(name, defect))
+                refusal = REFUSED
+            if refusal is not None:
+                found[node] = refusal
+        return found
+
     def _first_refusal(self, judges: Iterable[tuple[str, Judge]], node: NodeName) -> Refuse | None:
         for name, judge in judges:
             try:
@@ -209,9 +236,8 @@ class Judging:
         return {node: score for node, score in scored if score}
 
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
-        ask, scores = self._contained.ask, self._scores.items()
-        asked = [(name, ask(name, partial(policy.score, pod, self._facts), None)) for name, policy in scores]
-        found = [(name, scorer) for name, scorer in asked if scorer is not None]
+        asked = self._contained.ask_each(self._scores, lambda policy: policy.score(pod, self._facts), None)
+        found = [(name, scorer) for name, scorer in zip(self._scores, asked, strict=True) if scorer is not None]
         return [each for each in found if each[0] in self._deciding] or found
 
     def preferred(self, pod: Pod) -> Scorer | None:
@@ -222,3 +248,7 @@ class Judging:
     def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
         said = (self._contained.ask(name, partial(scorer, node), 0.0) for name, scorer in scorers)
         return sum(min(1.0, max(0.0, score)) for score in said)
+
+
+def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:
+    return {node: refused[node] for node in sent if node in refused}

@@ -17,7 +17,7 @@ Must not know whose turn it is, nor why: see `queue`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core.audit import Violation
@@ -138,7 +138,7 @@ class Savings:
     def _limit_of(self, resource: ResourceKey) -> int:
         return int(self.ledger.totals.capacity.get(resource, 0) * self.thrift.share)
 
-    def suffices(self, places: Sequence[Vector]) -> bool:
+    def suffices(self, places: Iterable[Vector]) -> bool:
         """Whether these places could all be saved now."""
         limit = self.limit()
         return limit is None or all(units <= limit.get(resource, 0) for resource, units in add(places).items())

@@ -8,16 +8,16 @@ one of those numbers has changed. Knows nodes and what stays on them; must not k
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol
 
 from extender.core.audit import Violation
 from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.fit import MOST, NOTHING, Need, copies, need_of
+from extender.core.fit import NOTHING, Asked, Need, copies, lacking, need_of
+from extender.core.gangs.copies import Copies, Least
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.placing import Places
 from extender.core.gangs.plans import Plans
@@ -26,6 +26,7 @@ from extender.core.gangs.slots import Slots
 from extender.core.governed import is_choosy
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
+from extender.core.rows import NOWHERE
 from extender.core.work import Work
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
@@ -33,8 +34,6 @@ from extender.kube.quantities import Vector
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
 """How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
 whose members require something of the pods around has a shape of its own."""
-_SPARE = 64
-_K = TypeVar("_K", bound=Hashable)
 Rank = int | None
 """Gangs that may preempt pods below that priority; None: those that may preempt none."""
 
@@ -52,112 +51,6 @@ class _Stays(Protocol):
 
 
 @dataclass(slots=True)
-class _Counts:
-    """Of one kind, by the number that each node has."""
-
-    by_node: array[int] = field(default_factory=lambda: array("i"))
-    total: int = 0
-    users: int = 0
-    version: int = 0
-
-
-class Copies(Generic[_K]):
-    """How often pods of a kind fit on each node, and on all together: kept, so that asking costs nothing.
-
-    `nodes`: the keys are those there are; `count`: how often the kind fits on the node as it is now.
-
-    A row of four bytes a node for each kind: a thousand kinds on ten thousand nodes are 40 MB.
-    """
-
-    def __init__(self, nodes: Mapping[NodeName, object], count: Callable[[NodeName, _K], int]) -> None:
-        self._nodes = nodes
-        self._count = count
-        self._counts: dict[_K, _Counts] = {}
-        self._numbers: dict[NodeName, int] = {}
-        """Of the nodes; one that is gone keeps its number for a while, and has no room."""
-        self._most_numbers = _SPARE
-
-    def __contains__(self, kind: _K) -> bool:
-        return kind in self._counts
-
-    def follow(self, kind: _K) -> None:
-        """It will be asked about. O(nodes) for the first who follows it."""
-        counts = self._counts.get(kind)
-        if counts is None:
-            counts = self._counts[kind] = _Counts()
-            for node in self._nodes:
-                self._recount(node, kind, counts)
-        counts.users += 1
-
-    def leave(self, kind: _K) -> None:
-        """One who followed it does no more."""
-        counts = self._counts[kind]
-        counts.users -= 1
-        if not counts.users:
-            del self._counts[kind]
-
-    def refresh(self, nodes: Collection[NodeName]) -> int:
-        """What is answered about these nodes from now on is of this moment. How many counts that took."""
-        for node in nodes:
-            for kind, counts in self._counts.items():
-                self._recount(node, kind, counts)
-        if len(self._numbers) > self._most_numbers:
-            self._number_anew()
-        return len(nodes) * len(self._counts)
-
-    def _number_anew(self) -> None:
-        """Nodes that are gone have no number, once they are more than those that are there."""
-        there = list(self._nodes)
-        self._most_numbers = 2 * len(there) + _SPARE
-        if len(self._numbers) <= self._most_numbers:
-            return
-        before = [self._numbers.get(node, -1) for node in there]
-        self._numbers = {node: number for number, node in enumerate(there)}
-        for counts in self._counts.values():
-            kept = counts.by_node
-            counts.by_node = array("i", [kept[number] if 0 <= number < len(kept) else 0 for number in before])
-
-    def _recount(self, node: NodeName, kind: _K, counts: _Counts) -> None:
-        number = self._numbers.setdefault(node, len(self._numbers))
-        by_node = counts.by_node
-        if number >= len(by_node):
-            by_node.frombytes(bytes(by_node.itemsize * (len(self._numbers) - len(by_node))))
-        count, before = min(self._count(node, kind), MOST), by_node[number]
-        if count != before:
-            by_node[number] = count
-            counts.total += count - before
-            counts.version += 1
-
-    def on(self, node: NodeName, kind: _K) -> int:
-        number, by_node = self._numbers.get(node), self._counts[kind].by_node
-        return 0 if number is None or number >= len(by_node) else by_node[number]
-
-    def total(self, kind: _K) -> int:
-        return self._counts[kind].total
-
-    def version(self, kind: _K) -> int:
-        """Another whenever a count of the kind has changed, as long as somebody follows it."""
-        return self._counts[kind].version
-
-    def with_room(self, kind: _K) -> Iterator[NodeName]:
-        """The nodes that have room for one. O(nodes)."""
-        by_node = self._counts[kind].by_node
-        return (node for node, number in self._numbers.items() if number < len(by_node) and by_node[number])
-
-    def violations(self) -> Iterator[Violation]:
-        """Counts that are not what they would be, counted anew."""
-        for kind, counts in self._counts.items():
-            by_node = counts.by_node
-            known = len(by_node)
-            kept = {
-                node: count for node, number in self._numbers.items() if number < known and (count := by_node[number])
-            }
-            anew: Mapping[NodeName, int] = {node: count for node in self._nodes if (count := self._count(node, kind))}
-            if anew != kept or sum(anew.values()) != counts.total:
-                yield Violation("copies", f"{kind}: {kept}, {counts.total} in all; counted anew: {dict(anew)}")
-
-
-@dataclass(slots=True)
 class _Answer:
     kinds: list[tuple[tuple[EquivalenceClass, Rank], int]]
     versions: list[int] | None = None
@@ -167,13 +60,14 @@ class _Answer:
 
 class CouldFit:
     """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepts`: whether the node would
-    have pods of a kind."""
+    have pods of a kind. `is_judged`: whether more than that keeps the gang's members from nodes."""
 
     def __init__(
         self,
         ledger: Ledger,
         tries: Callable[[Gang], bool],
         accepts: Callable[[NodeName, EquivalenceClass], bool],
+        is_judged: Callable[[Gang], bool],
         stays: _Stays,
         work: Work,
     ) -> None:
@@ -184,6 +78,7 @@ class CouldFit:
         self._ledger = ledger
         self._tries = tries
         self._accepts = accepts
+        self._is_judged = is_judged
         self._stays = stays
         self._work = work
         self._copies: Copies[tuple[EquivalenceClass, Rank]] = Copies(ledger.rows, self._count)
@@ -219,6 +114,9 @@ class CouldFit:
             return answer.could_fit
         if sum(min(count, self._copies.total(kind)) for kind, count in answer.kinds) < shape[0]:
             answer.could_fit = False
+        elif len(answer.kinds) == 1 and not self._is_judged(gang):
+            # All alike: as many as fit each by itself fit together.
+            answer.could_fit = True
         elif self._work.is_over:
             self.unsure = True
             return answer.could_fit
@@ -263,9 +161,10 @@ class Fits:
         self, ledger: Ledger, places: Places, prospects: Prospects, slots: Slots, plans: Plans, stays: _Stays
     ) -> None:
         self.work = Work()
-        self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free)
+        least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
+        self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least, self._count_all_free)
         """How often pods of a kind fit into what is free."""
-        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, stays, self.work)
+        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, slots.is_judged, stays, self.work)
         self._ledger = ledger
         self._places = places
         self._prospects = prospects
@@ -278,6 +177,16 @@ class Fits:
             return 0
         count = copies(row.capacity, row.held, kind.need)
         return count if count and self._slots.would_have(node, kind) else 0
+
+    def _count_all_free(self, kind: EquivalenceClass) -> dict[NodeName, int] | None:
+        offer = self._ledger.columns.offer(kind.need)
+        if offer is None:
+            return None
+        return {node: count for node, count in offer.where() if self._slots.would_have(node, kind)}
+
+    def _lacks(self, node: NodeName, asked: Asked) -> bool:
+        row = self._ledger.rows.get(node, NOWHERE)
+        return lacking(row.capacity, row.held, asked) is not None
 
     # -- what is kept --------------------------------------------------------------------------------------------
 
@@ -309,6 +218,10 @@ class Fits:
         self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
 
     # -- now, and ever -------------------------------------------------------------------------------------------
+
+    def anybody_gained(self, gains: Collection[NodeName]) -> bool:
+        """Whether one of these nodes has room for a member of any shape."""
+        return self.copies.anywhere(gains)
 
     def gained(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         """Whether one of these nodes has room for a member."""

@@ -12,7 +12,8 @@ Slots of the same units and the same `accepts` form a template. Members of a rea
   where it is cheap enough, looks after each slot which has the least choice left. All of them can miss a plan that
   exists; tests/core/test_planning.py shows one.
 
-Cost: O(slots) where there is room; O(templates x candidates) where there is not.
+Cost: O(slots) where there is room; O(templates x candidates) where there is not, of which little where one template is
+tried on all nodes (`columns`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from extender.core.columns import Offer
 from extender.core.gangs.room import Accepts, Room, Slot, Template, templates_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import Short
@@ -30,6 +32,8 @@ from extender.kube.names import NodeName, ResourceKey
 __all__ = ["Accepts", "Shortfall", "Slot", "plan"]
 
 
+_MANY = 64
+"""With fewer candidates it is no dearer to look at each."""
 _MOST_STEPS = 50_000
 """Of the try that looks at every choice again after each slot: slots x templates x nodes."""
 
@@ -77,6 +81,10 @@ def plan(
     if filling and (filled := _fill(room.copy(), templates, candidates)):
         return filled
     before = room.copy() if len(templates) > 1 else room
+    if len(templates) == 1 and room.rows is ledger.rows and _MANY <= len(candidates) >= len(ledger.columns):
+        found = _too_few(ledger.columns.offer(templates[0].need, room.change), templates[0])
+        if found is not None:
+            return found
     nodes, shortfall = _spread(room, templates, candidates)
     # A shortfall within the first template is final: nothing else was in its way.
     if shortfall is not None and shortfall.placed >= len(templates[0].slots):
@@ -89,6 +97,17 @@ def plan(
     if shortfall is not None and len(nodes) < len(slots):
         return shortfall
     return {slot.holder: nodes[slot.holder] for slot in slots}
+
+
+def _too_few(offer: Offer | None, template: Template) -> Shortfall | None:
+    """What the spread over all nodes would come to, where these have room for too few; None where it is to be seen."""
+    asked = len(template.slots)
+    if offer is None or offer.total >= asked:
+        return None
+    with_room = dict(offer.where())
+    refusing = frozenset(node for node in with_room if not template.may_be_on(node))
+    placed = sum(copies for node, copies in with_room.items() if node not in refusing)
+    return Shortfall(placed, asked, offer.lacks(refusing))
 
 
 def _fill(room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]) -> dict[Holder, NodeName]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
 from extender.core.back_off import doubled
+from extender.core.due import earliest
 from extender.core.gangs.gang import GIVES_WAY, NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.table import Table
@@ -172,7 +173,7 @@ class Plans:
         self._until[gang.key] = until
 
     def next_deadline(self) -> float | None:
-        return min((*self._until.values(), *self.giving_way.values()), default=None)
+        return earliest(*self._until.values(), *self.giving_way.values())
 
     def end_pauses(self, now: float) -> list[GangKey]:
         """Those whose pause has ended by now; each is told once."""

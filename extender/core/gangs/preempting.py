@@ -203,6 +203,8 @@ class Preempting:
         self._latest = self._circumstances(gang, units)
         if history.vain and history.circumstances is not None and self._latest.is_nothing_new(history.circumstances):
             return InVain(history.vain, history.not_before)
+        if not (units or going) and len(history.orders) < self.victims.bounds.preemptions:
+            return NobodySuffices(protected)
         evicted = sum(count for _, count in history.orders)
         if len(history.orders) >= self.victims.bounds.preemptions:
             # Whoever leaves anyway may still be waited for.

@@ -6,7 +6,7 @@ Reads the ledger; what is saved is one transaction. Must not know whose turn it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -42,9 +42,9 @@ class Prospects:
         slots = self._slots.in_empty(gang)
         return aim(self._ledger, slots, list(self._slots.nodes), self._slots.lasting(gang)) is not None
 
-    def asked(self, gang: Gang) -> list[Vector]:
-        """What the places of the quorum ask for."""
-        return [slot.units for slot in self._slots.in_empty(gang)]
+    def asked(self, gang: Gang) -> Iterator[Vector]:
+        """What the places of the quorum ask for; worked out once somebody looks."""
+        yield from (slot.units for slot in self._slots.in_empty(gang))
 
     def hopeless(self, gang: Gang) -> Shortfall | None:
         """Why the gang could be placed nowhere, though nobody were there but who stays; None if it could, or if its

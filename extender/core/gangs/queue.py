@@ -111,6 +111,8 @@ class Queue:
 
     def reorder(self) -> None:
         """Everybody who waits stands where the policies have it now. O(those that wait), if they have it otherwise."""
+        if not self._entries:
+            return
         if self._ordered_by == (version := self.order.version()):
             return
         self._ordered_by = version
@@ -155,7 +157,10 @@ class Queue:
         of its shape comes that does not give way. O(shapes), and not O(gangs), where nothing fits.
         """
         self.fits.refresh()
-        heap = [self._queues[shape][0] for shape in self._queues if self._may_gain(shape, gains)]
+        # Mostly nobody has room.
+        anybody = self.fits.anybody_gained(gains)
+        shapes = self._queues if anybody else self._before_saved()
+        heap = [self._queues[shape][0] for shape in shapes if self._may_gain(shape, gains)]
         single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in heap}
         if self.saved.gang is not None and gains and self.saved.gang.turn not in heap:
             single.add(self.saved.gang.turn)
@@ -190,10 +195,15 @@ class Queue:
         following = (queue[at] for at in range(after, len(queue)))
         return next((turn for turn in following if turn[-1].namespace not in giving_way), None)
 
+    def _before_saved(self) -> list[Shape]:
+        """Those of whom one has its turn no later than the gang for which room is saved: it may use that."""
+        saver = self.saved.gang
+        return [] if saver is None else [shape for shape, queue in self._queues.items() if queue[0] <= saver.turn]
+
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
             return bool(gains)
-        return self._may_fit(shape) and self.fits.gained(shape, gains)
+        return self.fits.gained(shape, gains) and self._may_fit(shape)
 
     def _may_fit(self, shape: Shape, saved: int = 0) -> bool:
         return self.fits.may_fit(shape, self._entries[self._queues[shape][0][-1]].gang, saved)
@@ -236,6 +246,8 @@ class Queue:
     def first(self) -> Gang | None:
         """The gang that is first in turn, among those that would have room beside what stays, and that room may be
         saved for."""
+        if not self._entries:
+            return None
         versions = self._version, self._brake.version, self.fits.plans.version
         now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
@@ -258,7 +270,7 @@ class Queue:
     def held_back(self, now: float) -> list[Gang]:
         """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
         that. Each is told of once while it waits."""
-        if self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled:
+        if not self._entries or (self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled):
             return []
         waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
         found = [gang for gang in waiting if self._is_due(gang, now) and not self._may_save(gang.turn)]
@@ -273,7 +285,7 @@ class Queue:
 
     def next_deadline(self) -> float | None:
         """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
-        first = self.first() if self._queues else None
+        first = self.first()
         return earliest(
             None if first is None or first is self.saved.gang else self._due_at(first),
             self.saved.savings.next_deadline(saving=self.saved.gang is not None),
@@ -293,7 +305,7 @@ class Queue:
             self.saved.give_back()
         elif saver is not None and self.saved.savings.must_end():
             self._lose_turn(saver, now)
-        first = self.first() if self._queues else None
+        first = self.first()
         if first is None or first is self.saved.gang or not self._is_due(first, now):
             if more_may_be_saved:
                 self.saved.save_more(now)

@@ -102,6 +102,11 @@ class Slots:
         seen = self.nodes.get(node)
         return seen is not None and accepts(seen, kind.like)
 
+    def is_judged(self, gang: Gang) -> bool:
+        """Whether more than that, and room, decides where its members may be."""
+        unlike = {pod.governed: pod for pod in gang.roster.unplaced()}
+        return any(self.judged(pod) is not None for pod in unlike.values())
+
     # -- members, smallest first ----------------------------------------------------------------------------------
 
     def smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:

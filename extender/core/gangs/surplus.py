@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from extender.core.cluster import Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.gangs.fit_index import Copies
+from extender.core.gangs.copies import Copies
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.room import Room
 from extender.core.gangs.table import Table

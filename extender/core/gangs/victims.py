@@ -53,16 +53,6 @@ class _Strikes:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A pod that is bound and stays so far; what of it need not be worked out at each search."""
-
-    pod: Pod
-    makers: tuple[Maker, ...]
-    alone: Unit
-    protection: str
-
-
 @dataclass(eq=False)
 class Victims:
     """`ours`: whether a pod's scheduler is ours."""
@@ -76,7 +66,8 @@ class Victims:
     """Gangs that were evicted in part, could not be to the end, and lack members of their quorum since."""
     changes: int = field(default=0, init=False)
     """Grows whenever others may be victims."""
-    _bound: dict[PodUid, _Bound] = field(default_factory=dict, init=False)
+    _bound: dict[PodUid, Unit] = field(default_factory=dict, init=False)
+    """Each pod that is bound, and stays so far, by itself."""
     _going: dict[PodUid, tuple[Pod, float]] = field(default_factory=dict, init=False)
     """Bound pods that are being deleted, and since when."""
     _strikes: dict[Maker, _Strikes] = field(default_factory=dict, init=False)
@@ -94,9 +85,8 @@ class Victims:
             since = self._going[pod.uid][1] if pod.uid in self._going else now
             self._going[pod.uid] = (pod, since)
             return () if is_new else None
-        makers = makers_of(pod)
-        self._bound[pod.uid] = _Bound(pod, makers, unit_of((pod,)), DAEMONS if pod.comes_again else "")
-        return makers if is_new else None
+        self._bound[pod.uid] = unit_of((pod,))
+        return makers_of(pod) if is_new else None
 
     def forget(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""
@@ -147,25 +137,26 @@ class Victims:
         welcome: set[str] = set()
         """Schedulers whose pods may leave."""
 
-        def protection(each: _Bound) -> str:
-            if each.pod.scheduler not in welcome:
-                if not (self.bounds.others or self.ours(each.pod)):
+        def protection(pod: Pod) -> str:
+            if pod.comes_again:
+                return DAEMONS
+            if pod.scheduler not in welcome:
+                if not (self.bounds.others or self.ours(pod)):
                     return OTHERS
-                welcome.add(each.pod.scheduler)
-            if self._brake.protects(each.pod.namespace):
+                welcome.add(pod.scheduler)
+            if self._brake.protects(pod.namespace):
                 return BRAKED
-            if banned and not banned.isdisjoint(each.makers):
+            if banned and not banned.isdisjoint(makers_of(pod)):
                 return MADE_AGAIN
-            return REFUSED if refused and each.pod.uid in refused else ""
+            return REFUSED if refused and pod.uid in refused else ""
 
         in_gangs: set[PodUid] = set()
         for other in self._table.by_key.values():
-            staying = [self._bound[uid] for uid in other.roster.members if uid in self._bound]
-            in_gangs.update(each.pod.uid for each in staying)
-            if not staying or other.phase in _LEFT_ALONE or any(each.pod.priority >= claims for each in staying):
+            together = [pod for uid in other.roster.members if uid in self._bound for pod in self._bound[uid].pods]
+            in_gangs.update(pod.uid for pod in together)
+            if not together or other.phase in _LEFT_ALONE or any(pod.priority >= claims for pod in together):
                 continue
-            together = [each.pod for each in staying]
-            why = next((why for each in staying if (why := each.protection or protection(each))), "")
+            why = next((why for pod in together if (why := protection(pod))), "")
             if not why and guarded and self.budgets.objection(together) is not None:
                 why = BUDGET
             if why:
@@ -173,26 +164,25 @@ class Victims:
             else:
                 units.append(unit_of(together))
         for uid, each in self._bound.items():
-            if each.pod.priority >= claims or uid in in_gangs:
+            if each.priority >= claims or uid in in_gangs:
                 continue
-            why = each.protection
-            if not why and (some_stay or each.pod.scheduler not in welcome):
-                why = protection(each)
-            if not why and guarded and self.budgets.objection((each.pod,)) is not None:
+            # There may be many thousands, and mostly nothing more is to be asked about them.
+            [pod] = each.pods
+            known = not some_stay and pod.scheduler in welcome
+            why = (DAEMONS if pod.comes_again else "") if known else protection(pod)
+            if not why and guarded and self.budgets.objection(each.pods) is not None:
                 why = BUDGET
             if why:
                 protected[why] = protected.get(why, 0) + 1
             else:
-                units.append(each.alone)
+                units.append(each)
         # The pods of a DaemonSet come again where they leave.
         going = [pod for pod, since in self._going.values() if since > now - GOING_SECONDS and not pod.comes_again]
         return units, going
 
     def makers(self, units: Sequence[Unit]) -> frozenset[Maker]:
         """Of these, or who has none itself."""
-        return frozenset(
-            maker for unit in units for pod in unit.pods for maker in self._bound[pod.uid].makers or (pod.uid,)
-        )
+        return frozenset(maker for unit in units for pod in unit.pods for maker in makers_of(pod) or (pod.uid,))
 
     def more_from(self, earliest: float, now: float) -> float | None:
         """When somebody may be a victim who may be none now, though nothing changes: not before that."""

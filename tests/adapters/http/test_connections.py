@@ -6,19 +6,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import uvicorn
-from starlette.types import ASGIApp
 from structlog.testing import capture_logs
-from uvicorn.server import ServerState
 
 from extender.adapters.http.bodies import BodyRoom
-from extender.adapters.http.connections import BoundedProtocol, Bounds, bounded
+from extender.adapters.http.connections import Bounds
 from extender.adapters.http.listening import http_server
 from extender.settings import Settings
+from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedVerbs, bind_body, filter_body, listening, service
 
 pytestmark = pytest.mark.anyio
@@ -32,96 +29,6 @@ BODY = json.dumps(filter_body()).encode()
 @pytest.fixture
 def anyio_backend(virtual_time: object) -> object:
     return virtual_time
-
-
-class Line(asyncio.Transport):
-    """A connection's other side: what it was told, and whether it is still there. It takes `room` bytes unread."""
-
-    def __init__(self, protocol: BoundedProtocol, room: int = 2**62, half_closes: bool = True) -> None:
-        super().__init__()
-        self.told = b""
-        self.ended = False
-        self.closed_at: float | None = None
-        self._protocol, self._room, self._paused, self._half_closes = protocol, room, False, half_closes
-        protocol.connection_made(self)
-
-    def send(self, data: bytes) -> None:
-        if self.closed_at is None:
-            self._protocol.data_received(data)
-
-    def write(self, data: Any) -> None:
-        self.told += data
-        if len(self.told) > self._room and not self._paused:
-            self._paused = True
-            self._protocol.pause_writing()
-
-    def get_write_buffer_size(self) -> int:
-        return max(0, len(self.told) - self._room)
-
-    def read_all(self) -> None:
-        self._room = 2**62
-        if self._paused:
-            self._paused = False
-            self._protocol.resume_writing()
-
-    def can_write_eof(self) -> bool:
-        return self._half_closes
-
-    def write_eof(self) -> None:
-        self.ended = True
-
-    def is_closing(self) -> bool:
-        return self.closed_at is not None
-
-    def close(self) -> None:
-        # As a real one: not before everything has been read.
-        self.ended = True
-        if not self.get_write_buffer_size():
-            self.abort()
-
-    def abort(self) -> None:
-        if self.closed_at is None:
-            loop = asyncio.get_running_loop()
-            self.closed_at = loop.time()
-            loop.call_soon(self._protocol.connection_lost, None)
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
-
-    def status(self) -> int | None:
-        return int(self.told.split(b" ", 2)[1]) if self.told else None
-
-    def problem(self) -> dict[str, Any]:
-        head, _, body = self.told.partition(b"\r\n\r\n")
-        assert b"application/problem+json" in head
-        assert b"Connection: close" in head
-        assert f"Content-Length: {len(body)}".encode() in head
-        told: dict[str, Any] = json.loads(body)
-        assert set(told) == {"type", "title", "status", "detail", "field"}
-        assert told["status"] == self.status()
-        return told
-
-
-@dataclass
-class Site:
-    """Connections to one server that serves `app`."""
-
-    bounds: Bounds = field(default_factory=Bounds)
-    app: ASGIApp = field(default_factory=service)
-
-    def __post_init__(self) -> None:
-        self.state = ServerState()
-        self._config = uvicorn.Config(self.app, http=bounded(self.bounds), ws="none", log_config=None, lifespan="off")
-        self._config.timeout_keep_alive = 120
-        self._config.load()
-
-    def line(self, **wishes: Any) -> Line:
-        made: Any = self._config.http_protocol_class
-        return Line(made(config=self._config, server_state=self.state, app_state={}), **wishes)
 
 
 # -- bytes of a head

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from extender.adapters.http import wire
 from extender.adapters.objects import to_node, to_pod
+from extender.kube.objects import Node
 from tests.adapters.http.fakes import in_process, service
 from tests.adapters.http.pass_through import PassThrough
 
@@ -68,9 +70,10 @@ def test_a_recorded_pod_arrives_with_all_that_a_decision_needs() -> None:
 
 def test_a_recorded_node_arrives_whole() -> None:
     call = wire.read_filter_call(some("nodes", "filter")[0])
-    assert call.nodes is not None
-    nodes = [to_node(node) for node in wire.read_nodes(call.nodes.items or [])]
-    assert {node.name for node in nodes} == {"node-0", "node-1", "node-2"}
+    assert call.sent is not None
+    nodes = [to_node(msgspec.json.decode(sent, type=Node)) for sent in call.sent.values()]
+    assert [node.name for node in nodes] == call.nodes
+    assert {*call.nodes} == {"node-0", "node-1", "node-2"}
     assert nodes[0].allocatable == {"cpu": 2000, "memory": 4 * 2**30, "pods": 110, "escher.dev/default.data1": 2}
     assert nodes[0].labels["topology.kubernetes.io/zone"] == "zone-0"
 
@@ -78,11 +81,17 @@ def test_a_recorded_node_arrives_whole() -> None:
 def test_nodes_that_pass_go_back_with_the_bytes_they_came_with() -> None:
     body = some("nodes", "filter")[0]
     call = wire.read_filter_call(body)
-    assert call.nodes is not None
-    for item in call.nodes.items or []:
+    assert call.sent
+    for item in call.sent.values():
         assert bytes(item) in body
     answer = next(GOLDEN.glob("nodes/*-filter-200.answer.json")).read_bytes()
-    assert all(bytes(item) in answer for item in call.nodes.items or [])
+    assert all(bytes(item) in answer for item in call.sent.values())
+
+
+def test_nodes_that_come_whole_are_told_by_their_names() -> None:
+    filtering, prioritizing = (some("nodes", verb)[0] for verb in ("filter", "prioritize"))
+    assert wire.read_prioritize_call(filtering).nodes == wire.read_filter_call(filtering).nodes
+    assert set(wire.read_prioritize_call(prioritizing).nodes) <= {"node-0", "node-1", "node-2"}
 
 
 def test_recorded_victims_are_the_same_in_both_spellings() -> None:

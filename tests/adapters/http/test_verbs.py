@@ -90,6 +90,28 @@ async def test_prioritize_answers_a_bare_list(client: httpx.AsyncClient) -> None
     assert answer.content == b'[{"Host":"n7","Score":1}]'
 
 
+async def test_a_pod_of_which_the_same_is_told_again_is_understood_once(
+    client: httpx.AsyncClient, verbs: NotedVerbs
+) -> None:
+    changed = pod_json(metadata={**pod_json()["metadata"], "resourceVersion": "2", "labels": {"a": "b"}})
+    for verb, pod in (("filter", pod_json()), ("prioritize", pod_json()), ("filter", changed), ("filter", pod_json())):
+        assert (await client.post(f"/scheduler/{verb}", json=filter_body(pod))).status_code == 200
+    first, same, other, again = (call[1] for call in verbs.calls)
+    assert same is first
+    assert other.labels == {"a": "b"}
+    assert again == first
+
+
+async def test_what_could_not_be_understood_is_refused_each_time(client: httpx.AsyncClient, verbs: NotedVerbs) -> None:
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "-1"}}}]}
+    for verb in ("filter", "prioritize", "filter"):
+        answer = await client.post(f"/scheduler/{verb}", json=filter_body(pod_json(spec=spec)))
+        assert ("cannot be understood" in answer.text) == (verb == "filter")
+    for _ in range(2):
+        assert (await client.post("/scheduler/filter", json=filter_body({"metadata": {}}))).status_code == 400
+    assert verbs.calls == []
+
+
 async def test_bind_passes_names_and_uid_on(client: httpx.AsyncClient, verbs: NotedVerbs) -> None:
     answer = await client.post("/scheduler/bind", json=bind_body())
     assert answer.content == b'{"Error":""}'

@@ -1,0 +1,117 @@
+"""Columns: what is free on all nodes, resource by resource, as arrays: for questions that would look at every node.
+
+The rule is `fit`'s, said of arrays; what is answered is what `fit` answers node by node, which tests compare. Filled
+when somebody asks, and from then on kept for the nodes that change. Must not know plans, nor why anybody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.fit import Asked
+from extender.core.rows import NOWHERE, Changes, Rows
+from extender.core.units import Short
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import Vector
+
+Numbers = npt.NDArray[np.int64]
+_MOST_FREE = 2**62
+_MOST_ASKED = 2**46
+"""Of so much as that no more copies than there are members of a gang could matter, however much is free."""
+
+
+@dataclass(eq=False)
+class Columns:
+    _rows: Rows
+    _changes: Changes
+    _names: list[NodeName] = field(default_factory=list, init=False)
+    _numbers: dict[NodeName, int] = field(default_factory=dict, init=False)
+    _present: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), init=False)
+    _free: dict[ResourceKey, Numbers] = field(default_factory=dict, init=False)
+
+    def offer(self, need: Asked, change: Mapping[NodeName, Vector] | None = None) -> Offer | None:
+        """What the nodes that are there have free for copies of the need. `change`: so much more is free, by node.
+        None: the numbers are too large for arrays, or nothing is asked for."""
+        if not need or any(units > _MOST_ASKED for _, units in need):
+            return None
+        self._refresh()
+        free = [self._column(resource) for resource, _ in need]
+        if changed := [name for name in change or () if name in self._numbers]:
+            free = [column.copy() for column in free]
+            for (resource, _), column in zip(need, free, strict=True):
+                for name in changed:
+                    number = self._numbers[name]
+                    column[number] = self._free_on(name, resource, (change or {})[name].get(resource, 0))
+        copies: Numbers = np.minimum.reduce([column // units for (_, units), column in zip(need, free, strict=True)])
+        return Offer(need, self._names, self._present, free, np.where(self._present, np.maximum(copies, 0), 0))
+
+    def __len__(self) -> int:
+        """How many nodes are there."""
+        self._refresh()
+        return int(self._present.sum())
+
+    def _refresh(self) -> None:
+        changed = self._changes.drain_for_columns()
+        if len(self._names) != len(self._rows) or not all(map(self._numbers.__contains__, changed)):
+            self._names = list(self._rows)
+            self._numbers = {name: number for number, name in enumerate(self._names)}
+            self._present = np.array([row.present for row in self._rows.values()], np.bool_)
+            self._free.clear()
+            return
+        for name in changed:
+            number = self._numbers[name]
+            self._present[number] = self._rows.get(name, NOWHERE).present
+            for resource, column in self._free.items():
+                column[number] = self._free_on(name, resource)
+
+    def _column(self, resource: ResourceKey) -> Numbers:
+        column = self._free.get(resource)
+        if column is None:
+            column = np.array([self._free_on(name, resource) for name in self._names], np.int64)
+            self._free[resource] = column
+        return column
+
+    def _free_on(self, name: NodeName, resource: ResourceKey, more: int = 0) -> int:
+        return max(-_MOST_FREE, min(_MOST_FREE, self._rows.free(name, resource) + more))
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """`copies`: how often the need fits on each node."""
+
+    need: Asked
+    names: list[NodeName]
+    present: npt.NDArray[np.bool_]
+    free: list[Numbers]
+    copies: Numbers
+
+    @property
+    def total(self) -> int:
+        """On all nodes together; not counted beyond what matters."""
+        return int(np.minimum(self.copies, _MOST_ASKED).sum())
+
+    def where(self) -> Iterator[tuple[NodeName, int]]:
+        """The nodes that have room, and for how many."""
+        for number in np.flatnonzero(self.copies).tolist():
+            yield self.names[number], int(self.copies[number])
+
+    def lacks(self, but: frozenset[NodeName]) -> Short | None:
+        """What most nodes lack once they are full of copies, and the most that one of these has free of it; of those
+        that lack two things, the first. `but`: nodes with room that none goes to."""
+        open_ = self.present.copy()
+        for number in np.flatnonzero(self.copies).tolist() if but else ():
+            open_[number] = self.names[number] not in but
+        found: list[tuple[int, int, Short]] = []
+        for (resource, units), column in zip(self.need, self.free, strict=True):
+            left = column - self.copies * units
+            short = open_ & (left < units)
+            open_ &= ~short
+            if short.any():
+                # Where as many lack another thing, it is what is lacking first while copies are spread.
+                first = int((self.copies[short] * len(self.names) + np.flatnonzero(short)).min())
+                found.append((-int(short.sum()), first, Short(resource, units, int(left[short].max()))))
+        return min(found, key=lambda each: each[:2])[2] if found else None

@@ -1,0 +1,120 @@
+"""What a large cluster costs the service: its memory, the time until it is ready, and CPU time of a pod event.
+
+    python -m loadtests.goals.at_scale                                    # 5,000 nodes, 50,000 pods; three minutes
+    python -m loadtests.goals.at_scale --nodes 500 --pods 5000 --rounds 2
+
+The service is a process of its own, against an embedded API server in another that does nothing else. Each round it is
+started anew; it is ready when its /readyz says so. Memory is what is resident then and after it has settled, and the
+proportional share of that, where pages are shared with others. It ends each round by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import httpx
+
+from extender.compare.figures import Sample, estimate
+from loadtests.goals.crowded import Crowded
+from loadtests.goals.measured import Measured
+from loadtests.progress import say
+
+READY = "time from start to ready"
+RESIDENT, PROPORTIONAL = "resident memory of the service", "proportional memory of the service"
+AFTERWARDS = "resident memory after pods came and went"
+EVENT = "pod event, whole service"
+START = "CPU time from start to ready"
+ROWS = (READY, START, RESIDENT, PROPORTIONAL, EVENT, AFTERWARDS)
+
+NODES, PODS, ROUNDS, CHANGED = 5000, 50_000, 6, 1000
+_PATIENCE, _SETTLES = 120.0, 3.0
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def measures(nodes: int = NODES, pods: int = PODS, rounds: int = ROUNDS) -> Iterator[Measured]:
+    """Seconds, MiB, and microseconds of CPU for an event."""
+    found: dict[str, list[float]] = {row: [] for row in ROWS}
+    with tempfile.TemporaryDirectory() as folder:
+        say(f"making an API server with {nodes} nodes and {pods} pods")
+        with Crowded.start(Path(folder), nodes=nodes, pods=pods) as crowded:
+            for number in range(rounds):
+                for row, value in _one_life(crowded, Path(folder)).items():
+                    found[row].append(value)
+                latest = ", ".join(f"{row} {each[-1]:.2f}" for row, each in found.items())
+                say(f"round {number + 1} of {rounds}: {latest}")
+    for row, values in found.items():
+        sample: Sample = {number: [value] for number, value in enumerate(values)}
+        if (known := estimate(sample)) is not None:
+            yield Measured(row, known.value, known.low, known.high, known.count)
+
+
+def _one_life(crowded: Crowded, folder: Path) -> dict[str, float]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "extender", "serve", "--kubeconfig", str(crowded.kubeconfig), "--port", str(port)]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as service:
+        try:
+            began = time.monotonic()
+            _wait_until_ready(service, port, folder / "log")
+            found = {READY: time.monotonic() - began, START: _cpu(service.pid)}
+            time.sleep(_SETTLES)
+            found[RESIDENT], found[PROPORTIONAL] = _memory(service.pid)
+            before = _cpu(service.pid)
+            events = crowded.change(CHANGED)
+            time.sleep(_SETTLES)
+            found[EVENT] = (_cpu(service.pid) - before) / events * 1e6
+            found[AFTERWARDS], _ = _memory(service.pid)
+            return found
+        finally:
+            service.terminate()
+
+
+def _wait_until_ready(service: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    end = time.monotonic() + _PATIENCE
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10) as client:
+        while True:
+            try:
+                if client.get("/readyz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            if service.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the service did not become ready: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.02)
+
+
+def _cpu(pid: int) -> float:
+    """Seconds that the process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _memory(pid: int) -> tuple[float, float]:
+    """MiB resident, and the process's share of them."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
+    return kilobytes["Rss"] / 1024, kilobytes["Pss"] / 1024
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.goals.at_scale", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--nodes", type=int, default=NODES, help=f"of the cluster (default: {NODES})")
+    parser.add_argument("--pods", type=int, default=PODS, help=f"that are bound (default: {PODS})")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"starts of the service (default: {ROUNDS})")
+    wanted = parser.parse_args(given)
+    for each in measures(wanted.nodes, wanted.pods, wanted.rounds):
+        sys.stdout.write(f"{each.row:<42}{each.now:10.2f}   ({each.low:.2f} to {each.high:.2f})\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

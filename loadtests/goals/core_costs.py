@@ -1,0 +1,306 @@
+"""What deciding costs: CPU time of the keeper's calls in this process, built as the service builds it; no network.
+
+    python -m loadtests.goals.core_costs                                       # all figures, two minutes
+    python -m loadtests.goals.core_costs --only "gang planned" --rounds 5      # those whose name has that in it
+
+Told is the median over rounds of each round's median, and a bootstrap interval over rounds. It is CPU time, so that
+others on the machine disturb it little; the garbage collector is set as in a service that is ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from extender.adapters.http.asgi import create_app
+from extender.adapters.kube import kinds
+from extender.app.decisions import Decided
+from extender.app.keeper import Keeper
+from extender.app.verbs import Verdict
+from extender.compare.figures import Estimate, Sample, estimate, ratio
+from extender.core.cluster import Node, Pod
+from extender.core.gang_ask import GangAsk
+from extender.core.gangs.machine import Phase
+from extender.core.names import GangKey
+from extender.kube.names import CPU, PODS, NodeName, PodUid, ResourceKey
+from loadtests.goals import objects
+from loadtests.goals.measured import Measured
+from loadtests.progress import say
+
+PLAN, NO_PLAN = "gang planned", "gang does not fit"
+PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang that does not fit"
+EVENT, EVENT_READ = "pod event", "pod event with its line"
+IN_VAIN = "event that helps none"
+GROWTH = "growth of filter"
+ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, EVENT, EVENT_READ, IN_VAIN, GROWTH)
+
+NODES, PODS_HELD, PODS_WATCHED, MEMBERS = 5000, 20_000, 50_000, 64
+WAITING, SHAPES = 1000, 100
+FEW, MANY = 500, 15_000
+_LONGEST_WAIT = 60.0
+_ON_NODE = 16_000
+_NOW = 1_000_000.0
+T = TypeVar("T")
+
+
+def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
+    """Every figure whose name has `only` in it. Milliseconds, microseconds and ratios, as the rows have them."""
+    for measure, rows in (
+        (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
+        (_events, (EVENT, EVENT_READ)),
+        (_in_vain, (IN_VAIN,)),
+        (_growth, (GROWTH,)),
+    ):
+        if any(only in row for row in rows):
+            say(f"measuring {rows[0]}")
+            # What an earlier figure was measured on is not looked through with this one's.
+            gc.unfreeze()
+            gc.collect()
+            yield from (found for found in measure(rounds) if only in found.row)
+
+
+# -- a keeper and its cluster ----------------------------------------------------------------------------------------
+
+
+class _Clock:
+    def now(self) -> float:
+        return _NOW
+
+    steady = now
+
+
+class _Cluster:
+    """Nodes of 16 CPU, each with as many bound pods of 1 CPU as there are for it."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        self.keeper = Keeper(_Clock())
+        self.names = [NodeName(objects.node_name(number)) for number in range(nodes)]
+        room = {CPU: _ON_NODE, ResourceKey("memory"): 64 << 30, PODS: 110}
+        self.do(self.keeper.replace(Node, [Node(name, room, room) for name in self.names]))
+        bound = (self.pod(f"bound-{number}", 1000, node=self.names[number % nodes]) for number in range(pods))
+        self.do(self.keeper.replace(Pod, bound))
+        self._made = count()
+
+    def pod(self, name: str, cpu: int, **facts: Any) -> Pod:
+        requests = {CPU: cpu, ResourceKey("memory"): 128 << 20, PODS: 1}
+        return Pod(PodUid(f"uid-{name}"), "team", name, requests, scheduler="escher", **facts)
+
+    def gang(self, cpu: int, size: int) -> list[Pod]:
+        """Its members are known, and nobody has asked about them."""
+        name = f"gang-{next(self._made)}"
+        ask = GangAsk(GangKey("team", name), size)
+        members = [self.pod(f"{name}-{number}", cpu, gang=ask) for number in range(size)]
+        for member in members:
+            self.do(self.keeper.observe(member))
+        return members
+
+    def do(self, decided: Decided[T]) -> T:
+        """What is to be done is done by nobody."""
+        return decided.answer
+
+
+def _ready() -> None:
+    """As `Application.settle_memory` leaves it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)
+
+
+def _spent(work: Callable[[], object]) -> float:
+    """Seconds of CPU."""
+    began = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - began) / 1e9
+
+
+def _told(row: str, found: Estimate | None) -> Measured:
+    assert found is not None
+    return Measured(row, found.value, found.low, found.high, found.count)
+
+
+def _medians(by_round: Iterable[Sequence[float]], unit: float) -> Sample:
+    return {number: [statistics.median(values) * unit] for number, values in enumerate(by_round)}
+
+
+# -- the figures -----------------------------------------------------------------------------------------------------
+
+
+def _plans(rounds: int) -> Iterator[Measured]:
+    """The plan alone, and the whole of kube-scheduler's first call about a gang, with all names: it is planned, or
+    turned away and put into the queue. Of those that do not fit some find room for no member, others for all but one:
+    the dearer kind counts."""
+    cluster = _Cluster(NODES, PODS_HELD)
+    for number, name in enumerate(cluster.names):
+        # 12 CPU are free on 63 of the nodes, and 10 on the others.
+        taken = 2000 if number % (NODES // (MEMBERS - 1) + 1) else 0
+        cluster.do(cluster.keeper.observe(cluster.pod(f"more-{number}", taken, node=name)))
+    _ready()
+    spent: dict[tuple[int, bool], list[list[float]]] = {
+        (cpu, whole): [] for cpu in (3000, 11_000, 20_000) for whole in (False, True)
+    }
+    for _ in range(rounds):
+        for (cpu, whole), found in spent.items():
+            found.append([_asked_for(cluster, cpu, fits=cpu == 3000, whole=whole) for _ in range(5)])
+    told = {kind: estimate(_medians(found, 1e3)) for kind, found in spent.items()}
+    yield _told(PLAN, told[3000, False])
+    yield max((_told(NO_PLAN, told[cpu, False]) for cpu in (11_000, 20_000)), key=lambda each: each.now)
+    yield _told(PLAN_CALL, told[3000, True])
+    yield max((_told(NO_PLAN_CALL, told[cpu, True]) for cpu in (11_000, 20_000)), key=lambda each: each.now)
+
+
+def _asked_for(cluster: _Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
+    """Seconds that the call takes, or the plan alone."""
+    keeper, members, answers = cluster.keeper, cluster.gang(cpu, MEMBERS), list[bool]()
+    gangs, gang = keeper.tables.gangs, keeper.tables.gangs.of(members[0].uid)
+    if whole:
+        spent = _spent(lambda: answers.append(bool(cluster.do(keeper.filter(members[0], cluster.names)).passed)))
+    else:
+        spent = _spent(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, _NOW)))
+    for member in members:
+        cluster.do(keeper.forget(member))
+    if answers != [fits]:
+        raise AssertionError(f"a gang of {cpu} m a member: it fits, or does not, otherwise than was meant")
+    return spent
+
+
+def _events(rounds: int) -> Iterator[Measured]:
+    """Pods as a Deployment's come and go: each is made, bound, runs, is told to end, and is gone."""
+    cluster = _Cluster(NODES, 0)
+    watched = kinds.pods(_LONGEST_WAIT)
+    page = [objects.encoded({"type": "ADDED", "object": each}) for each in objects.bound_pods(PODS_WATCHED, NODES)]
+    cluster.do(cluster.keeper.replace(Pod, (watched.read_event(line).item for line in page)))
+    del page
+    drawn = count(2**31)
+
+    def lines() -> list[bytes]:
+        told: list[bytes] = []
+        for number in range(40):
+            states = objects.life(5 * number, 7, next(drawn), objects.node_name(97 * number % NODES))
+            told.append(objects.encoded({"type": "ADDED", "object": states[0]}))
+            told += (objects.encoded({"type": "MODIFIED", "object": each}) for each in states[1:])
+            told.append(objects.encoded({"type": "DELETED", "object": states[-1]}))
+        return told
+
+    _ready()
+    applied: list[list[float]] = []
+    whole: list[list[float]] = []
+    for _ in range(rounds):
+        applied.append([])
+        whole.append([])
+        for _ in range(10):
+            told = lines()
+            events: list[Any] = []
+            reading = _spent(lambda told=told, events=events: events.extend(map(watched.read_event, told)))
+            applying = _spent(lambda events=events: [_apply(cluster, event) for event in events])
+            applied[-1].append(applying / len(told))
+            whole[-1].append((reading + applying) / len(told))
+    yield _told(EVENT, estimate(_medians(applied, 1e6)))
+    yield _told(EVENT_READ, estimate(_medians(whole, 1e6)))
+
+
+def _apply(cluster: _Cluster, event: Any) -> None:
+    cluster.do((cluster.keeper.forget if event.type == "DELETED" else cluster.keeper.observe)(event.item))
+
+
+def _in_vain(rounds: int) -> Iterator[Measured]:
+    """A pod comes to be bound on a node, and is gone: that leaves less than any of those that wait needs."""
+    alone, crowd = _Cluster(NODES, 13 * NODES), _Cluster(NODES, 13 * NODES)
+    for number in range(WAITING):
+        # 3 CPU are free on each node, and none of them is enough.
+        members = crowd.gang(4000 + 10 * (number % SHAPES), 8)
+        crowd.do(crowd.keeper.filter(members[0], crowd.names))
+    phases = {gang.phase for gang in crowd.keeper.tables.gangs.by_key.values()}
+    if phases != {Phase.WAITING}:
+        raise AssertionError(f"all were to wait: {phases}")
+    _ready()
+    made = count()
+
+    def come_and_go(cluster: _Cluster) -> None:
+        number = next(made)
+        pod = cluster.pod(f"passing-{number}", 1000, node=cluster.names[number % NODES])
+        cluster.do(cluster.keeper.observe(pod))
+        cluster.do(cluster.keeper.forget(pod))
+
+    spent: Mapping[_Cluster, list[list[float]]] = {alone: [], crowd: []}
+    for _ in range(rounds):
+        for found in spent.values():
+            found.append([])
+        for _ in range(10):
+            for cluster, found in spent.items():
+                found[-1].append(_spent(lambda cluster=cluster: [come_and_go(cluster) for _ in range(20)]))
+    yield _told(IN_VAIN, ratio(_medians(spent[crowd], 1.0), _medians(spent[alone], 1.0)))
+
+
+def _growth(rounds: int) -> Iterator[Measured]:
+    """A filter call of an ordinary pod, from the bytes that come to those that go: how much longer it takes for 15,000
+    names than for 500, over how much longer its bytes are. 1: as the bytes grow; below: less than that."""
+    asked: dict[int, tuple[Callable[[], object], int]] = {}
+    loop = asyncio.new_event_loop()
+    for nodes in (FEW, MANY):
+        cluster = _Cluster(nodes, 4 * nodes)
+        app = create_app(_Verbs(cluster), None, ready=lambda: True, registry=CollectorRegistry())  # type: ignore[arg-type]
+        body = objects.encoded({"Pod": _asked_about(), "NodeNames": cluster.names, "Nodes": None})
+        asked[nodes] = partial(_call, loop, app, body), len(body)
+    _ready()
+    spent: dict[int, list[list[float]]] = {nodes: [] for nodes in asked}
+    for _ in range(rounds):
+        for nodes, (call, _) in asked.items():
+            spent[nodes].append([_spent(call) for _ in range(40)])
+    loop.close()
+    by_bytes = asked[FEW][1] / asked[MANY][1]
+    found = ratio(_medians(spent[MANY], 1.0), _medians(spent[FEW], 1.0))
+    yield _told(GROWTH, found and found.times(by_bytes))
+
+
+class _Verbs:
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+
+    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+        return self._cluster.do(self._cluster.keeper.filter(pod, nodes))
+
+
+def _asked_about() -> objects.Json:
+    return objects.pod(1, 1, 1, node=None)
+
+
+def _call(loop: asyncio.AbstractEventLoop, app: Any, body: bytes) -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message.get("status", 200) != 200:
+            raise AssertionError(message)
+
+    headers = [(b"content-length", b"%d" % len(body))]
+    scope = {"type": "http", "path": "/scheduler/filter", "method": "POST", "headers": headers}
+    loop.run_until_complete(app(scope, receive, send))
+
+
+# -- by itself -------------------------------------------------------------------------------------------------------
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.goals.core_costs", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--rounds", type=int, default=11, help="of each figure (default: 11)")
+    parser.add_argument("--only", default="", help=f"figures whose name has this in it: {', '.join(ROWS)}")
+    wanted = parser.parse_args(given)
+    for each in measures(wanted.rounds, wanted.only):
+        sys.stdout.write(f"{each.row:<26}{each.now:10.3f}   ({each.low:.3f} to {each.high:.3f})\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

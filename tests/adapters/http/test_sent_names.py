@@ -1,0 +1,93 @@
+"""Names that nobody has read are what they are when somebody reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from extender.adapters.http import wire
+from extender.adapters.http.problems import Problem
+from extender.adapters.http.sent_names import SentNames, sent_names
+from extender.app.verbs import Verdict
+from tests.adapters.http.fakes import filter_body
+
+NAMES = [f"node-{number}.zone-{number % 3}" for number in range(40)]
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text('az-.09 "\\,[]{}', max_size=3),
+    lambda each: st.lists(each, max_size=20) | st.dictionaries(st.text('az",', max_size=2), each, max_size=2),
+)
+
+
+def dumped(value: Any, *, spaces: bool = False) -> bytes:
+    return json.dumps(value, separators=None if spaces else (",", ":")).encode()
+
+
+@given(st.lists(st.sampled_from(NAMES) | values, max_size=30) | values, st.booleans())
+def test_whatever_is_taken_for_names_is_a_list_of_texts_as_they_were_sent(value: Any, spaces: bool) -> None:
+    raw = dumped(value, spaces=spaces)
+    names = sent_names(Raw(raw))
+    if names is not None:
+        assert list(names) == value
+        assert all(isinstance(each, str) for each in value)
+        assert len(names) == len(value)
+        assert msgspec.json.encode(names.raw) == msgspec.json.encode(value)
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=17))
+def test_more_than_a_few_names_are_not_read(value: list[str]) -> None:
+    names = sent_names(Raw(dumped(value)))
+    assert names is not None
+    assert len(names) == len(value)
+    assert (names[0], names[-1], list(names[2:4])) == (value[0], value[-1], value[2:4])
+    assert value[3] in names
+    assert "elsewhere" not in names
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"null",
+        b"[]",
+        dumped(NAMES[:16]),
+        dumped(NAMES, spaces=True),
+        dumped([*NAMES, 1]),
+        dumped([*NAMES, ["a"], NAMES[0]]),
+        dumped([*NAMES, {"a": "b"}]),
+        dumped([*NAMES, "a,b"]),
+        dumped([*NAMES, "UPPER"]),
+        dumped(NAMES)[:-1] + b',"\\u0061"]',
+        dumped(dict.fromkeys(NAMES, "a")),
+    ],
+)
+def test_all_else_is_to_be_read(raw: bytes) -> None:
+    assert sent_names(Raw(raw)) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "field", "what"),
+    [
+        ([*NAMES, 1], "NodeNames[40]", "Expected `str`, got `int`"),
+        ("n1", "NodeNames", "Expected `array | null`, got `str`"),
+        ([*NAMES, ["n1"]], "NodeNames[40]", "Expected `str`, got `array`"),
+    ],
+)
+def test_what_are_no_names_is_said_where_it_is(names: Any, field: str, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        wire.read_filter_call(dumped({**filter_body(), "NodeNames": names}))
+    assert (caught.value.field, caught.value.detail) == (field, what)
+
+
+@pytest.mark.parametrize("taken", [NAMES, NAMES[:1], NAMES[::2], NAMES[::-1], []])
+def test_an_answer_is_the_same_whether_they_were_read_or_not(taken: list[Any]) -> None:
+    call = wire.read_filter_call(dumped(filter_body(names=NAMES)))
+    assert isinstance(call.nodes, SentNames)
+    read = wire.filter_answer(Verdict(taken), None)
+    assert read == wire.filter_answer(Verdict(call.nodes if taken == NAMES else taken), None)
+    assert json.loads(read)["NodeNames"] == taken

@@ -1,0 +1,77 @@
+"""What is said of many nodes at once is what would be said of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.app.policies.containment import Containment
+from extender.app.policies.judging import Judging
+from extender.app.verbs import Verdict
+from extender.core.cluster import Pod
+from extender.core.ledger import Ledger
+from extender.core.policy import Facts, Judge, OnlyOn, Refuse
+from extender.kube.names import NodeName
+from tests.builders import pod
+
+NODES = [NodeName(f"n{number}") for number in range(6)]
+FACTS = Facts(Ledger(), {})
+
+
+@dataclass
+class Refusing:
+    """`said`: what it says of nodes; None: it meets a defect there. `few`: it says so that it has no say elsewhere."""
+
+    name: str
+    said: Mapping[NodeName, Refuse | None]
+    few: bool
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        def judge(node: NodeName) -> Refuse | None:
+            assert node in self.said or not self.few, "asked about a node of which it has nothing to say"
+            said = self.said.get(node)
+            if said is None and node in self.said:
+                raise ValueError("a defect")
+            return said
+
+        return OnlyOn(self.said.keys(), judge) if self.few else judge
+
+
+refusals = st.none() | st.builds(Refuse, st.sampled_from("abc"), preemption_helps=st.booleans())
+policies = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from(NODES), refusals, max_size=6), st.booleans()), max_size=4
+).map(lambda drawn: [Refusing(f"p{at}", said, few) for at, (said, few) in enumerate(drawn)])
+
+
+def twin(judging: Judging, sent: list[NodeName]) -> Verdict:
+    """Node by node."""
+    passed, rejected, unresolvable = list[NodeName](), dict[NodeName, str](), dict[NodeName, str]()
+    for node in sent:
+        refusal = judging.refusal(pod(), node)
+        if refusal is None:
+            passed.append(node)
+        else:
+            (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+    return Verdict(passed, rejected, unresolvable)
+
+
+@given(policies, st.lists(st.sampled_from(NODES), max_size=8))
+def test_of_many_nodes_the_same_is_said_in_the_same_order(policies: list[Refusing], sent: list[NodeName]) -> None:
+    contained = Containment()
+    judging = Judging(policies, FACTS, contained)
+    expected = twin(judging, sent)
+    failures = sorted(each.policy for each in contained.failures)
+    contained.failures.clear()
+    verdict = judging.verdict(pod(), sent)
+    assert verdict == expected
+    assert list(verdict.rejected) == list(expected.rejected)
+    assert list(verdict.unresolvable) == list(expected.unresolvable)
+    assert sorted(each.policy for each in contained.failures) == failures
+
+
+def test_where_all_pass_they_are_the_very_ones_that_were_sent() -> None:
+    judging = Judging([Refusing("p", {NODES[0]: Refuse("a")}, few=True)], FACTS, Containment())
+    assert judging.verdict(pod(), sent := NODES[1:]).passed is sent
