@@ -12,6 +12,7 @@ import pytest
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
 from extender.app.helping import MOST_TRIED, Helping
+from extender.app.inquiries import pod_of
 from extender.app.remedies import Remedies
 from extender.app.supposed import Added, QuorumSet
 from extender.app.supposition import GangThere, PodThere, Supposition, Wondered
@@ -221,7 +222,7 @@ def test_of_all_who_might_end_only_a_few_are_looked_at() -> None:
             looked += 1
             return super()._unit(pod)
 
-    mine = Explain(tables).find("default", "mine")
+    mine = pod_of(tables, "default", "mine")
     families = [list(islice(family, 12)) for family in Looked(tables).for_pod(mine)]
     assert sum(ladder.rung(1).said.endswith(" ends") for family in families for ladder in family) == 6
     assert looked < 20
