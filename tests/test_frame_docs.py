@@ -19,11 +19,14 @@ from extender.core.gangs import gang
 from extender.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+DOCS = ROOT / "docs"
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md"), *(DOCS / "comparison").rglob("*.md")]
+)
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -37,7 +40,7 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in [re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in headings], target
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_make_targets_and_files_that_are_named_exist(document: Path) -> None:
     text = document.read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -67,6 +70,7 @@ def test_every_reason_that_kube_scheduler_shows_is_in_the_table() -> None:
 
 def commands_in(text: str) -> list[str]:
     """Every `escher ...` of a document: whole lines of code, what a shell would take out of such, and within prose."""
+    text = re.sub(r"\\\n\s*", "", text)
     fenced = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
     blocks = [line for block in fenced.findall(text) for line in block.splitlines()]
     text = fenced.sub("", text)
@@ -94,7 +98,7 @@ def complaint(command: str) -> str:
     return told.getvalue() if ended.value.code and "Commands" not in told.getvalue() else ""
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_is_said_to_be_typed_can_be_typed(document: Path) -> None:
     """In prose a command may stand alone, without what it needs."""
     said = commands_in(document.read_text())
@@ -110,7 +114,7 @@ def test_commands_are_found_in_every_form_and_wrong_ones_are_noticed() -> None:
         assert complaint(f"escher {wrong}"), wrong
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_to_type_leave_nothing_to_fill_in(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
     typed = [line for line in text.splitlines() if re.match(r"    (escher|export|kubectl|curl|make|eval|\. )", line)]
