@@ -110,6 +110,15 @@ def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)
 
 
+def is_managed(pod: Pod) -> bool:
+    """Whether the pod asks for what has kube-scheduler call us, where it does so for such pods alone."""
+    for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
+        asks = container.resources
+        if asks is not None and (MANAGED in (asks.requests or _NOTHING) or MANAGED in (asks.limits or _NOTHING)):
+            return True
+    return False
+
+
 def _asked(requests: Vector) -> Vector:
     """What the pod asks of its node."""
     return _unmanaged(tuple(requests.items())) if MANAGED in requests else requests

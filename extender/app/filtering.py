@@ -23,11 +23,13 @@ from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.slots import SAMPLE_FLOOR
 from extender.core.governed import is_placed_by
+from extender.core.names import MANAGED
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 
 BOUND = "the pod is bound to another node already"
 GATED = "the pod has scheduling gates"
+UNMANAGED = f"the pod needs Escher to bind it, and does not ask for {MANAGED}"
 _ROUNDS = 8
 """So often kube-scheduler's samples have gone all around by themselves; others that it tries take from each round."""
 
@@ -53,8 +55,9 @@ class Filtering:
         self._settlement = settlement
         self._effects = effects
 
-    def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        """A gang's member, and whoever reserves, gets exactly one node."""
+    def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        """A gang's member, and whoever reserves, gets exactly one node. `alone`: it is bound without us. So nobody is
+        let pass whose bind has to be judged, and who may go to several nodes gets the best of them."""
         tables = self._tables
         if tables.brake.observes(pod.namespace):
             return self._let_pass(pod, sent)
@@ -76,9 +79,14 @@ class Filtering:
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
         self._population.believe(pod)
         placed_by_us = tables.policies.placing.places(pod)
+        if alone and (placed_by_us or tables.asks_ephemeral(pod)):
+            return _nowhere(sent, UNMANAGED)
         if self._needs_a_place(pod, placed_by_us) and tables.knowledge.is_stale():
             return self._not_now(pod, sent)
         verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent)
+        if alone and len(verdict.passed) > 1 and (scores := tables.policies.judging.scores(pod, verdict.passed)):
+            best = max(scores.values())
+            verdict = replace(verdict, passed=[node for node in verdict.passed if scores.get(node) == best])
         self._settlement.settle()
         return verdict
 

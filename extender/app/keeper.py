@@ -185,10 +185,11 @@ class Keeper:
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
-    def filter(self, pod: Pod, sent: Sequence[NodeName]) -> Decided[Verdict]:
-        """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one."""
+    def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Decided[Verdict]:
+        """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one. `alone`:
+        as for `Verbs.filter`."""
         self._population.learn(pod.scheduler)
-        return self._decided(self._filtering.filter(self._population.as_asked(pod), sent))
+        return self._decided(self._filtering.filter(self._population.as_asked(pod), sent, alone=alone))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """How good the nodes are for the pod, from 0 to 10; those left out have 0."""

@@ -60,8 +60,8 @@ class Scheduling:
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
-        decided = self._keeper.filter(pod, nodes)
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        decided = self._keeper.filter(pod, nodes, alone=alone)
         self._journal.note("filter", pod, pod.uid, len(nodes), _outcome(decided.answer))
         self._announced(Filtered(pod, len(nodes), decided.answer))
         return self._performer.do(decided)

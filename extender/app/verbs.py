@@ -43,7 +43,9 @@ class Victims:
 class Verbs(Protocol):
     """What adapters/http calls. None of these raises for anything a caller can send."""
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict: ...
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        """`alone`: kube-scheduler asks us nothing else about this pod, neither which node is best nor to bind it."""
+        ...
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """Scores from 0 to 10; a node left out gets 0."""

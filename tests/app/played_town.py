@@ -52,7 +52,7 @@ class Service(Wired):
         self.follower = Follower(server, nodes, Facts(Pod, self.keeper, self, self.journal), delay=delay)
         self.follower.list()
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
         try:
             return self.scheduling.filter(pod, nodes)
         except Exception as error:
@@ -79,7 +79,7 @@ class Service(Wired):
 class NoService:
     """Nobody listens at the address."""
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
         raise ConnectionError("connection refused")
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:

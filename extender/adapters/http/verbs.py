@@ -21,7 +21,7 @@ import structlog
 from extender.adapters.http import wire
 from extender.adapters.http.metrics import VerbMetrics
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.adapters.objects import to_pod
+from extender.adapters.objects import is_managed, to_pod
 from extender.app.ports import PodRef
 from extender.app.verbs import Verbs, Verdict
 from extender.core.cluster import Pod
@@ -45,12 +45,14 @@ class VerbCalls:
         """The pod of the last call, as it was told and as it is meant."""
         self.by_name: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
             "filter": self.filter,
+            "filter-only": self.filter_only,
             "prioritize": self.prioritize,
             "bind": self.bind,
             "preempt": self.preempt,
         }
         self.at_once: dict[str, Callable[[bytes], bytes]] = {
             "filter": self.filter,
+            "filter-only": self.filter_only,
             "prioritize": self.prioritize,
             "preempt": self.preempt,
         }
@@ -59,10 +61,19 @@ class VerbCalls:
     def filter(self, body: bytes) -> bytes:
         """The nodes that will do, and for each other one why not. Raises Problem for what cannot be read."""
         began = perf_counter()
+        return self._filter(wire.read_filter_call(body), began, alone=False)
+
+    def filter_only(self, body: bytes) -> bytes:
+        """As `filter`, of an entry that does nothing else: for prioritize and bind kube-scheduler has another, which it
+        asks about those pods alone that ask for MANAGED."""
+        began = perf_counter()
         call = wire.read_filter_call(body)
+        return self._filter(call, began, alone=not is_managed(call.pod))
+
+    def _filter(self, call: wire.FilterCall, began: float, *, alone: bool) -> bytes:
         names, sent = call.nodes, call.sent
         try:
-            answer = wire.filter_answer(self._verbs.filter(self._pod(call.pod), names), sent)
+            answer = wire.filter_answer(self._verbs.filter(self._pod(call.pod), names, alone=alone), sent)
         except UnreadableObject as error:
             reason = f"the pod cannot be understood: {error}"
             answer = wire.filter_answer(Verdict(unresolvable=dict.fromkeys(names, reason)), sent)

@@ -57,8 +57,8 @@ class NotedVerbs:
         """Binds wait for it, as at a gang's barrier."""
         self.bound: list[PodRef] = []
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
-        self._note("filter", pod, nodes)
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        self._note("filter alone" if alone else "filter", pod, nodes)
         return self.verdict or Verdict(tuple(nodes))
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:

@@ -26,7 +26,7 @@ class PassThrough:
     def __init__(self, write: WriteBinding = written) -> None:
         self._write = write
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
         if pod.name.startswith("rejected"):
             return Verdict(rejected=dict.fromkeys(nodes, "turned away by the pass-through"))
         return Verdict(nodes)

@@ -43,7 +43,7 @@ class KeepersVerbs(Performing):
         self.do(self.keeper.set_capacity(NodeName("n1"), DATA1, 4))
         self.do(self.keeper.observe(pod("bound", node=NodeName("n2"))))
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
         return self.do(self.keeper.filter(pod, nodes))
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:

@@ -55,6 +55,31 @@ async def test_filter_answers_names_and_reasons(client: httpx.AsyncClient, verbs
     assert answer.headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize(
+    ("path", "asks", "alone"),
+    [
+        ("filter", {}, False),
+        ("filter-only", {}, True),
+        ("filter-only", {"containers": [{"resources": {"limits": {"escher.dev/managed": "1"}}}]}, False),
+        ("filter-only", {"containers": [{}, {"resources": {"requests": {"escher.dev/managed": "1"}}}]}, False),
+        (
+            "filter-only",
+            {"containers": [{}], "initContainers": [{"resources": {"requests": {"escher.dev/managed": "1"}}}]},
+            False,
+        ),
+    ],
+)
+async def test_an_entry_that_filters_alone_is_asked_nothing_else_about_pods_without_the_mark(
+    client: httpx.AsyncClient, verbs: NotedVerbs, path: str, asks: dict[str, Any], alone: bool
+) -> None:
+    body = filter_body(names=["n1"])
+    body["Pod"]["spec"] = {**body["Pod"].get("spec", {}), **asks}
+    answer = await client.post(f"/scheduler/{path}", json=body)
+    assert answer.json()["NodeNames"] == ["n1"]
+    [(verb, _, _)] = verbs.calls
+    assert verb == ("filter alone" if alone else "filter")
+
+
 async def test_filter_answers_whole_nodes_with_the_bytes_they_came_with(
     client: httpx.AsyncClient, verbs: NotedVerbs
 ) -> None:
