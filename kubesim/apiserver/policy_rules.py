@@ -28,6 +28,8 @@ _RULES: dict[str, tuple[str, ...]] = {
     "resources": ("pods",),
 }
 """What can be matched: new pods."""
+_SELECTING = ("namespaceSelector", "objectSelector", "excludeResourceRules")
+_NARROWING = ("resourceRules", *_SELECTING)
 
 
 def completed(policy: Json) -> Json:
@@ -97,7 +99,7 @@ def _match_problems(matches: Json) -> Iterator[Problem]:
     where = "spec.matchConstraints"
     if matches["matchPolicy"] not in _MATCHING:
         yield unsupported(f"{where}.matchPolicy", matches["matchPolicy"], _MATCHING)
-    for key in ("namespaceSelector", "objectSelector", "excludeResourceRules"):
+    for key in _SELECTING:
         if matches.get(key):
             yield _not_here(f"{where}.{key}", matches[key])
     if not matches.get("resourceRules"):
@@ -160,9 +162,11 @@ def _expression_problems(text: str | None, wanted: Type, where: str) -> Iterator
 def _binding_problems(spec: Json) -> Iterator[Problem]:
     if not spec.get("policyName"):
         yield missing("spec.policyName")
-    for key in ("paramRef", "matchResources"):
-        if spec.get(key):
-            yield _not_here(f"spec.{key}", spec[key])
+    if spec.get("paramRef"):
+        yield _not_here("spec.paramRef", spec["paramRef"])
+    for key in _NARROWING:
+        if value := (spec.get("matchResources") or {}).get(key):
+            yield _not_here(f"spec.matchResources.{key}", value)
 
 
 def _not_here(where: str, value: Any) -> Problem:

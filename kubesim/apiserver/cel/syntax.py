@@ -239,7 +239,8 @@ class _Parser:
                 optional = self._take("?") is not None
                 tree = Index(tree, self.expression(), optional)
                 self._expect("]")
-            elif (named := _dotted(tree)) and self._take("{"):
+            elif self._peek() == ("sign", "{") and (named := _dotted(tree)):
+                self._at += 1
                 tree = Message(named, self._entries(lambda: Name(self._name(selected=True))))
             else:
                 return tree
@@ -321,12 +322,11 @@ class _Parser:
 
 def _dotted(tree: Tree) -> str | None:
     """The name of a message, as it was read; None if this cannot be one."""
-    match tree:
-        case Name(name):
-            return name
-        case Select(target, name, optional=False) if (before := _dotted(target)) is not None:
-            return f"{before}.{name}"
-    return None
+    parts: list[str] = []
+    while isinstance(tree, Select) and not tree.optional:
+        parts.append(tree.name)
+        tree = tree.target
+    return ".".join([tree.name, *reversed(parts)]) if isinstance(tree, Name) else None
 
 
 def _integer(token: str, *, negative: bool = False) -> int:
