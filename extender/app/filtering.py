@@ -75,9 +75,10 @@ class Filtering:
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
         self._population.believe(pod)
-        if tables.knowledge.is_stale() and self._needs_a_place(pod):
+        placed_by_us = tables.policies.placing.places(pod)
+        if self._needs_a_place(pod, placed_by_us) and tables.knowledge.is_stale():
             return self._not_now(pod, sent)
-        verdict = self._have_placed(pod, sent) if tables.policies.placing.places(pod) else self._place_alone(pod, sent)
+        verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent)
         self._settlement.settle()
         return verdict
 
@@ -161,10 +162,9 @@ class Filtering:
         # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
         return verdict
 
-    def _needs_a_place(self, pod: Pod) -> bool:
+    def _needs_a_place(self, pod: Pod, placed_by_us: bool) -> bool:
         """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
-        placed_by_us = self._tables.policies.placing.places(pod) or self._reserves(pod)
-        return placed_by_us and self._tables.ledger.holding(pod.uid) is None
+        return (placed_by_us or self._reserves(pod)) and self._tables.ledger.holding(pod.uid) is None
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Nothing is planned; the pod is woken when it may be."""

@@ -19,9 +19,9 @@ from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 Numbers = npt.NDArray[np.int64]
-_MOST_FREE = 2**62
-_MOST_ASKED = 2**46
-"""Of so much as that no more copies than there are members of a gang could matter, however much is free."""
+_MOST = 2**63 - 1
+"""That a number in an array can be; no node says that it has more."""
+_MOST_COPIES = 2**40
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class Columns:
     def offer(self, need: Asked, change: Mapping[NodeName, Vector] | None = None) -> Offer | None:
         """What the nodes that are there have free for copies of the need. `change`: so much more is free, by node.
         None: the numbers are too large for arrays, or nothing is asked for."""
-        if not need or any(units > _MOST_ASKED for _, units in need):
+        if not need or any(units > _MOST for _, units in need):
             return None
         self._refresh()
         free = [self._column(resource) for resource, _ in need]
@@ -76,12 +76,12 @@ class Columns:
         return column
 
     def _free_on(self, name: NodeName, resource: ResourceKey, more: int = 0) -> int:
-        return max(-_MOST_FREE, min(_MOST_FREE, self._rows.free(name, resource) + more))
+        return max(-_MOST, min(_MOST, self._rows.free(name, resource) + more))
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """`copies`: how often the need fits on each node."""
+    """Good until the ledger changes. `copies`: how often the need fits on each node."""
 
     need: Asked
     names: list[NodeName]
@@ -92,7 +92,7 @@ class Offer:
     @property
     def total(self) -> int:
         """On all nodes together; not counted beyond what matters."""
-        return int(np.minimum(self.copies, _MOST_ASKED).sum())
+        return int(np.minimum(self.copies, _MOST_COPIES).sum())
 
     def where(self) -> Iterator[tuple[NodeName, int]]:
         """The nodes that have room, and for how many."""

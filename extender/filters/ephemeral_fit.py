@@ -7,6 +7,7 @@ from functools import cache
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Judge, Refuse, Scorer
+from extender.core.rows import NOWHERE
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -21,7 +22,9 @@ class EphemeralFit:
 
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         ledger = facts.ledger
-        if not (asked := _asked(pod, ledger.capacity.domain)):
+        asked = _asked(pod, ledger.capacity.domain)
+        first = next(((resource, units) for resource, units in asked.items() if units > 0), None)
+        if first is None:
             return None
         giving_way = facts.giving_way(pod)
 
@@ -31,7 +34,13 @@ class EphemeralFit:
             # Preemption frees what other pods hold; it creates no resource.
             return Refuse(REASON, short) if exists else Refuse(ABSENT, short, preemption_helps=False)
 
+        # Most of thousands of nodes have nothing of it, and to find that out should cost no more than a look.
+        scarce, absent = first[0], refusal(*first, 0, False)
+
         def judge(node: NodeName) -> Refuse | None:
+            row = ledger.rows.get(node, NOWHERE)
+            if scarce not in row.capacity and scarce not in row.held:
+                return absent
             found = ledger.rows.lacking(node, asked, (pod.uid, *giving_way.get(node, ())))
             if found is None:
                 return None

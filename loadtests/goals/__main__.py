@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 from extender.compare import comparing, runs
 from extender.controlplane.errors import ClusterError
-from loadtests.goals import control_plane, http_verbs
+from loadtests.goals import at_scale, control_plane, core_costs, http_verbs
 from loadtests.goals.cores import disturbance
 from loadtests.goals.history import Broken, History, Line, Where
 from loadtests.goals.measured import Measured
-from loadtests.goals.rows import BY_NAME, COMPARE, HTTP
+from loadtests.goals.rows import BY_NAME, COMPARE, CORE, HTTP, SCALE
 from loadtests.goals.table import table
 from loadtests.progress import say
 
@@ -38,6 +38,8 @@ HISTORY = Path("results/bench-history.csv")
 
 MEASURES: Mapping[str, Callable[[argparse.Namespace], Iterator[Measured]]] = {
     HTTP: lambda said: http_verbs.measures(blocks=said.blocks, seed=said.seed, pin=said.pin),
+    CORE: lambda said: core_costs.measures(),
+    SCALE: lambda said: at_scale.measures(),
 }
 """What is measured here and now; whoever measures more adds a line, and names it in `rows`."""
 

@@ -55,6 +55,7 @@ T = TypeVar("T")
 
 def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
     """Every figure whose name has `only` in it. Milliseconds, microseconds and ratios, as the rows have them."""
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     for measure, rows in (
         (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
         (_events, (EVENT, EVENT_READ)),
@@ -63,10 +64,15 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
     ):
         if any(only in row for row in rows):
             say(f"measuring {rows[0]}")
-            # What an earlier figure was measured on is not looked through with this one's.
-            gc.unfreeze()
-            gc.collect()
-            yield from (found for found in measure(rounds) if only in found.row)
+            try:
+                yield from (found for found in measure(rounds) if only in found.row)
+            finally:
+                # What this was measured on is not looked through with the next one's.
+                gc.unfreeze()
+                gc.set_threshold(*thresholds)
+                gc.collect()
+                if frozen:
+                    gc.freeze()
 
 
 # -- a keeper and its cluster ----------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ blocks, for those that follow each other share their luck: it is blocks that are
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from random import Random
+from statistics import median
 from time import perf_counter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -31,6 +33,12 @@ class Pairs(NamedTuple):
         found = ratio(self.ours, self.theirs)
         assert found is not None, "nothing was asked"
         return found
+
+    @property
+    def milliseconds(self) -> str:
+        """The medians of both, as they are told to people: they are this machine's, and of this hour."""
+        ours, theirs = (median(chain.from_iterable(side.values())) * 1000 for side in self)
+        return f"{ours:.2f} ms, {theirs:.2f} ms"
 
 
 class Taken(NamedTuple):

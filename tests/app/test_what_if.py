@@ -65,6 +65,11 @@ async def test_one_that_would_not_fit_is_told_why_with_numbers(world: World) -> 
     assert any("1 more members" in remedy for remedy in found.explanation.remedies)
 
 
+async def test_who_tries_many_things_is_told_whether_it_fits_and_not_why_not(world: World) -> None:
+    found = suppose(world.keeper, Wondered((), gang(7)), explains=False)
+    assert (found.fits, found.explanation) == (False, None)
+
+
 async def test_nodes_like_one_that_is_there_would_make_room(world: World) -> None:
     assert wonder(world, Added(N1, 1), ask=gang(7)).fits
 

@@ -263,7 +263,13 @@ class Arena:
         return [each for each in found if each.get("reason") == reason]
 
     def gang_state(self, name: str) -> Json:
-        return self.service.call("GET", f"/v1/namespaces/{self.namespace}/gangs/{name}")
+        """Of a gang whose pods exist: the service may not have heard of them yet."""
+
+        def answer() -> Json | None:
+            answered = self.service.raw("GET", f"/v1/namespaces/{self.namespace}/gangs/{name}")
+            return dict(answered.json()) if answered.status_code == 200 else None
+
+        return eventually(answer, what=f"the service telling of gang {name}") or {}
 
     # -- ephemeral resources
 

@@ -7,6 +7,7 @@ from math import inf, nan
 import pytest
 
 from extender.compare.figures import Estimate
+from loadtests.goals.__main__ import MEASURES
 from loadtests.goals.measured import Measured, Standing, of_estimate, standing
 from loadtests.goals.rows import BY_NAME, COMPARE, HTTP, ROWS, Row
 from loadtests.goals.table import NO_MEASURE, NOT_MEASURED, table
@@ -75,9 +76,13 @@ def test_what_is_about_no_row_stands_at_the_end() -> None:
 
 
 def test_the_table_is_whole_without_a_single_measurement() -> None:
-    told = cells(table({}, {}, [HTTP]))
+    told = cells(table({}, {}, {COMPARE, *MEASURES}))
     assert list(told)[2:] == [row.name for row in ROWS]
     assert {row[-1] for name, row in told.items() if name in BY_NAME} == {NOT_MEASURED, NO_MEASURE}
+
+
+def test_every_measure_that_a_row_names_is_there() -> None:
+    assert {row.measure for row in ROWS} == {COMPARE, *MEASURES, ""}
 
 
 def test_no_two_rows_have_the_same_name_and_a_goal_is_not_easier_than_what_must_be() -> None:

@@ -81,10 +81,13 @@ def plan(
     if filling and (filled := _fill(room.copy(), templates, candidates)):
         return filled
     before = room.copy() if len(templates) > 1 else room
-    if len(templates) == 1 and room.rows is ledger.rows and _MANY <= len(candidates) >= len(ledger.columns):
-        found = _too_few(ledger.columns.offer(templates[0].need, room.change), templates[0])
-        if found is not None:
-            return found
+    if len(templates) == 1 and room.rows is ledger.rows and len(candidates) >= _MANY:
+        if (apart := _apart(room, templates[0], candidates)) is not None:
+            return apart
+        if len(candidates) >= len(ledger.columns):
+            found = _too_few(ledger.columns.offer(templates[0].need, room.change), templates[0])
+            if found is not None:
+                return found
     nodes, shortfall = _spread(room, templates, candidates)
     # A shortfall within the first template is final: nothing else was in its way.
     if shortfall is not None and shortfall.placed >= len(templates[0].slots):
@@ -97,6 +100,18 @@ def plan(
     if shortfall is not None and len(nodes) < len(slots):
         return shortfall
     return {slot.holder: nodes[slot.holder] for slot in slots}
+
+
+def _apart(room: Room, template: Template, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
+    """What the spread over all comes to, where it does not come to the end of the first few; else None."""
+    asked = len(template.slots)
+    could = (n for n in islice(candidates, 2 * asked) if room.lacking(n, template.need) is None)
+    nodes = list(islice(filter(template.may_be_on, could), asked))
+    if len(nodes) < asked:
+        return None
+    for node in nodes:
+        room.take(node, template.need)
+    return {slot.holder: node for slot, node in zip(template.slots, nodes, strict=True)}
 
 
 def _too_few(offer: Offer | None, template: Template) -> Shortfall | None:
