@@ -109,18 +109,18 @@ def test_a_member_that_is_created_waits_behind_its_gate(site: Site) -> None:
 
 @pytest.mark.usefixtures("marking")
 def test_who_needs_escher_gets_the_mark(site: Site) -> None:
-    ours = f"escher.dev/{site.namespace}.data"
+    ours: dict[str, Any] = {site.key("data"): 1}
     assert marks(site, labelled(site, "label")) == [MARKED]
     assert marks(site, labelled(site, "ledger", LEDGER)) == [MARKED]
     assert marks(site, site.pod("annotation", annotations={"escher.dev/policy": "spread"})) == [MARKED]
     assert marks(site, site.gang("member", 1)[0]) == [MARKED]
     assert marks(site, site.pod("gate", gated=True)) == [MARKED]
-    assert marks(site, site.pod("request", **{ours: 1})) == [MARKED]
+    assert marks(site, site.pod("request", **ours)) == [MARKED]
 
 
 @pytest.mark.usefixtures("marking")
 def test_whichever_container_asks_the_first_gets_the_mark(site: Site) -> None:
-    ours = {f"escher.dev/{site.namespace}.data": "1"}
+    ours = {site.key("data"): "1"}
     assert marks(site, asking(site, "both", requests=ours, limits=ours)) == [MARKED, PLAIN]
     assert marks(site, asking(site, "limit", limits=ours)) == [MARKED, PLAIN]
     assert marks(site, asking(site, "init", init=True, limits=ours)) == [MARKED]
