@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.conformance.site import EXTENDER, LEDGER, PURE, Json, Site
+from tests.conformance.test_kubectl import Kubectl
 from tests.controlplane.deadline import eventually
 
 FOLDER = Path(__file__).parents[2] / "deploy/policies"
@@ -30,8 +31,8 @@ def in_force(site: Site, file: str, changes: Callable[[], bool]) -> Iterator[Non
     policy, binding = yaml.safe_load_all((FOLDER / file).read_text())
     site.cluster_wide(f"{ROOT}/mutatingadmissionpolicies", policy)
     made = site.cluster_wide(f"{ROOT}/mutatingadmissionpolicybindings", binding)
-    eventually(changes, what=f"{file} in force")
     try:
+        eventually(changes, what=f"{file} in force")
         yield
     finally:
         site.api.delete(f"{ROOT}/mutatingadmissionpolicybindings/{made['metadata']['name']}")
@@ -61,6 +62,20 @@ def gating(site: Site) -> Iterator[None]:
 def marking(site: Site) -> Iterator[None]:
     with in_force(site, "mark-pods.yaml", lambda: marks(site, labelled(site, "probe")) == [MARKED]):
         yield
+
+
+def test_kubectl_applies_both_and_a_second_time_changes_nothing(site: Site, tmp_path: Path) -> None:
+    kubectl = Kubectl(site, tmp_path)
+    member = site.gang("probe", 1)[0]
+    kubectl("apply", "-f", str(FOLDER))
+    try:
+        eventually(lambda: (gates(site, member), marks(site, member)) == ([GATE], [MARKED]), what="both in force")
+        assert len(kubectl("apply", "-f", str(FOLDER)).splitlines()) == 4
+        generations = "jsonpath={.items[*].metadata.generation}"
+        assert kubectl("get", "-f", str(FOLDER), "-o", generations) == "1 1 1 1"
+    finally:
+        kubectl("delete", "-f", str(FOLDER))
+        eventually(lambda: (gates(site, member), marks(site, member)) == ([], [PLAIN]), what="the end of both")
 
 
 def labelled(site: Site, name: str, scheduler: str = EXTENDER, **more: Any) -> Json:
