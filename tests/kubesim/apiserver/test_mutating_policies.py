@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubesim.kinds import MUTATING_POLICY, MUTATING_POLICY_BINDING, Json
-from tests.kubesim.apiserver.apis import MERGE, PODS, Api, node, pod
+from tests.kubesim.apiserver.apis import MERGE, PODS, STRATEGIC, Api, node, pod
 
 pytestmark = pytest.mark.anyio
 
@@ -71,6 +71,13 @@ async def test_defaults_are_told_and_do_not_stand_in_the_way_of_a_second_apply()
     assert api.ok("PUT", f"{POLICIES}/p", found)["metadata"]["generation"] == 2
     del found["metadata"]["resourceVersion"]
     assert api.refused("PUT", f"{POLICIES}/p", found)[0] == 422
+
+
+async def test_conditions_are_patched_by_their_names() -> None:
+    api = installed(policy(A, when=("true", "true")))
+    patch = {"spec": {"matchConditions": [{"name": "c1", "expression": "false"}]}}
+    spec = api.ok("PATCH", f"{POLICIES}/p", patch, media=STRATEGIC)["spec"]
+    assert {each["name"]: each["expression"] for each in spec["matchConditions"]} == {"c0": "true", "c1": "false"}
 
 
 async def test_kubectl_sees_what_each_is_about() -> None:
