@@ -82,6 +82,24 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
     ("api-extensions",),
     STATUS,
 )
+MUTATING_POLICY = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingAdmissionPolicy",
+    "mutatingadmissionpolicies",
+    False,
+    (),
+    ("api-extensions",),
+)
+MUTATING_POLICY_BINDING = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingAdmissionPolicyBinding",
+    "mutatingadmissionpolicybindings",
+    False,
+    (),
+    ("api-extensions",),
+)
 
 BUILT_IN = (
     NAMESPACE,
@@ -98,6 +116,8 @@ BUILT_IN = (
     PRIORITY_CLASS,
     DISRUPTION_BUDGET,
     CUSTOM_RESOURCE_DEFINITION,
+    MUTATING_POLICY,
+    MUTATING_POLICY_BINDING,
 )
 
 

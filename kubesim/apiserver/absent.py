@@ -56,8 +56,6 @@ _STORAGE = """
     VolumeAttachment volumeattachments
 """
 _ADMISSION = """
-    MutatingAdmissionPolicy mutatingadmissionpolicies
-    MutatingAdmissionPolicyBinding mutatingadmissionpolicybindings
     MutatingWebhookConfiguration mutatingwebhookconfigurations
     ValidatingAdmissionPolicy validatingadmissionpolicies
     ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings

@@ -17,9 +17,11 @@ from kubesim.apiserver import (
     definitions,
     jobs_api,
     metadata,
+    mutations,
     neighbour_rules,
     pod_rules,
     pods,
+    policy_rules,
     schema,
     simple,
 )
@@ -36,6 +38,8 @@ _COUNTED = (
     kinds.PRIORITY_CLASS,
     kinds.DISRUPTION_BUDGET,
     kinds.CUSTOM_RESOURCE_DEFINITION,
+    kinds.MUTATING_POLICY,
+    kinds.MUTATING_POLICY_BINDING,
 )
 """Built-in kinds whose metadata has a generation."""
 
@@ -170,6 +174,23 @@ def _pod_defaults(pod: Json) -> Json:
 
 
 def _new_pod(admission: Admission, kind: Kind, pod: Json) -> tuple[Json, list[Problem]]:
+    pod = _by_plugins(admission, kind, pod)
+    changed = mutations.of_pod(pod, admission.store, lambda new: _pod_defaults(without_nulls(new)))
+    problems: list[Problem] = []
+    if changed is not pod:
+        # What policies have changed is looked at by the plugins again.
+        pod = _by_plugins(admission, kind, changed)
+        problems = metadata.problems_of_new(kind, pod["metadata"])
+    spec = neighbour_rules.with_label_keys(pod["spec"], pod["metadata"].get("labels") or {})
+    pod = {**pod, "spec": spec, "status": pods.new_status(spec, admission.clock)}
+    problems += [*pod_rules.problems_of_new_annotations(pod), *pod_rules.problems_of_spec(spec)]
+    if spec.get("ephemeralContainers"):
+        problems.append(forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
+    return pod, problems
+
+
+def _by_plugins(admission: Admission, kind: Kind, pod: Json) -> Json:
+    """The new pod with what kube-apiserver's own admission plugins add. Raises Failure (403)."""
     classes = {each["metadata"]["name"]: each for each in admission.store.list(kinds.PRIORITY_CLASS)}
     default = next((each for each in classes.values() if each.get("globalDefault")), None)
     name = pod["metadata"].get("name", "")
@@ -196,15 +217,9 @@ def _new_pod(admission: Admission, kind: Kind, pod: Json) -> tuple[Json, list[Pr
     if spec.get("overhead"):
         why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
         raise forbidden(kind, name, why)
-    spec = neighbour_rules.with_label_keys(spec, pod["metadata"].get("labels") or {})
-    status = pods.new_status(spec, admission.clock)
-    pod = {**pod, "spec": spec, "status": status}
-    if spec.get("nodeName"):
-        pod = pods.with_labels_of(pod, admission.store.get(kinds.NODE, "", spec["nodeName"]))
-    problems = [*pod_rules.problems_of_new_annotations(pod), *pod_rules.problems_of_spec(spec)]
-    if spec.get("ephemeralContainers"):
-        problems.append(forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
-    return pod, problems
+    pod = {**pod, "spec": spec}
+    node = admission.store.get(kinds.NODE, "", spec["nodeName"]) if spec.get("nodeName") else None
+    return pods.with_labels_of(pod, node)
 
 
 def _changed_pod(admission: Admission, kind: Kind, pod: Json, old: Json) -> tuple[Json, list[Problem]]:
@@ -268,6 +283,8 @@ _DEFAULTS: dict[Kind, _Defaults] = {
     kinds.SECRET: simple.secret,
     kinds.SERVICE: simple.service,
     kinds.CUSTOM_RESOURCE_DEFINITION: definitions.completed,
+    kinds.MUTATING_POLICY: policy_rules.completed,
+    kinds.MUTATING_POLICY_BINDING: policy_rules.completed_binding,
 }
 _NEW: dict[Kind, _New] = {
     kinds.POD: _new_pod,
@@ -279,6 +296,8 @@ _NEW: dict[Kind, _New] = {
     kinds.SERVICE: _plain_new(simple.new_service),
     kinds.LEASE: _plain_new(simple.new_lease),
     kinds.CUSTOM_RESOURCE_DEFINITION: _new_definition,
+    kinds.MUTATING_POLICY: _plain_new(policy_rules.of_new),
+    kinds.MUTATING_POLICY_BINDING: _plain_new(policy_rules.of_new_binding),
 }
 _CHANGED: dict[Kind, _Changed] = {
     kinds.POD: _changed_pod,
@@ -289,4 +308,6 @@ _CHANGED: dict[Kind, _Changed] = {
     kinds.SERVICE: _plain_changed(simple.changed_service),
     kinds.LEASE: _plain_changed(simple.changed_lease),
     kinds.CUSTOM_RESOURCE_DEFINITION: _plain_changed(definitions.of_changed),
+    kinds.MUTATING_POLICY: _plain_changed(policy_rules.of_changed),
+    kinds.MUTATING_POLICY_BINDING: _plain_changed(policy_rules.of_changed_binding),
 }

@@ -11,6 +11,7 @@ from kubesim.kinds import Json
 
 Cells = Callable[[Json, float], list[Any]]
 """The cells of an object at a time."""
+_UNSET = "<unset>"
 
 
 def _name(item: Json) -> str:
@@ -264,6 +265,19 @@ PRINTERS: dict[tuple[str, str], tuple[list[Column], Cells]] = {
             AGE,
         ],
         _budget,
+    ),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): (
+        [
+            NAME,
+            column("Mutations", "How many changes it makes.", of_type="integer"),
+            column("ParamKind", "The kind of its parameters."),
+            AGE,
+        ],
+        lambda item, now: [_name(item), len(item["spec"]["mutations"]), _UNSET, age(item, now)],
+    ),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): (
+        [NAME, column("PolicyName", "The policy in force."), column("ParamRef", "Its parameters."), AGE],
+        lambda item, now: [_name(item), item["spec"]["policyName"], _UNSET, age(item, now)],
     ),
 }
 """By group and plural."""

@@ -46,20 +46,29 @@ def json_patch(target: Json, operations: object) -> Json:
     if len(operations) > _MOST_OPERATIONS:
         said = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         raise Failure(413, "RequestEntityTooLarge", f"Request entity too large: {said}")
-    result: Any = target
     try:
-        for operation in operations:
-            result = _apply(result, operation)
-        if not isinstance(result, dict):
-            raise _Impossible
-    except _Impossible:
+        return operated(target, operations)
+    except Impossible:
         message = "the server rejected our request due to an error in our request"
         raise Failure(422, "Invalid", message, {}) from None
-    return result
 
 
-class _Impossible(Exception):
+class Impossible(Exception):
     """The operation cannot be carried out on this document. kube-apiserver does not say why, and so nor do we."""
+
+
+class Untrue(Impossible):
+    """What a test has found is something else than it says."""
+
+
+def operated(target: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
+    """The object when all operations have been carried out. Raises Impossible."""
+    result: Any = target
+    for operation in operations:
+        result = _apply(result, operation)
+    if not isinstance(result, dict):
+        raise Impossible
+    return result
 
 
 def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
@@ -81,25 +90,25 @@ def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
         case "move":
             source = _parts(operation.get("from"))
             return _set(_remove(document, source), _parts(path), _get(document, source), insert=True)
-    raise _Impossible
+    raise Impossible
 
 
 def _value(operation: Mapping[str, Any]) -> Any:
     if "value" not in operation:
-        raise _Impossible
+        raise Impossible
     return operation["value"]
 
 
 def _test(found: Any, wanted: Any) -> None:
     # True is not 1 in JSON.
     if isinstance(found, bool) != isinstance(wanted, bool) or found != wanted:
-        raise _Impossible
+        raise Untrue
 
 
 def _parts(path: Any) -> list[str]:
     """Without a slash it is no path; of what is before the first one the library of kube-apiserver takes no notice."""
     if not isinstance(path, str) or "/" not in path:
-        raise _Impossible
+        raise Impossible
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
@@ -114,7 +123,7 @@ def _get(document: Any, parts: Sequence[str]) -> Any:
 
 def _item(document: Any, part: str) -> Any:
     if not isinstance(document, list):
-        raise _Impossible
+        raise Impossible
     return document[_position(document, part)]
 
 
@@ -124,7 +133,7 @@ def _set(document: Any, parts: Sequence[str], value: Any, *, insert: bool) -> An
     if isinstance(document, dict):
         return {**document, part: _set(document.get(part), rest, value, insert=insert) if rest else value}
     if not isinstance(document, list):
-        raise _Impossible
+        raise Impossible
     position = _position(document, part, inserting=insert and not rest)
     if rest:
         return [*document[:position], _set(document[position], rest, value, insert=insert), *document[position + 1 :]]
@@ -137,7 +146,7 @@ def _position(document: Sequence[Any], part: str, *, inserting: bool = False) ->
     if inserting and part == "-":
         return len(document)
     if not _WHOLE.fullmatch(part) or not -size <= int(part) < size:
-        raise _Impossible
+        raise Impossible
     return int(part) % size
 
 
@@ -145,7 +154,7 @@ def _remove(document: Any, parts: Sequence[str]) -> Any:
     part, rest = parts[0], parts[1:]
     if isinstance(document, dict):
         if part not in document:
-            raise _Impossible
+            raise Impossible
         if rest:
             return {**document, part: _remove(document[part], rest)}
         return {key: value for key, value in document.items() if key != part}
@@ -153,7 +162,7 @@ def _remove(document: Any, parts: Sequence[str]) -> Any:
         position = _position(document, part)
         kept = [_remove(document[position], rest)] if rest else []
         return [*document[:position], *kept, *document[position + 1 :]]
-    raise _Impossible
+    raise Impossible
 
 
 def parse(body: bytes) -> Any:

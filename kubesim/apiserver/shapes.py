@@ -199,6 +199,22 @@ _SCHEMA_FIELDS |= {
         **_of(TEXT, "rule message messageExpression reason fieldPath"), "optionalOldSelf": BOOL,
     })),
 }  # fmt: skip
+_MATCHES = Object("MatchResources", {
+    "matchPolicy": TEXT, **_of(_SELECTOR, "namespaceSelector objectSelector"),
+    **_of(Each(Object("NamedRuleWithOperations", {
+        **_of(Each(TEXT), "resourceNames operations apiGroups apiVersions resources"), "scope": TEXT,
+    })), "resourceRules excludeResourceRules"),
+})  # fmt: skip
+_NAMED_EXPRESSION = Each(Object("Variable", _of(TEXT, "name expression")))
+_EXPRESSION = Object("ApplyConfiguration", {"expression": TEXT})
+_POLICY_SPEC = Object("MutatingAdmissionPolicySpec", {
+    "paramKind": Object("ParamKind", _of(TEXT, "apiVersion kind")), "matchConstraints": _MATCHES,
+    **_of(_NAMED_EXPRESSION, "variables matchConditions"), **_of(TEXT, "failurePolicy reinvocationPolicy"),
+    "mutations": Each(Object("Mutation", {"patchType": TEXT, **_of(_EXPRESSION, "applyConfiguration jsonPatch")})),
+})  # fmt: skip
+_POLICY_BINDING_SPEC = Object("MutatingAdmissionPolicyBindingSpec", {
+    "policyName": TEXT, "matchResources": _MATCHES, "paramRef": Map(ANY),
+})  # fmt: skip
 _REFERENCE = Object("ObjectReference", _of(TEXT, "kind namespace name uid apiVersion resourceVersion fieldPath"))
 _TOLD = {
     **_of(TEXT, "reason type action reportingInstance"),
@@ -243,6 +259,8 @@ _BODIES: dict[Kind, dict[str, Shape]] = {
         }),
         "status": Map(ANY),
     },
+    kinds.MUTATING_POLICY: {"spec": _POLICY_SPEC},
+    kinds.MUTATING_POLICY_BINDING: {"spec": _POLICY_BINDING_SPEC},
 }  # fmt: skip
 _SHAPES = {
     kind: Object(kind.name, {"kind": TEXT, "apiVersion": TEXT, "metadata": _METADATA, **fields})
@@ -259,6 +277,11 @@ _EVICTION = Object("Eviction", {
 })  # fmt: skip
 _OTHERS = {"Binding": _BINDING, "Eviction": _EVICTION, "DeleteOptions": _DELETION}
 _CUSTOM = Object("Object", {"metadata": _METADATA})
+
+
+def of_kind(kind: Kind) -> Object:
+    """The shape of a built-in kind."""
+    return _SHAPES[kind]
 
 
 def known(kind: Kind, obj: Json, unknown: list[str], stored: Json | None = None) -> Json:

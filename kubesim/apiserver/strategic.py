@@ -52,6 +52,8 @@ def merge_key(kind: str, path: Sequence[str]) -> str | None:
             return _CONTAINER.get(key)
         case ("spec", "ports") if kind == "Service":
             return "port"
+        case ("spec", "matchConditions" | "variables") if kind == "MutatingAdmissionPolicy":
+            return "name"
         case ("secrets",) if kind == "ServiceAccount":
             return "name"
         case ("status", "addresses") if kind == "Node":

@@ -28,7 +28,13 @@ from kubesim.apiserver.strategic import strategic_merge
 from kubesim.kinds import Json, Kind
 from kubesim.store import Store, key_of
 
-_ALWAYS_VERSIONED = (kinds.LEASE, kinds.DISRUPTION_BUDGET, kinds.CUSTOM_RESOURCE_DEFINITION)
+_ALWAYS_VERSIONED = (
+    kinds.LEASE,
+    kinds.DISRUPTION_BUDGET,
+    kinds.CUSTOM_RESOURCE_DEFINITION,
+    kinds.MUTATING_POLICY,
+    kinds.MUTATING_POLICY_BINDING,
+)
 """Built-in kinds that are not replaced without saying which version is meant; of custom resources none is."""
 _CREATED_BY_PUT = (kinds.EVENT, kinds.EVENTS, kinds.LEASE)
 

@@ -10,7 +10,6 @@ import yaml
 
 from loadtests.pods import LEDGER, PURE, Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.workload import Arena, away, stays
 
 pytestmark = pytest.mark.timeout(300)
@@ -113,9 +112,8 @@ def test_a_pod_of_no_gang_is_told_that_nobody_will_let_it_through(arena: Arena) 
     assert "remove the gate" in told["note"]
 
 
-@REAL_ONLY
 class TestThePolicyForAllGangs:
-    """`deploy/policies/gate-gangs.yaml`: the API server puts the gate on. The embedded one has no such policies."""
+    """`deploy/policies/gate-gangs.yaml`: the API server puts the gate on."""
 
     @pytest.fixture(autouse=True)
     def policy(self, arena: Arena) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubesim.apiserver.cel.running import Run, Scope, Typed, absorbing, step
 from kubesim.apiserver.cel.syntax import Call, Name, Refused, Tree, not_here
-from kubesim.apiserver.cel.types import BOOL, DYN, TEXT, ListOf, MapOf, OptionalOf, Type
+from kubesim.apiserver.cel.types import BOOL, DYN, TEXT, ListOf, MapOf, OptionalOf, Type, known
 from kubesim.apiserver.cel.values import Failed, Optional, reader
 
 MACROS = frozenset(("all", "exists", "exists_one", "map", "filter", "optMap", "optFlatMap"))
@@ -23,8 +23,8 @@ def typed(call: Call, target: Typed, names: Mapping[str, Type], check: Check) ->
         raise not_here(f"{call.name} with {len(call.arguments)} arguments")
     variable = _variable(call)
     match target.type:
-        case ListOf(items=inner):
-            pass
+        case ListOf(items=items):
+            inner = known(items)
         case MapOf():
             inner = TEXT
         case _:

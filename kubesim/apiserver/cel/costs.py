@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from kubesim.apiserver.cel.sizes import LIMITLESS, ONE, UNKNOWN, Extent, Path, Size, onward, part_of, path
-from kubesim.apiserver.cel.syntax import Call, Index, Items, Literal, Name, Select, Tree
+from kubesim.apiserver.cel.syntax import Call, Entries, Index, Items, Literal, Message, Name, Select, Tree
 from kubesim.apiserver.cel.types import (
     BOOL,
     DOUBLE,
@@ -96,6 +96,8 @@ class _Estimate:
                 return self._indexed(tree, of_type, scope)
             case Call():
                 return self._call(tree, of_type, scope)
+            case Entries() | Message():
+                raise NotImplementedError("what is estimated has neither maps nor messages that are written out")
 
     def _settled(self, tree: Tree, scope: _Scope) -> _Part:
         """The part, of which the size is asked for before the next one goes on from the same path."""

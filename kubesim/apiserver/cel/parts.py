@@ -91,6 +91,7 @@ def indexed(target: Typed, at: Typed, *, optional: bool) -> Typed:
             raise not_here("an item of null")
         case _:
             raise no_overload("_[_]", [target, at])
+    found = types.known(found)
     if optional or of_type is not target.type:
         return perhaps(target, at.run, found)
     read = reader(found)

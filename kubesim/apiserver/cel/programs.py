@@ -10,11 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubesim.apiserver.cel import comprehensions, costs, functions, parts, types
+from kubesim.apiserver.cel import comprehensions, costs, functions, messages, parts, types
 from kubesim.apiserver.cel.running import Run, Scope, Typed, absorbing, started
 from kubesim.apiserver.cel.sizes import Extent
-from kubesim.apiserver.cel.syntax import Call, Index, Items, Literal, Name, Refused, Select, Tree, not_here, parsed
-from kubesim.apiserver.cel.types import BOOL, DYN, INT, NULL, TEXT, ListOf, MapOf, OptionalOf, Type
+from kubesim.apiserver.cel.syntax import (
+    Call,
+    Entries,
+    Entry,
+    Index,
+    Items,
+    Literal,
+    Message,
+    Name,
+    Refused,
+    Select,
+    Tree,
+    not_here,
+    parsed,
+)
+from kubesim.apiserver.cel.types import BOOL, DYN, INT, NULL, TEXT, UNBOUND, ListOf, MapOf, OptionalOf, Type
 from kubesim.apiserver.cel.values import Failed, ValueKind, equality, reader, type_of
 
 _DEEPEST = 100
@@ -42,16 +56,18 @@ class Program:
         return costs.most(self.tree, self.types, extent)
 
 
-def compiled(text: str, variables: Mapping[str, Type]) -> Program:
-    """Raises Refused."""
-    checker = _Checker()
+def compiled(text: str, variables: Mapping[str, Type], known: messages.Known | None = None) -> Program:
+    """`known`: the messages that it may write out. Without any it may not write out maps either: what they cost is not
+    known. Raises Refused."""
+    checker = _Checker(known)
     tree = parsed(text)
     typed = checker.typed(tree, dict(variables))
     return Program(typed.type, typed.run, frozenset(checker.uses), tree, checker.types)
 
 
 class _Checker:
-    def __init__(self) -> None:
+    def __init__(self, known: messages.Known | None) -> None:
+        self._known = known
         self.uses: set[str] = set()
         self.types: dict[int, Type] = {}
         self._depth = 0
@@ -82,6 +98,18 @@ class _Checker:
                 return parts.indexed(self.typed(target, names), self.typed(at, names), optional=optional)
             case Call():
                 return self._call(tree, names)
+            case Entries(entries):
+                if self._known is None:
+                    raise not_here("maps that are written out")
+                return messages.mapped([(self.typed(each.key, names), self._entry(each, names)) for each in entries])
+            case Message(name, entries):
+                if self._known is None:
+                    raise not_here("messages that are written out")
+                given = [(each.key, self._entry(each, names)) for each in entries]
+                return messages.made(self._known, name, given)
+
+    def _entry(self, entry: Entry, names: Mapping[str, Type]) -> messages.Given:
+        return messages.Given(self.typed(entry.value, names), entry.optional)
 
     def _call(self, call: Call, names: Mapping[str, Type]) -> Typed:
         if call.target is None and call.name == "has":
@@ -90,6 +118,8 @@ class _Checker:
             return comprehensions.typed(call, self.typed(call.target, names), names, self.typed)
         if isinstance(call.target, Name) and call.target.name == "optional" and "optional" not in names:
             return parts.optional_made(call.name, [self.typed(each, names) for each in call.arguments])
+        if call.target == Name("jsonpatch") and "jsonpatch" not in names and self._known is not None:
+            return messages.of_json_patch(call.name, [self.typed(each, names) for each in call.arguments])
         if call.name == "matches":
             _check_patterns(call.arguments[-1:])
         given = [self.typed(each, names) for each in ((call.target,) if call.target else ()) + call.arguments]
@@ -138,7 +168,7 @@ def _variable(name: str, names: Mapping[str, Type]) -> Typed:
 
 
 def _list(items: list[Typed]) -> Typed:
-    inner: Type = DYN
+    inner: Type = UNBOUND
     for at, item in enumerate(items):
         both = item.type if at == 0 else types.joined(inner, item.type)
         if both is None or (at and (both is DYN) and item.type is not inner):

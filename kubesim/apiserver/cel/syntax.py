@@ -1,12 +1,13 @@
 """Syntax: the tree that the text of an expression stands for, by CEL's grammar.
 
-Knows no types and no functions. What the grammar allows and is not known here, as numbers without sign, bytes, and maps
-and messages written out, is refused by name.
+Knows no types and no functions. What the grammar allows and is not known here, as numbers without sign and bytes, is
+refused by name.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _LARGEST = 2**63 - 1
@@ -89,7 +90,31 @@ class Items:
     items: tuple[Tree, ...]
 
 
-Tree = Literal | Name | Select | Index | Call | Items
+@dataclass(frozen=True)
+class Entry:
+    """`key: value` of a map, or `field: value` of a message. `optional`: with `?` before it, it may have no value."""
+
+    key: Tree
+    value: Tree
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A map that is written out."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that is written out. The keys of its entries are Names."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
+Tree = Literal | Name | Select | Index | Call | Items | Entries | Message
 
 
 def parsed(text: str) -> Tree:
@@ -214,6 +239,9 @@ class _Parser:
                 optional = self._take("?") is not None
                 tree = Index(tree, self.expression(), optional)
                 self._expect("]")
+            elif self._peek() == ("sign", "{") and (named := _dotted(tree)):
+                self._at += 1
+                tree = Message(named, self._entries(lambda: Name(self._name(selected=True))))
             else:
                 return tree
 
@@ -232,17 +260,16 @@ class _Parser:
             return inner
         if token == "[" and kind == "sign":
             return Items(self._list("]"))
-        if token in ("{", ".") and kind == "sign":
-            what = "maps that are written out" if token == "{" else "names that begin with a dot"
-            raise not_here(f"{what}")
+        if token == "{" and kind == "sign":
+            return Entries(self._entries(self.expression))
+        if token == "." and kind == "sign":
+            raise not_here("names that begin with a dot")
         if kind != "name":
             raise Refused(f"Syntax error: mismatched input {token or 'the end'!r}")
         if token in _CONSTANTS:
             return Literal(_CONSTANTS[token])
         if token in _RESERVED:
             raise Refused(f"reserved identifier: {token}")
-        if self._peek() == ("sign", "{"):
-            raise not_here("messages that are written out")
         return Call(token, None, self._list(")")) if self._take("(") else Name(token)
 
     def _list(self, closing: str) -> tuple[Tree, ...]:
@@ -255,6 +282,20 @@ class _Parser:
             if self._peek() == ("sign", "?"):
                 raise not_here("optional items of a list")
             found.append(self.expression())
+        return tuple(found)
+
+    def _entries(self, key: Callable[[], Tree]) -> tuple[Entry, ...]:
+        """Up to the closing brace. A comma may stand before it."""
+        found: list[Entry] = []
+        while not self._take("}"):
+            if found:
+                self._expect(",")
+                if self._take("}"):
+                    break
+            optional = self._take("?") is not None
+            named = key()
+            self._expect(":")
+            found.append(Entry(named, self.expression(), optional))
         return tuple(found)
 
     def _peek(self) -> tuple[str, str]:
@@ -277,6 +318,15 @@ class _Parser:
             raise Refused(f"Syntax error: mismatched input {token or 'the end'!r} expecting a name")
         self._at += 1
         return token
+
+
+def _dotted(tree: Tree) -> str | None:
+    """The name of a message, as it was read; None if this cannot be one."""
+    parts: list[str] = []
+    while isinstance(tree, Select) and not tree.optional:
+        parts.append(tree.name)
+        tree = tree.target
+    return ".".join([tree.name, *reversed(parts)]) if isinstance(tree, Name) else None
 
 
 def _integer(token: str, *, negative: bool = False) -> int:

@@ -57,19 +57,35 @@ class OptionalOf:
         return f"optional_type({self.of})"
 
 
-Type = Simple | ListOf | MapOf | ObjectOf | OptionalOf
+@dataclass(frozen=True)
+class MessageOf:
+    """A message that an expression has written out, by its name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Type = Simple | ListOf | MapOf | ObjectOf | OptionalOf | MessageOf
 
 BOOL, INT, DOUBLE, TEXT, NULL = Simple("bool"), Simple("int"), Simple("double"), Simple("string"), Simple("null_type")
 TIMESTAMP = Simple("timestamp")
 TYPE = Simple("type")
 DYN = Simple("dyn")
-"""Known when it runs: a whole number or a text. Also of what an empty list has none."""
+"""Known when it runs: a whole number or a text."""
+UNBOUND = Simple("dyn")
+"""What an empty list or map has none of: with anything else it is as that is."""
+ANY = Simple("any")
+"""Whatever JSON there is: a field of a message may be of this type."""
 OPAQUE = Simple("a value that is not in the embedded cluster")
 """A value of a type that is not known here: it can be there or not, and nothing else be said of it."""
 
 
 def joined(one: Type, other: Type) -> Type | None:
     """What both of them are; None if there is nothing."""
+    if one is UNBOUND or other is UNBOUND:
+        return other if one is UNBOUND else one
     if one is DYN or other is DYN:
         return DYN
     if one == other:
@@ -80,7 +96,7 @@ def joined(one: Type, other: Type) -> Type | None:
             if inner is None:
                 return None
             same = (one.listed, one.keys) == (other.listed, other.keys)
-            return ListOf(inner, one.listed, one.keys) if same else ListOf(_known(one.items, other.items, inner))
+            return ListOf(inner, one.listed, one.keys) if same else ListOf(inner)
         case MapOf(), MapOf():
             inner = joined(one.values, other.values)
             return None if inner is None else MapOf(inner)
@@ -90,9 +106,9 @@ def joined(one: Type, other: Type) -> Type | None:
     return None
 
 
-def _known(one: Type, other: Type, both: Type) -> Type:
-    """Of the items of an empty list and of another one, those of the other one."""
-    return other if one is DYN else one if other is DYN else both
+def known(of_type: Type) -> Type:
+    """What a variable or an item can be of which this is the type: of an empty list's items nothing is known."""
+    return DYN if of_type is UNBOUND else of_type
 
 
 def comparable(one: Type, other: Type) -> bool:

@@ -47,6 +47,7 @@ def test_the_roots_name_versions_and_groups() -> None:
         "scheduling.k8s.io",
         "policy",
         "apiextensions.k8s.io",
+        "admissionregistration.k8s.io",
         "escher.dev",
     ]
     assert groups[1]["preferredVersion"] == {"groupVersion": "batch/v1", "version": "v1"}

@@ -45,6 +45,12 @@ _NEW_EVENT = {
     "type": "Normal",
     "regarding": {"kind": "Pod", "namespace": "default"},
 }
+_RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+_POLICY = {
+    "reinvocationPolicy": "Never",
+    "matchConstraints": {"resourceRules": [_RULE]},
+    "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+}
 BODIES: dict[str, Json] = {
     "Namespace": {},
     "Node": node("x"),
@@ -59,6 +65,8 @@ BODIES: dict[str, Json] = {
     "PriorityClass": {"value": 7},
     "PodDisruptionBudget": {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}},
     "CustomResourceDefinition": _DEFINITION,
+    "MutatingAdmissionPolicy": {"spec": _POLICY},
+    "MutatingAdmissionPolicyBinding": {"spec": {"policyName": "x"}},
     "EphemeralResource": ephemeral("x"),
     "Thing": {"apiVersion": "a.b/v1", "kind": "Thing"},
 }
