@@ -24,7 +24,7 @@ import msgspec
 
 from extender.bootstrap import Application
 from extender.bootstrap import Cluster as Connection
-from extender.controlplane import crds, nodes, schedulers
+from extender.controlplane import crds, marking, nodes, schedulers
 from extender.controlplane.nodes import NodeShape
 from extender.core.names import DOMAIN
 from extender.kube.requests import JSON
@@ -34,7 +34,7 @@ from extender.world import World
 from kubesim.apiserver.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
-from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, Json, Kind
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NODE, Json, Kind
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient, ExtenderFailed
 from kubesim.store import Backup
 
@@ -54,8 +54,15 @@ def _definitions() -> list[Json]:
 
 
 @cache
-def _scheduler_configs() -> tuple[Json, Json]:
+def _marking() -> list[Json]:
+    return marking.shipped_policy()
+
+
+@cache
+def _scheduler_configs(marks: bool) -> tuple[Json, Json]:
     ours = schedulers.extender_scheduler(kubeconfig=None, service_url=NOWHERE)
+    if not marks:
+        ours = schedulers.for_every_pod(ours)
     return ours, schedulers.resources_scheduler(kubeconfig=None)
 
 
@@ -73,15 +80,17 @@ class Simulation:
         latency: float = 0.001,
         scheduler: Mapping[str, Any] | None = None,
         extender: Mapping[str, Any] | None = None,
+        marks: bool = True,
     ) -> None:
         """`scheduler`, `extender`: what stands otherwise than as shipped in the KubeSchedulerConfiguration of the
-        scheduler that calls the service, and in its entry for the service."""
+        scheduler that calls the service, and in its entries for the service. `marks`: the API server marks the pods
+        that need Escher; else all verbs are asked about every pod."""
         self._seed = seed
         self._latency = latency
         self._settings = settings or Settings.model_validate({})
         self._objects = node_objects
         self._count, self._shape = nodes, node_shape or NodeShape()
-        self._scheduler, self._extender = scheduler or {}, extender or {}
+        self._scheduler, self._extender, self._marks = scheduler or {}, extender or {}, marks
         self.watches_late_by = 0.0
         """Seconds by which the service hears late what its watches tell, from its next watch on."""
         self._stack = AsyncExitStack()
@@ -114,7 +123,7 @@ class Simulation:
         return self
 
     def _scheduler_configs(self) -> list[Json]:
-        ours, other = _scheduler_configs()
+        ours, other = _scheduler_configs(self._marks)
         extenders = [{**each, **self._extender} for each in ours["extenders"]]
         return [{**ours, **self._scheduler, "extenders": extenders}, other]
 
@@ -131,6 +140,9 @@ class Simulation:
         self._stack.callback(lambda: [task.cancel() for task in running])
         for definition in _definitions():
             await self.create(definition, CUSTOM_RESOURCE_DEFINITION)
+        if self._marks:
+            for document, kind in zip(_marking(), (MUTATING_POLICY, MUTATING_POLICY_BINDING), strict=True):
+                await self.create(document, kind)
         made = nodes.plain(self._count, self._shape) if self._objects is None else self._objects
         for node in made:
             await self.create(node, NODE)

@@ -29,7 +29,9 @@ from extender.kube.names import NodeName
 
 BOUND = "the pod is bound to another node already"
 GATED = "the pod has scheduling gates"
-UNMANAGED = f"the pod needs Escher to bind it, and does not ask for {MANAGED}"
+UNMANAGED = (
+    f"Escher has to bind the pod, which does not ask for {MANAGED}: apply deploy/policies/mark-pods.yaml, create it anew"
+)
 _ROUNDS = 8
 """So often kube-scheduler's samples have gone all around by themselves; others that it tries take from each round."""
 
@@ -81,9 +83,9 @@ class Filtering:
         placed_by_us = tables.policies.placing.places(pod)
         if alone and (placed_by_us or tables.asks_ephemeral(pod)):
             return _nowhere(sent, UNMANAGED)
-        if self._needs_a_place(pod, placed_by_us) and tables.knowledge.is_stale():
+        if self._needs_a_place(pod, placed_by_us, alone=alone) and tables.knowledge.is_stale():
             return self._not_now(pod, sent)
-        verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent)
+        verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)
         if alone and len(verdict.passed) > 1 and (scores := tables.policies.judging.scores(pod, verdict.passed)):
             best = max(scores.values())
             verdict = replace(verdict, passed=[node for node in verdict.passed if scores.get(node) == best])
@@ -108,11 +110,11 @@ class Filtering:
             return replace(allowed, passed=(), unresolvable=refused | dict(allowed.unresolvable))
         return self._judged(pod, [place])
 
-    def _place_alone(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+    def _place_alone(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool) -> Verdict:
         pod = self._first_to_be_had(pod, sent)
         verdict = self._judged(pod, sent)
         if verdict.passed:
-            if self._reserves(pod):
+            if self._reserves(pod, alone=alone):
                 verdict = self._reserve_one(pod, verdict)
             self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
         return verdict
@@ -153,8 +155,11 @@ class Filtering:
         if self._turned_away.woken_for_a_sample(pod.uid, _ROUNDS * -(-len(tables.nodes) // len(sent))):
             self._effects.append(WakePod(pod))
 
-    def _reserves(self, pod: Pod) -> bool:
-        return self._tables.rules.reserve_at_filter and (self._tables.asks_ephemeral(pod) or is_placed_by(pod.governed))
+    def _reserves(self, pod: Pod, *, alone: bool) -> bool:
+        """Whoever is judged at its bind may do without."""
+        return (alone or self._tables.rules.reserve_at_filter) and (
+            self._tables.asks_ephemeral(pod) or is_placed_by(pod.governed)
+        )
 
     def _reserve_one(self, pod: Pod, verdict: Verdict) -> Verdict:
         """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""
@@ -170,9 +175,10 @@ class Filtering:
         # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
         return verdict
 
-    def _needs_a_place(self, pod: Pod, placed_by_us: bool) -> bool:
+    def _needs_a_place(self, pod: Pod, placed_by_us: bool, *, alone: bool) -> bool:
         """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
-        return (placed_by_us or self._reserves(pod)) and self._tables.ledger.holding(pod.uid) is None
+        wants = placed_by_us or self._reserves(pod, alone=alone)
+        return wants and self._tables.ledger.holding(pod.uid) is None
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Nothing is planned; the pod is woken when it may be."""

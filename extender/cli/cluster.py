@@ -85,6 +85,14 @@ def up(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="The configuration of a scheduler given with --scheduler-binary."),
     ] = None,
+    marks: Annotated[
+        bool,
+        typer.Option(
+            "--mark-pods/--every-pod",
+            help="Whether the API server marks pods that need Escher (deploy/policies/mark-pods.yaml), or kube-scheduler "
+            "asks it all verbs about every pod, as before Kubernetes 1.36.",
+        ),
+    ] = True,
     sampling: Annotated[
         bool,
         typer.Option("--sampling/--no-sampling", help="Whether schedulers may look at a part of the nodes only."),
@@ -106,6 +114,7 @@ def up(
             feature_gates={gate: _on_or_off(gate, text) for gate, text in pairs(feature_gates.split(","))},
             scheduler_binaries={key: Path(path) for key, path in pairs(scheduler_binary)},
             scheduler_configs={key: Path(path) for key, path in pairs(scheduler_config)},
+            marks=marks,
             sampling=sampling,
         )
         with Told() as told:

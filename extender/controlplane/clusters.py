@@ -62,6 +62,8 @@ class Wishes:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
+    marks: bool = True
+    """Whether the API server marks the pods that need Escher. False: the extender is asked all verbs about every pod."""
     sampling: bool = True
     """False: the schedulers look at every node and score all that are feasible (percentageOfNodesToScore: 100)."""
     definitions: Sequence[Path] = ()
@@ -217,6 +219,7 @@ class RealCluster(LocalCluster):
         feature_gates: Mapping[str, bool] | None = None,
         scheduler_binaries: Mapping[str, Path] | None = None,
         scheduler_configs: Mapping[str, Path] | None = None,
+        marks: bool = True,
         sampling: bool = True,
         definitions: Sequence[Path] = (),
         audit: bool = False,
@@ -238,6 +241,7 @@ class RealCluster(LocalCluster):
             feature_gates=feature_gates or {},
             scheduler_binaries=scheduler_binaries or {},
             scheduler_configs=scheduler_configs or {},
+            marks=marks,
             sampling=sampling,
             definitions=definitions,
             audit=audit,
@@ -265,6 +269,7 @@ class EmbeddedCluster(LocalCluster):
         node_trace: Path | None = None,
         name: str | None = None,
         kubeconfig: Path | None = None,
+        marks: bool = True,
         sampling: bool = True,
         audit: bool = False,
         progress: Progress | None = None,
@@ -278,6 +283,7 @@ class EmbeddedCluster(LocalCluster):
             service=service,
             service_arguments=service_arguments,
             kubeconfig=kubeconfig,
+            marks=marks,
             sampling=sampling,
             audit=audit,
         )
@@ -303,6 +309,7 @@ def _launch(
         scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
         definitions=tuple(str(path.resolve()) for path in wishes.definitions),
         kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
+        marks=wishes.marks,
         sampling=wishes.sampling,
         audit=wishes.audit,
         owned=owned,

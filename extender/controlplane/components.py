@@ -61,6 +61,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     definitions: tuple[str, ...] = ()
     """Files with custom resources besides Escher's, served before any scheduler starts."""
     kubeconfig_copy: str | None = None
+    marks: bool = True
+    """Whether the API server marks the pods that need Escher; else the extender is asked about every pod."""
     sampling: bool = True
     """False: all schedulers look at every node."""
     audit: bool = False
@@ -122,8 +124,9 @@ def plan(
     folder, binaries = Path(spec.folder), Path(spec.binaries)
     service_url = f"http://127.0.0.1:{ports[SERVICE]}"
     kubeconfig = kubeconfigs[SCHEDULER]
+    ours = schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url)
     configs = {
-        EXTENDER_SCHEDULER: schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url),
+        EXTENDER_SCHEDULER: ours if spec.marks else schedulers.for_every_pod(ours),
         RESOURCES_SCHEDULER: schedulers.resources_scheduler(kubeconfig=kubeconfig),
     }
     programs = dict.fromkeys(configs, binaries / "kube-scheduler")

@@ -37,7 +37,7 @@ def establish(
         status, answer = loopback.ask("POST", url + _PATH, trust=trust, token=token, body=definition)
         name = definition["metadata"]["name"]
         if status != 201:
-            raise ClusterError(f"the API server refuses the definition {name}: {_message(answer)}")
+            raise ClusterError(f"the API server refuses the definition {name}: {message(answer)}")
         waiting |= _collections(definition)
     deadline = time.monotonic() + _WITHIN
     while waiting:
@@ -61,11 +61,16 @@ def _definitions(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:
+    return [each for each in documents(file) if each.get("kind") == "CustomResourceDefinition"]
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    """What stands in a YAML file, without what is empty. Raises ClusterError."""
     try:
-        documents = deepcopy(_parsed(file.read_text()))
+        parsed = deepcopy(_parsed(file.read_text()))
     except yaml.YAMLError as error:
         raise ClusterError(f"{file} is not YAML: {error}") from error
-    return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
+    return [each for each in parsed if each]
 
 
 @cache
@@ -74,7 +79,8 @@ def _parsed(text: str) -> list[Any]:
     return list(yaml.safe_load_all(text))
 
 
-def _message(answer: bytes) -> str:
+def message(answer: bytes) -> str:
+    """What the API server says in an answer that is no success."""
     try:
         return str(json.loads(answer)["message"])
     except (ValueError, KeyError, TypeError):

@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from extender.controlplane import children as child_processes
-from extender.controlplane import components, crds, credentials, folders, loopback, ports, state
+from extender.controlplane import components, crds, credentials, folders, loopback, marking, ports, state
 from extender.controlplane.components import ClusterSpec, Component
 from extender.controlplane.errors import ClusterError, PortTaken
 from extender.controlplane.protocol import Command, Event
@@ -124,7 +124,11 @@ class Supervisor:
             if stage == "api":
                 self._say(Event("api", state=self._state))
                 more = [Path(file) for file in self._spec.definitions]
+                if self._spec.marks:
+                    marking.apply(self._state.api_url, trust=self._trust, token=self._token)
                 crds.establish(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause, more=more)
+        if self._spec.marks:
+            marking.await_force(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause)
 
     def _start(self, component: Component) -> None:
         """It runs and is usable. Raises ClusterError as `_await_usable`."""

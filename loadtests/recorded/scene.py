@@ -1,7 +1,7 @@
 """Scene: a real control plane with a recorder between its kube-scheduler and the service, and what pods come.
 
-Two schedulers with the profiles of scheduler-config/escher.yaml run one after the other: as shipped, and with
-`nodeCacheCapable: false`, so that nodes travel whole. The service is the real one, and answers as it does.
+Two schedulers with the profiles of scheduler-config/escher.yaml run one after the other, with one entry that asks all
+verbs about every pod: nodes travel as names, as shipped, and with `nodeCacheCapable: false` whole. The service is the real one, and answers as it does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import uvicorn
 import yaml
 
 from extender.adapters.http.record import Tape, create_recorder
-from extender.controlplane import binaries, loopback, places
+from extender.controlplane import binaries, loopback, places, schedulers
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.progress import Progress
 from loadtests.pods import EXTENDER, LEDGER, pod
@@ -55,6 +55,7 @@ def recorded(nodes: int) -> list[Call]:
         cluster = stack.enter_context(
             RealCluster.start(
                 nodes=nodes,
+                marks=False,
                 scheduler_binaries=dict.fromkeys(_WORDS.values(), program),
                 scheduler_configs={
                     _WORDS[whole]: _config(folder, at.getsockname()[1], whole=whole) for whole, at in listening.items()
@@ -82,7 +83,7 @@ def recorded(nodes: int) -> list[Call]:
 
 def _config(folder: Path, port: int, *, whole: bool) -> Path:
     """The shipped configuration, but for the way nodes travel."""
-    config = yaml.safe_load((places.shipped("scheduler-config") / "escher.yaml").read_text())
+    config = schedulers.for_every_pod(schedulers.load(places.shipped("scheduler-config") / "escher.yaml"))
     config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{port}/scheduler", "nodeCacheCapable": not whole}
     file = folder / f"{_WORDS[whole]}.yaml"
     file.write_text(yaml.safe_dump(config))

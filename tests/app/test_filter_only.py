@@ -81,3 +81,13 @@ def test_where_we_only_observe_everybody_passes() -> None:
     world = PolicyWorld(switches=Switches(observe_only=True))
     member, *_ = gang_pods("train", 3)
     assert list(asked(world, member).passed) == everywhere(world)
+
+
+@pytest.mark.parametrize("reserve_at_filter", [True, False])
+def test_who_is_kept_from_nodes_holds_one_for_nobody_judges_its_bind(reserve_at_filter: bool) -> None:
+    world = PolicyWorld(zones="ab", reserve_at_filter=reserve_at_filter)
+    world.govern("apart", AntiAffinity())
+    [first] = asked(world, pod("one", annotations=naming("apart"))).passed
+    [second] = asked(world, pod("other", annotations=naming("apart"))).passed
+    assert first != second
+    assert not asked(world, pod("third", annotations=naming("apart"))).passed

@@ -309,6 +309,14 @@ class TestPlan:
             percentages = {each.get("percentageOfNodesToScore") for file in written for each in file["profiles"]}
             assert percentages == ({None, 100} if sampling else {100})
 
+    @pytest.mark.parametrize("kind", ["real", "embedded"])
+    def test_where_pods_are_not_marked_one_entry_asks_about_all(self, tmp_path: Path, kind: str) -> None:
+        for marks, entries in ((True, 2), (False, 1)):
+            folder = tmp_path / str(marks)
+            self.planned(folder, kind=kind, marks=marks)
+            config = json.loads((folder / f"{components.EXTENDER_SCHEDULER}.json").read_text())
+            assert len(config["extenders"]) == entries
+
     def test_native_gangs_are_on_in_the_api_server_and_in_both_schedulers_so_that_they_compare(
         self, tmp_path: Path
     ) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from extender.controlplane import places, schedulers
 from extender.controlplane.errors import ClusterError, WrongUse
+from extender.core.names import MANAGED
 
 KUBECONFIG = Path("/somewhere/kubeconfig")
 SHIPPED = places.shipped("scheduler-config")
@@ -25,8 +26,7 @@ def profiles(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_the_extender_scheduler_calls_the_service_of_this_cluster() -> None:
     config = schedulers.extender_scheduler(kubeconfig=KUBECONFIG, service_url="http://127.0.0.1:4711")
-    [extender] = config["extenders"]
-    assert extender["urlPrefix"] == "http://127.0.0.1:4711/scheduler"
+    assert {each["urlPrefix"] for each in config["extenders"]} == {"http://127.0.0.1:4711/scheduler"}
     assert config["clientConnection"]["kubeconfig"] == "/somewhere/kubeconfig"
     assert config["leaderElection"] == {"leaderElect": False}
 
@@ -52,16 +52,29 @@ def test_the_escher_profile_samples_as_users_run_it() -> None:
 
 
 def test_the_extender_is_mandatory_sends_names_only_and_outlasts_a_gang() -> None:
-    [extender] = schedulers.load(SHIPPED / "escher.yaml")["extenders"]
-    verbs = {name: extender[name] for name in extender if name.endswith("Verb")}
-    assert verbs == {
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "bindVerb": "bind",
-        "preemptVerb": "preempt",
-    }
-    assert (extender["ignorable"], extender["nodeCacheCapable"], extender["httpTimeout"]) == (False, True, "60s")
+    for extender in schedulers.load(SHIPPED / "escher.yaml")["extenders"]:
+        assert (extender["ignorable"], extender["nodeCacheCapable"], extender["httpTimeout"]) == (False, True, "60s")
+
+
+def verbs(extender: dict[str, Any]) -> dict[str, str]:
+    return {name: extender[name] for name in extender if name.endswith("Verb")}
+
+
+def test_every_pod_is_filtered_and_preempts_by_it_and_marked_ones_alone_are_scored_and_bound() -> None:
+    everybody, marked = schedulers.load(SHIPPED / "escher.yaml")["extenders"]
+    assert verbs(everybody) == {"filterVerb": "filter-only", "preemptVerb": "preempt"}
+    assert "managedResources" not in everybody
+    assert verbs(marked) == {"prioritizeVerb": "prioritize", "bindVerb": "bind"}
+    assert marked["managedResources"] == [{"name": MANAGED, "ignoredByScheduler": True}]
+
+
+def test_for_every_pod_one_entry_has_all_verbs() -> None:
+    shipped = schedulers.load(SHIPPED / "escher.yaml")
+    [extender] = schedulers.for_every_pod(shipped)["extenders"]
+    assert verbs(extender) == {each + "Verb": each for each in ("filter", "prioritize", "bind", "preempt")}
+    assert extender["weight"] == 1
     assert "managedResources" not in extender
+    assert len(shipped["extenders"]) == 2
 
 
 def test_the_resources_scheduler_knows_no_extender() -> None:

@@ -1,29 +1,75 @@
-"""A kube-scheduler that calls us for those pods alone that ask for `escher.dev/managed`, as escher.yaml explains."""
+"""A kube-scheduler that has us score and bind those pods alone that ask for `escher.dev/managed`, as escher.yaml says."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
 
 import pytest
 
+from extender.app.filtering import UNMANAGED
 from extender.core.names import MANAGED
 from extender.simulation import Simulation
-from kubesim.kinds import POD
+from kubesim.kinds import MUTATING_POLICY, POD
+from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
 from loadtests.pods import pod
 from tests.kubesim.test_simulation import bound
 from tests.kubesim.until import until
 
-ONLY_MANAGED = {"managedResources": [{"name": MANAGED, "ignoredByScheduler": True}]}
+
+class Overheard(Simulation):
+    def extender_client(self) -> ExtenderClient:
+        self.asked: dict[str, list[bytes]] = defaultdict(list)
+        inner = super().extender_client()
+
+        async def call(verb: str, body: bytes) -> bytes:
+            self.asked[verb].append(body)
+            return await inner.call(verb, body)
+
+        return CallableExtender(call)
+
+    def verbs_about(self, name: str) -> set[str]:
+        return {verb for verb, bodies in self.asked.items() if any(name.encode() in body for body in bodies)}
 
 
 @pytest.mark.anyio
-async def test_a_gang_that_asks_for_it_is_placed_and_who_does_not_is_placed_without_us() -> None:
-    async with Simulation(nodes=2, extender=ONLY_MANAGED) as simulation:
+async def test_a_gang_bears_the_mark_and_who_asks_for_nothing_costs_one_call() -> None:
+    async with Overheard(nodes=2) as simulation:
         for number in range(3):
-            asks: dict[str, Any] = {"cpu": 4, MANAGED: 1}
-            await simulation.create(pod(f"train-{number}", gang="train", quorum=3, **asks), POD)
+            await simulation.create(pod(f"train-{number}", gang="train", quorum=3, cpu=4), POD)
         await simulation.create(pod("ordinary", cpu=1), POD)
         await until(lambda: bound(simulation, "train") == 3 and bound(simulation, "ordinary") == 1, within=10)
+        assert simulation.verbs_about("ordinary") == {"filter-only"}
+        assert simulation.verbs_about("train-0") == {"filter-only", "bind"}
         tables = simulation.application.keeper.tables
         assert {each.name for each in tables.pods.values()} == {"train-0", "train-1", "train-2", "ordinary"}
+        # It is no resource of theirs: no node has it.
+        assert MANAGED not in {key for each in tables.pods.values() for key, _ in each.requests.items()}
         assert not tables.violations()
+
+
+@pytest.mark.anyio
+async def test_a_gang_that_was_missed_waits_and_is_told_why() -> None:
+    async with Overheard(nodes=2) as simulation:
+        [policy] = simulation.cluster.api.store.list(MUTATING_POLICY)
+        await simulation.ask("DELETE", MUTATING_POLICY.path() + "/" + policy["metadata"]["name"])
+        for number in range(3):
+            await simulation.create(pod(f"train-{number}", gang="train", quorum=3, cpu=4), POD)
+
+        def told() -> bool:
+            pods = simulation.cluster.api.store.list(POD)
+            said = [each["message"] for body in pods for each in body["status"].get("conditions", ())]
+            return len(said) == 3 and all(UNMANAGED in each for each in said)
+
+        await until(told, within=10)
+        assert bound(simulation, "train") == 0
+        assert not simulation.application.keeper.tables.violations()
+
+
+@pytest.mark.anyio
+async def test_where_the_api_server_marks_nobody_one_entry_asks_about_every_pod() -> None:
+    async with Overheard(nodes=2, marks=False) as simulation:
+        for number in range(3):
+            await simulation.create(pod(f"train-{number}", gang="train", quorum=3, cpu=4), POD)
+        await simulation.create(pod("ordinary", cpu=1), POD)
+        await until(lambda: bound(simulation, "train") == 3 and bound(simulation, "ordinary") == 1, within=10)
+        assert simulation.verbs_about("ordinary") == {"filter", "prioritize", "bind"}

@@ -27,7 +27,7 @@ from extender.adapters.http.asgi import create_app
 from extender.adapters.http.record import Tape, create_recorder
 from extender.app.management import Management
 from extender.app.ports import PodRef
-from extender.controlplane import binaries, places
+from extender.controlplane import binaries, places, schedulers
 from extender.controlplane.api import Api, ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.nodes import NodeShape
@@ -55,6 +55,7 @@ def main() -> None:
             nodes=3,
             node_shape=NodeShape(cpu="2", memory="4Gi", extra={"escher.dev/default.data1": "2"}),
             service=False,
+            marks=False,
             scheduler_binaries={"full": binaries.build(Progress()) / "kube-scheduler"},
             scheduler_configs={"full": _config(Path(scratch), f"http://127.0.0.1:{full.getsockname()[1]}")},
         ) as cluster,
@@ -64,7 +65,7 @@ def main() -> None:
 
 def _config(folder: Path, url: str) -> Path:
     """The shipped extender configuration, with whole nodes instead of names, under the scheduler name `full`."""
-    config = yaml.safe_load((places.shipped("scheduler-config") / "escher.yaml").read_text())
+    config = schedulers.for_every_pod(schedulers.load(places.shipped("scheduler-config") / "escher.yaml"))
     config["profiles"] = [{"schedulerName": "full"}]
     config["extenders"][0] |= {"urlPrefix": f"{url}/scheduler", "nodeCacheCapable": False}
     path = folder / "full.yaml"

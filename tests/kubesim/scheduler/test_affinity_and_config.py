@@ -124,7 +124,7 @@ def test_the_shipped_files_are_understood() -> None:
     escher = SchedulerConfig.load(_SHIPPED / "escher.yaml")
     assert [(each.name, each.percentage) for each in escher.profiles] == [("escher", None), ("escher-ledger", 100)]
     assert escher.profiles[1].ignored_groups == {"escher.dev"}
-    assert (escher.max_backoff, escher.extenders[0].http_timeout, escher.extenders[0].weight) == (1.0, 60.0, 1)
+    assert (escher.max_backoff, escher.extenders[0].http_timeout, escher.extenders[1].weight) == (1.0, 60.0, 1)
     plain = SchedulerConfig.load(_SHIPPED / "escher-resources.yaml")
     assert [each.name for each in plain.profiles] == ["escher-resources"]
     assert plain.extenders == ()

@@ -1,0 +1,52 @@
+"""The admission policy by which pods that need Escher say so, applied before anybody creates pods."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+from extender.controlplane import crds, loopback, places
+from extender.controlplane.errors import ClusterError
+from extender.core.names import DOMAIN, MANAGED
+
+_ROOT = "/apis/admissionregistration.k8s.io/v1/"
+_PATHS = {
+    "MutatingAdmissionPolicy": f"{_ROOT}mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": f"{_ROOT}mutatingadmissionpolicybindings",
+}
+_WITHIN = 30.0
+
+
+def shipped_policy() -> list[dict[str, Any]]:
+    """deploy/policies/mark-pods.yaml: the policy and its binding."""
+    return crds.documents(places.shipped("deploy") / "policies" / "mark-pods.yaml")
+
+
+def apply(url: str, *, trust: ssl.SSLContext, token: str) -> None:
+    """The API server at `url` has the policy. Raises ClusterError if it refuses it."""
+    for each in shipped_policy():
+        status, answer = loopback.ask("POST", url + _PATHS[each["kind"]], trust=trust, token=token, body=each)
+        if status != 201:
+            raise ClusterError(f"the API server refuses {each['kind']} {each['metadata']['name']}: {crds.message(answer)}")
+
+
+def await_force(url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object]) -> None:
+    """It is in force, as a pod shows that is only tried. Raises ClusterError if it is too late."""
+    deadline = time.monotonic() + _WITHIN
+    while not _marks(url, trust, token):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"deploy/policies/mark-pods.yaml is not in force within {_WITHIN:.0f} s")
+        pause(0.05)
+
+
+def _marks(url: str, trust: ssl.SSLContext, token: str) -> bool:
+    container = {"name": "main", "image": "none"}
+    spec = {"schedulerName": "escher", "containers": [container]}
+    tried = {"metadata": {"name": "escher-is-marked", "labels": {f"{DOMAIN}/tried": "true"}}, "spec": spec}
+    path = "/api/v1/namespaces/default/pods?dryRun=All"
+    status, answer = loopback.ask("POST", url + path, trust=trust, token=token, body=tried)
+    # Until the namespace is there, it is refused.
+    return status == 201 and MANAGED in json.loads(answer)["spec"]["containers"][0]["resources"].get("requests", {})
