@@ -30,7 +30,7 @@ from extender.kube.names import NodeName
 BOUND = "the pod is bound to another node already"
 GATED = "the pod has scheduling gates"
 UNMANAGED = (
-    f"Escher has to bind the pod, which does not ask for {MANAGED}: apply deploy/policies/mark-pods.yaml, create it anew"
+    f"Escher has to bind the pod, which does not ask for {MANAGED}: apply deploy/policies/mark-pods.yaml, make it anew"
 )
 _ROUNDS = 8
 """So often kube-scheduler's samples have gone all around by themselves; others that it tries take from each round."""

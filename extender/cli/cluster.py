@@ -89,8 +89,8 @@ def up(
         bool,
         typer.Option(
             "--mark-pods/--every-pod",
-            help="Whether the API server marks pods that need Escher (deploy/policies/mark-pods.yaml), or kube-scheduler "
-            "asks it all verbs about every pod, as before Kubernetes 1.36.",
+            help="Whether the API server marks pods that need Escher (deploy/policies/mark-pods.yaml), or "
+            "kube-scheduler asks it all verbs about every pod, as before Kubernetes 1.36.",
         ),
     ] = True,
     sampling: Annotated[

@@ -63,7 +63,7 @@ class Wishes:
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
     marks: bool = True
-    """Whether the API server marks the pods that need Escher. False: the extender is asked all verbs about every pod."""
+    """Whether the API server marks the pods that need Escher. Else it is asked all verbs about every pod."""
     sampling: bool = True
     """False: the schedulers look at every node and score all that are feasible (percentageOfNodesToScore: 100)."""
     definitions: Sequence[Path] = ()

@@ -30,7 +30,8 @@ def apply(url: str, *, trust: ssl.SSLContext, token: str) -> None:
     for each in shipped_policy():
         status, answer = loopback.ask("POST", url + _PATHS[each["kind"]], trust=trust, token=token, body=each)
         if status != 201:
-            raise ClusterError(f"the API server refuses {each['kind']} {each['metadata']['name']}: {crds.message(answer)}")
+            name = each["metadata"]["name"]
+            raise ClusterError(f"the API server refuses the {each['kind']} {name}: {crds.message(answer)}")
 
 
 def await_force(url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object]) -> None:

@@ -48,8 +48,8 @@ def brought_scheduler(name: str, *, kubeconfig: Path, config_file: Path | None) 
 
 
 def for_every_pod(config: dict[str, Any]) -> dict[str, Any]:
-    """The same configuration of `extender_scheduler`, but with one entry, which asks all verbs about every pod: as for a
-    cluster whose API server does not mark pods."""
+    """The configuration of `extender_scheduler` with one entry, which asks all verbs about every pod: as for a cluster
+    whose API server does not mark pods."""
     first, second = config["extenders"]
     more = {name: second[name] for name in ("prioritizeVerb", "bindVerb", "weight")}
     return {**config, "extenders": [{**first, **more, "filterVerb": "filter"}]}

@@ -1,7 +1,8 @@
 """Scene: a real control plane with a recorder between its kube-scheduler and the service, and what pods come.
 
 Two schedulers with the profiles of scheduler-config/escher.yaml run one after the other, with one entry that asks all
-verbs about every pod: nodes travel as names, as shipped, and with `nodeCacheCapable: false` whole. The service is the real one, and answers as it does.
+verbs about every pod: nodes travel as names, as shipped, and with `nodeCacheCapable: false` whole. The service is the
+real one, and answers as it does.
 """
 
 from __future__ import annotations

