@@ -128,8 +128,8 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A panel of lines over time: points by seconds, of each name. `ratios`: on a scale of ratios, not from zero.
-    `trends`: straight lines through them, from point to point, over shaded time."""
+    """A panel of lines over time: points by seconds, of each name, empty where that goes without saying. `ratios`: on
+    a scale of ratios, not from zero. `trends`: straight lines through them, from point to point, over shaded time."""
 
     title: str
     series: Mapping[str, Sequence[tuple[float, float]]]
@@ -244,9 +244,10 @@ def courses(panels: Sequence[Course], columns: int = 1) -> Figure:
             seconds, values = zip(*points, strict=True) if points else ((), ())
             every = max(1, len(points) // 8)
             axes.plot(seconds, values, label=name, markevery=every, markerfacecolor="none", **drawn)
-        for (since, before), (until, after) in panel.trends:
+        for since, until in {(line[0][0], line[1][0]) for line in panel.trends}:
             axes.axvspan(since, until, color=_INK, alpha=0.06, linewidth=0)
-            axes.plot((since, until), (before, after), color=_INK, linewidth=0.9)
+        for line in panel.trends:
+            axes.plot(*zip(*line, strict=True), color=_INK, linewidth=0.9)
         if not panel.ratios:
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(FuncFormatter(_number))

@@ -97,19 +97,23 @@ def _rows(file: Path) -> list[Row]:
 
 def _outcome(run: Mapping[str, Any]) -> Iterator[Block]:
     plan, found = run["plan"], run["findings"]
-    wrong = sum(len(each) for each in found.values())
+    grew = len(found.get(soak.GREW, ()))
+    wrong = sum(len(each) for each in found.values()) - grew
     calls = "No call failed." if run["locust"] == 0 else "**Calls failed, or Locust did.**"
     holds = "every invariant holds" if wrong == 0 else f"**{wrong} findings: invariants do not hold**"
     where = f"the service at {plan['host']}" if plan["host"] else _cluster(plan)
     asked = f"{plan['users']} users at most, {plan['shape']}, {plan['seconds']:g} s"
     if plan["page"]:
         asked = "Load as it was set on Locust's page"
-    yield Said(f"{asked}, on {where}: {', '.join(plan['who'])}. {calls} At its end {holds}.")
+    yield Said(
+        f"{asked}, on {where}: {', '.join(plan['who'])}. {calls} At its end {holds}."
+        + f" **{grew} of what is to be flat is not.**" * bool(grew)
+    )
     yield Heading("Invariants")
     yield Tabular(
         ["checked when the load had ended", "found"], [[f"{name}", str(len(each))] for name, each in found.items()], RUN
     )
-    if wrong:
+    if wrong or grew:
         told = [f"**{name}**: {one}" for name, each in found.items() for one in each]
         yield Points(told[:_SHOWN] + [f"and {len(told) - _SHOWN} more"] * (len(told) > _SHOWN))
     if run["seen"]:
@@ -213,7 +217,7 @@ def _soak(run: Mapping[str, Any], folder: Path, gallery: Gallery) -> Iterator[Bl
     panels = [
         plots.Course(
             panel,
-            {each.name if each.name != panel else "sampled": each.points for each in these},
+            {each.name if each.name != panel else "": each.points for each in these},
             trends=[each.trend.line for each in these if each.trend],
         )
         for panel in dict.fromkeys(each.panel for each in found)

@@ -106,7 +106,7 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> R
         "load_average": busy,
         "versions": _versions(plan),
         "locust": result.locust,
-        "load_seconds": round(result.load_seconds, 1),
+        "load_seconds": result.load_seconds,
         "findings": result.findings,
         "seen": result.seen,
         "settled_after": result.settled_after,
@@ -294,4 +294,4 @@ def _until_it_ends(process: subprocess.Popen[bytes], plan: Plan, result: Result,
         raise
     finally:
         signal.signal(signal.SIGINT, before)
-        result.load_seconds = time.monotonic() - began
+        result.load_seconds = round(time.monotonic() - began, 1)
