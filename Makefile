@@ -35,6 +35,7 @@ CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
 # Which mutants: "extender.core.gangs.queue.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
+SOAK_ARGS ?= --minutes 30
 LIFE_ARGS ?= --seeds 1000 --weeks 2
 CLIENT_ARGS ?= --minutes 10
 MONTH_ARGS ?= --seeds 1 --days 30
@@ -76,10 +77,15 @@ client: setup ## Ask the embedded cluster for anything, right or wrong, for ten 
 
 # What each of these says: $(BIN)/python -m loadtests.load --help
 .PHONY: loadtest
-loadtest: setup $(if $(REAL),cluster) $(VENV_LOAD)/.ready ## Load the service with Locust, and check invariants; SHAPE, TIME, USERS, WHO, NODES, REAL=1, HOST, REFERENCE=1, PAGE=1
+loadtest: setup $(if $(REAL),cluster) $(VENV_LOAD)/.ready ## Load the service with Locust, and check invariants; SHAPE, TIME, USERS, RATE, WHO, NODES, REAL=1, HOST, REFERENCE=1, PAGE=1
 	@$(BIN)/python -m loadtests.load --locust $(VENV_LOAD)/bin/locust $(if $(REAL),--real) $(if $(PAGE),--page) \
-		--shape "$(SHAPE)" --time "$(TIME)" --users "$(USERS)" --nodes "$(NODES)" --who $(WHO) \
+		--shape "$(SHAPE)" --time "$(TIME)" --users "$(USERS)" --rate "$(RATE)" --nodes "$(NODES)" --who $(WHO) \
 		--host "$(HOST)" --reference "$(REFERENCE)"
+
+.PHONY: soak
+soak: setup $(VENV_LOAD)/.ready ## Load the service for half an hour at 200 verbs a second; fail if anything grows, with a plot (no Go)
+	@$(BIN)/python -m loadtests.load --locust $(VENV_LOAD)/bin/locust --shape soak --rate 200 --users 20 \
+		--who pods Scheduler Sampling Scorer Preemptor $(SOAK_ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)
