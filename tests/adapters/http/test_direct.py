@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +76,15 @@ async def test_what_is_refused_is_refused_in_the_same_words(refused: bytes) -> N
     await asyncio.sleep(0.1)
     assert line.told == await answered_through_uvicorn(site.line(), refused)
     assert b"application/problem+json" in line.told
+
+
+async def test_who_would_speak_another_protocol_is_told_that_its_body_is_missing() -> None:
+    """What follows such a head is that protocol's, whatever length was announced."""
+    line = Site().line()
+    line.send(request(headers=b"Connection: Upgrade\r\nUpgrade: h2c\r\n"))
+    await asyncio.sleep(0.1)
+    assert line.status() == 400
+    assert b"the body ends after 0 of the %d bytes that were announced" % len(BODY) in line.told
 
 
 async def test_before_the_cluster_is_read_nobody_is_asked() -> None:
@@ -179,3 +190,19 @@ async def test_a_defect_is_told_and_the_connection_goes_on() -> None:
     line.told = b""
     line.send(request())
     assert line.status() == 200
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_a_connection_that_waits_for_its_next_request_keeps_nothing_of_the_last(pieces: int) -> None:
+    """There may be ten thousand of them."""
+    app = service(PassThrough())
+    line = Site(app=app).line()
+    whole = request(json.dumps(filter_body(names=[f"node-{number}" for number in range(10_000)])).encode())
+    tracemalloc.start()
+    try:
+        line.send(whole) if pieces == 1 else await answered_through_uvicorn(line, whole)
+        line.told = b""
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < len(whole) // 2
+    finally:
+        tracemalloc.stop()
