@@ -63,15 +63,41 @@ def test_of_many_nodes_the_same_is_said_in_the_same_order(policies: list[Refusin
     contained = Containment()
     judging = Judging(policies, FACTS, contained)
     expected = twin(judging, sent)
-    failures = sorted(each.policy for each in contained.failures)
+    failures = set(contained.failures)
     contained.failures.clear()
     verdict = judging.verdict(pod(), sent)
     assert verdict == expected
     assert list(verdict.rejected) == list(expected.rejected)
     assert list(verdict.unresolvable) == list(expected.unresolvable)
-    assert sorted(each.policy for each in contained.failures) == failures
+    assert set(contained.failures) == failures
 
 
 def test_where_all_pass_they_are_the_very_ones_that_were_sent() -> None:
     judging = Judging([Refusing("p", {NODES[0]: Refuse("a")}, few=True)], FACTS, Containment())
     assert judging.verdict(pod(), sent := NODES[1:]).passed is sent
+
+
+class Unsure:
+    """A set that cannot tell of every node whether it is in it."""
+
+    def __contains__(self, node: object) -> bool:
+        if node == NODES[1]:
+            raise ValueError("a defect")
+        return node == NODES[2]
+
+
+class Few:
+    name = "few"
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        return OnlyOn(Unsure(), lambda node: Refuse("a"))
+
+
+def test_a_policy_that_cannot_say_whom_it_concerns_ends_there_too() -> None:
+    contained = Containment()
+    judging = Judging([Few()], FACTS, contained)
+    expected = twin(judging, NODES)
+    contained.failures.clear()
+    assert judging.verdict(pod(), NODES) == expected
+    assert expected.passed == [NODES[0], *NODES[3:]]
+    assert [each.policy for each in contained.failures.values()] == ["few"]

@@ -12,10 +12,11 @@ Dispatch and nothing else. Must not know what any policy is for, nor who was tur
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from extender.app.policies.containment import REFUSED, Containment, PolicyFailed, having
+from extender.app.policies.containment import REFUSED, Containment, having
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
@@ -83,7 +84,7 @@ class Judging:
             try:
                 judge = policy.filter(pod, self._facts)
             except Exception as defect:
-                self._contained.failures.append(PolicyFailed(name, defect))
+                self._contained.met(name, defect)
                 judge = _REFUSING
             if judge is not None:
                 found.append((name, judge))
@@ -188,14 +189,16 @@ class Judging:
     def _refused(self, name: str, judge: Judge, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
         """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
         if isinstance(judge, OnlyOn):
-            concerned, judge = judge.nodes, judge.judge
-            nodes = [node for node in nodes if node in concerned]
+            # A defect that is met here is met again below, node by node.
+            with suppress(Exception):
+                concerned = judge.nodes
+                nodes, judge = [node for node in nodes if node in concerned], judge.judge
         found: dict[NodeName, Refuse] = {}
         for node in nodes:
             try:
                 refusal = judge(node)
             except Exception as defect:
-                self._contained.failures.append(PolicyFailed(name, defect))
+                self._contained.met(name, defect)
                 refusal = REFUSED
             if refusal is not None:
                 found[node] = refusal
@@ -206,7 +209,7 @@ class Judging:
             try:
                 refusal = judge(node)
             except Exception as defect:
-                self._contained.failures.append(PolicyFailed(name, defect))
+                self._contained.met(name, defect)
                 return REFUSED
             if refusal is not None:
                 return refusal
