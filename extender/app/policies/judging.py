@@ -194,9 +194,12 @@ class Judging:
                 concerned = judge.nodes
                 nodes, judge = [node for node in nodes if node in concerned], judge.judge
         found: dict[NodeName, Refuse] = {}
+        last: Refuse | None = None
         for node in nodes:
             try:
                 refusal = judge(node)
+                if refusal is not last and refusal is not None:
+                    last = _known(refusal)
             except Exception as defect:
                 self._contained.met(name, defect)
                 refusal = REFUSED
@@ -207,12 +210,11 @@ class Judging:
     def _first_refusal(self, judges: Iterable[tuple[str, Judge]], node: NodeName) -> Refuse | None:
         for name, judge in judges:
             try:
-                refusal = judge(node)
+                if (refusal := judge(node)) is not None:
+                    return _known(refusal)
             except Exception as defect:
                 self._contained.met(name, defect)
                 return REFUSED
-            if refusal is not None:
-                return refusal
         return None
 
     # -- score ---------------------------------------------------------------------------------------------------
@@ -249,8 +251,18 @@ class Judging:
         return (lambda node: self._total(scorers, node)) if scorers else None
 
     def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
-        said = (self._contained.ask(name, partial(scorer, node), 0.0) for name, scorer in scorers)
-        return sum(min(1.0, max(0.0, score)) for score in said)
+        return sum(self._contained.ask(name, partial(_score, scorer, node), 0.0) for name, scorer in scorers)
+
+
+def _score(scorer: Scorer, node: NodeName) -> float:
+    return min(1.0, max(0.0, scorer(node)))
+
+
+def _known(refusal: Refuse) -> Refuse:
+    """Policies come from outside too, where types are not checked. Raises TypeError."""
+    if isinstance(refusal, Refuse):
+        return refusal
+    raise TypeError(f"it answers {refusal!r}, which is neither None nor a Refuse")
 
 
 def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:
