@@ -43,11 +43,17 @@ pytestmark = pytest.mark.anyio
 
 TRAIN = GangKey("default", "train")
 A, B = pod("a"), pod("b")
-N1, N2 = NodeName("n1"), NodeName("n2")
+N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
 FULL = "too little room"
 WORDS: list[tuple[Told, str, str]] = [
     (Filtered(A, 2, Verdict((N1,))), "PodPlaced", ""),
     (Filtered(A, 2, Verdict((), {N1: FULL, N2: FULL})), "PodTurnedAway", "2 nodes: too little room"),
+    (
+        Filtered(A, 3, Verdict((), {N1: FULL, N2: FULL}, {N3: "gone"})),
+        "PodTurnedAway",
+        "2 nodes: too little room; 1 nodes: gone",
+    ),
+    (Filtered(A, 0, Verdict()), "PodTurnedAway", ""),
     (Filtered(A, 3, Verdict((N1, N2))), "NodesFiltered", "2 of 3 nodes pass"),
     (BindEnded(PodRef.of(A), N1, ""), "PodBound", ""),
     (BindEnded(PodRef.of(A), N1, "it is gone"), "PodNotBound", "it is gone"),
