@@ -120,7 +120,7 @@ class Senseless:
         return lambda node: self.said
 
 
-@pytest.mark.parametrize("said", [True, False, 0, "no", Refuse])
+@pytest.mark.parametrize("said", [True, False, 0, "no", Refuse, Refuse(7), Refuse(["a"])])  # type: ignore[arg-type]
 def test_what_is_no_refusal_is_a_defect_of_its_policy(said: Any) -> None:
     contained = Containment()
     judging = Judging([Senseless(said)], FACTS, contained)

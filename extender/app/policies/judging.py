@@ -260,9 +260,9 @@ def _score(scorer: Scorer, node: NodeName) -> float:
 
 def _known(refusal: Refuse) -> Refuse:
     """Policies come from outside too, where types are not checked. Raises TypeError."""
-    if isinstance(refusal, Refuse):
+    if isinstance(refusal, Refuse) and isinstance(refusal.reason, str):
         return refusal
-    raise TypeError(f"it answers {refusal!r}, which is neither None nor a Refuse")
+    raise TypeError(f"it answers {refusal!r}, which is neither None nor a Refuse with a text")
 
 
 def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:
