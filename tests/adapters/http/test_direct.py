@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import random
 import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from extender.adapters.http.connections import Bounds
@@ -76,6 +79,56 @@ async def test_what_is_refused_is_refused_in_the_same_words(refused: bytes) -> N
     await asyncio.sleep(0.1)
     assert line.told == await answered_through_uvicorn(site.line(), refused)
     assert b"application/problem+json" in line.told
+
+
+def in_chunks(body: bytes, size: int) -> bytes:
+    head = b"POST /scheduler/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
+
+
+KEPT_OPEN = [
+    request(),
+    request(verb="prioritize"),
+    request(json.dumps(filter_body(names=[f"n{number}" for number in range(5000)])).encode()),
+    in_chunks(BODY, 1),
+    in_chunks(BODY, 100),
+    request(headers=b"Expect: 100-continue\r\n"),
+    request(json.dumps(bind_body()).encode(), "bind"),
+    request(b"{"),
+    request(b""),
+    request(verb="nothing"),
+    request(method="PUT"),
+    request(headers=b"X-A: " + b"a" * 30_000 + b"\r\n"),
+    b"\r\n" + request(),
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+]
+
+
+async def played(site: Site, pieces: list[tuple[bytes, float]]) -> bytes:
+    """What is told where these come, with so many seconds after each."""
+    line = site.line()
+    for piece, seconds in pieces:
+        line.send(piece)
+        await asyncio.sleep(seconds)
+    await asyncio.sleep(1)
+    return line.told
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_however_requests_come_they_are_answered_as_by_uvicorn(seed: int) -> None:
+    chance = random.Random(seed)
+    whole = b"".join(chance.choices(KEPT_OPEN, k=chance.randint(1, 6)))
+    cuts = sorted({0, len(whole), *(chance.randrange(len(whole)) for _ in range(chance.randint(0, 8)))})
+    pieces = [(whole[at:to], chance.choice([0, 0.1])) for at, to in pairwise(cuts)]
+    asked, of_twin = NotedVerbs(), NotedVerbs()
+    plain = service(of_twin)
+
+    async def never_at_once(scope: Scope, receive: Receive, send: Send) -> None:
+        await plain(scope, receive, send)
+
+    assert await played(Site(app=service(asked)), pieces) == await played(Site(app=never_at_once), pieces)
+    assert asked.calls == of_twin.calls
 
 
 async def test_who_would_speak_another_protocol_is_told_that_its_body_is_missing() -> None:
