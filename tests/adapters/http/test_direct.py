@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from extender.adapters.http.connections import Bounds
@@ -122,12 +121,8 @@ async def test_however_requests_come_they_are_answered_as_by_uvicorn(seed: int) 
     cuts = sorted({0, len(whole), *(chance.randrange(len(whole)) for _ in range(chance.randint(0, 8)))})
     pieces = [(whole[at:to], chance.choice([0, 0.1])) for at, to in pairwise(cuts)]
     asked, of_twin = NotedVerbs(), NotedVerbs()
-    plain = service(of_twin)
-
-    async def never_at_once(scope: Scope, receive: Receive, send: Send) -> None:
-        await plain(scope, receive, send)
-
-    assert await played(Site(app=service(asked)), pieces) == await played(Site(app=never_at_once), pieces)
+    twin = Site(app=service(of_twin), direct=False)
+    assert await played(Site(app=service(asked)), pieces) == await played(twin, pieces)
     assert asked.calls == of_twin.calls
 
 
