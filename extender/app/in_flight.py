@@ -68,7 +68,7 @@ class InFlight:
         self.ended(pod.uid)
         number = next(self._numbers)
         if len(nodes) <= FEW:
-            passed = _Passed(pod, number, None, tuple(nodes), now + PLACED_WITHIN)
+            passed = _Passed(pod, number, None, frozenset(nodes), now + PLACED_WITHIN)
             for node in passed.nodes:
                 self._at.setdefault(node, {})[pod.uid] = None
         else:
