@@ -265,15 +265,19 @@ class TestWhileMembersAreStillToCome:
         world.create(first)
         assert "train-0" not in at_gate(world)
 
-    def test_a_plan_has_room_beside_all_that_members_of_others_are_to_come_to(self, world: GangWorld) -> None:
-        one, other = gated("one", 2), gated("other", 2, created=2.0)
-        for mine, its in zip(one, other, strict=True):
-            world.create(mine)
-            world.create(its)
-        assert at_gate(world) == ["other-0", "other-1"]
+    @pytest.mark.parametrize("room_for_both", [False, True])
+    def test_so_comes_one_gang_at_a_time(self, world: GangWorld, room_for_both: bool) -> None:
+        """Whoever is whole first takes what nothing is held for."""
+        need = pod(asks={"cpu": 2000 if room_for_both else 4000}).requests
+        one, other = ([replace(each, requests=need) for each in gated(name, 2)] for name in ("one", "other"))
+        world.create(one[0], other[0])
+        assert at_gate(world) == ["other-0"]
+        world.create(one[1], other[1])
         world.schedule()
-        assert world.gangs == {"one": Phase.BOUND, "other": Phase.WAITING}
-        assert (held(world, "other"), world.turned_back) == (0, [])
+        assert world.gangs == {"one": Phase.BOUND, "other": Phase.BOUND if room_for_both else Phase.WAITING}
+        assert at_gate(world) == ([] if room_for_both else ["other-0", "other-1"])
+        assert held(world, "other") == (2 if room_for_both else 0)
+        assert world.turned_back == []
 
     def test_whoever_comes_when_others_have_taken_the_room_stays_at_it(self, world: GangWorld) -> None:
         first, second, third = gated("train", 3)

@@ -134,21 +134,21 @@ class Settling:
 
     def _gather(self, gang: Gang, now: float) -> None:
         """A gang at our gate is planned while members are still to come, as one without it is that kube-scheduler asks
-        about (`promises`): they come to their places meanwhile."""
+        about (`promises`): they come to their places meanwhile.
+
+        A gate is never put back, and who is let through and finds its room taken competes as if there had been none. So
+        it is done while no gang waits for room, and for one at a time.
+        """
         is_to_come = gang.phase is Phase.GATHERING and 0 < gang.missing == gang.absent
         if not is_to_come or not any(gang.roster.members[uid].at_our_gate for uid in gang.wait.rejected):
             return
-        # A gate is never put back: where others wait for the room, it is not opened before all exist.
-        if self._queue.first() is not None:
+        if self._queue.first() is not None or self._planning.promises.unheld(gang) != []:
             return
         # Members that come make no room for it.
-        if gang.wait.tried_at is not None and gang.wait.tried_at[0] == self._planning.state_of(gang)[0]:
-            return
-        if self._queue.fits.work.is_over:
-            self._waiting.stirred[gang.key] = None
-            return
-        self._take_work(gang)
-        self._planning.plan(gang, None, (), now)
+        known_not_to_fit = gang.wait.tried_at is not None and gang.wait.tried_at[0] == self._planning.state_of(gang)[0]
+        if not (known_not_to_fit or self._queue.fits.work.is_over):
+            self._take_work(gang)
+            self._planning.plan(gang, None, (), now)
 
     def _try(self, gang: Gang, gains: Collection[NodeName], stirred: Collection[GangKey], now: float) -> None:
         is_saved_for = gang is self._queue.saved.gang
