@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import random
 import statistics
 import sys
 import time
@@ -43,10 +44,12 @@ PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang 
 EVENT, EVENT_READ = "pod event", "pod event with its line"
 IN_VAIN = "event that helps none"
 GROWTH = "growth of filter"
-ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, EVENT, EVENT_READ, IN_VAIN, GROWTH)
+MEMBER, MEMBER_OF_LARGE = "filter call of a member", "filter call of a member, gang of 2000"
+ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, MEMBER, MEMBER_OF_LARGE, EVENT, EVENT_READ, IN_VAIN, GROWTH)
 
 NODES, PODS_HELD, PODS_WATCHED, MEMBERS = 5000, 20_000, 50_000, 64
 WAITING, SHAPES = 1000, 100
+LARGE, SENT = 2000, 500
 FEW, MANY = 500, 15_000
 _LONGEST_WAIT = 60.0
 _ON_NODE = 16_000
@@ -58,6 +61,7 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
     """Every figure whose name has `only` in it. Milliseconds, microseconds and ratios, as the rows have them."""
     for measure, rows in (
         (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
+        (_members, (MEMBER, MEMBER_OF_LARGE)),
         (_events, (EVENT, EVENT_READ)),
         (_in_vain, (IN_VAIN,)),
         (_growth, (GROWTH,)),
@@ -184,6 +188,40 @@ def _asked_for(cluster: Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
     if answers != [fits]:
         raise AssertionError(f"a gang of {cpu} m a member: it fits, or does not, otherwise than was meant")
     return spent
+
+
+def _members(rounds: int) -> Iterator[Measured]:
+    """On average over a gang, each of whose members is asked about as soon as it is known, with a sample of the nodes:
+    the places of those that are not known yet are planned before."""
+    cluster = Cluster(NODES, 0)
+    samples = [random.Random(number).sample(cluster.names, SENT) for number in range(20)]
+    as_in_a_service_that_is_ready()
+    found: dict[int, dict[int, list[float]]] = {MEMBERS: {}, LARGE: {}}
+    for number in range(rounds):
+        for size, by_round in found.items():
+            by_round[number] = [_asked_one_by_one(cluster, size, samples)]
+    yield _told(MEMBER, estimate(found[MEMBERS]))
+    yield _told(MEMBER_OF_LARGE, estimate(found[LARGE]))
+
+
+def _asked_one_by_one(cluster: Cluster, size: int, samples: Sequence[Sequence[NodeName]]) -> float:
+    """Milliseconds for each."""
+    ask, total = GangAsk(GangKey("team", "whole"), size), 0.0
+    members = [cluster.pod(f"whole-{number}", 500, gang=ask) for number in range(size)]
+    for number, member in enumerate(members):
+        cluster.do(cluster.keeper.observe(member))
+        sent = samples[number % len(samples)]
+        answers: list[int] = []
+        total += spent_on(
+            lambda member=member, sent=sent, answers=answers: answers.append(
+                len(cluster.do(cluster.keeper.filter(member, sent)).passed)
+            )
+        )
+        if answers != [1]:
+            raise AssertionError(f"{member.name}: it has its place on one node")
+    for member in members:
+        cluster.do(cluster.keeper.forget(member))
+    return total / size * 1e3
 
 
 def _events(rounds: int) -> Iterator[Measured]:
