@@ -208,7 +208,8 @@ class Places:
         slots = [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
         vacant = [held for held in slots if PodUid(held.holder) not in gang.roster.members]
         # A slot on a node that was sent first: it needs no move. Named ones last: their own members may still come.
-        for slot in sorted(vacant, key=lambda held: held.node not in sent):
+        there = frozenset(sent if vacant else ())
+        for slot in sorted(vacant, key=lambda held: held.node not in there):
             if (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
         node = self._with_room(gang, pod, sent) if self._quota.over_by_one(gang) is None else None
