@@ -28,8 +28,11 @@ from extender.app.decisions import Decided
 from extender.app.keeper import Keeper
 from extender.app.verbs import Verdict
 from extender.compare.figures import Estimate, Sample, estimate, ratio
+from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Node, Pod
-from extender.core.gang_ask import GangAsk
+from extender.core.feedback import Bound
+from extender.core.gang_ask import MIN_MEMBER, GangAsk
+from extender.core.gangs.gang import OpenBarrier
 from extender.core.gangs.machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import CPU, PODS, NodeName, PodUid, ResourceKey
@@ -40,9 +43,10 @@ from loadtests.progress import say
 PLAN, NO_PLAN = "gang planned", "gang does not fit"
 PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang that does not fit"
 EVENT, EVENT_READ = "pod event", "pod event with its line"
+MEMBER_EVENT, MEMBER_CALLS = "event of a gang's pod with its line", "calls about a gang's pod"
 IN_VAIN = "event that helps none"
 GROWTH = "growth of filter"
-ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, EVENT, EVENT_READ, IN_VAIN, GROWTH)
+ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, EVENT, EVENT_READ, MEMBER_EVENT, MEMBER_CALLS, IN_VAIN, GROWTH)
 
 NODES, PODS_HELD, PODS_WATCHED, MEMBERS = 5000, 20_000, 50_000, 64
 WAITING, SHAPES = 1000, 100
@@ -59,6 +63,7 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
     for measure, rows in (
         (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
         (_events, (EVENT, EVENT_READ)),
+        (_members, (MEMBER_EVENT, MEMBER_CALLS)),
         (_in_vain, (IN_VAIN,)),
         (_growth, (GROWTH,)),
     ):
@@ -216,6 +221,53 @@ def _events(rounds: int) -> Iterator[Measured]:
 
 def _apply(cluster: _Cluster, event: Any) -> None:
     cluster.do((cluster.keeper.forget if event.type == "DELETED" else cluster.keeper.observe)(event.item))
+
+
+def _members(rounds: int) -> Iterator[Measured]:
+    """Pods of gangs: each is made, bound, runs, and is gone. And what is decided of each meanwhile: where it may be,
+    that it may be bound there, and what follows when it is; all are at the barrier before any is bound."""
+    cluster, watched = _Cluster(FEW, 0), kinds.pods(_LONGEST_WAIT)
+    keeper, made, drawn = cluster.keeper, count(), count(2**31)
+    _ready()
+    spent: dict[str, list[list[float]]] = {MEMBER_EVENT: [], MEMBER_CALLS: []}
+
+    def tell(kind: str, pods: Iterable[objects.Json]) -> float:
+        lines = [objects.encoded({"type": kind, "object": each}) for each in pods]
+        return _spent(lambda: [_apply(cluster, watched.read_event(line)) for line in lines])
+
+    def place(pods: Sequence[Pod]) -> Mapping[PodUid, tuple[NodeName, Attempt]]:
+        nodes = {pod.uid: cluster.do(keeper.filter(pod, cluster.names)).passed[0] for pod in pods}
+        effects = [effect for uid, node in nodes.items() for effect in keeper.permit(uid, node).effects]
+        [attempts] = [effect.attempts for effect in effects if isinstance(effect, OpenBarrier)]
+        for uid, node in nodes.items():
+            cluster.do(keeper.heed(Bound(uid, node, attempts[uid])))
+        return {uid: (node, attempts[uid]) for uid, node in nodes.items()}
+
+    for _ in range(rounds):
+        for found in spent.values():
+            found.append([])
+        for _ in range(5):
+            name = f"gang-{next(made)}"
+            pods = [objects.pod(0, number % 60, next(drawn), node=None, gang=name) for number in range(MEMBERS)]
+            for each in pods:
+                each["metadata"]["annotations"][MIN_MEMBER] = str(MEMBERS)
+            events = tell("ADDED", pods)
+            members = list(keeper.tables.gangs.by_key[GangKey(objects.NAMESPACES[0], name)].roster.members.values())
+            places: dict[PodUid, tuple[NodeName, Attempt]] = {}
+            calls = _spent(lambda members=members, places=places: places.update(place(members)))
+            bound = [_bound(each, *places[each["metadata"]["uid"]]) for each in pods]
+            runs = [{**each, "status": objects.running(each)} for each in bound]
+            events += tell("MODIFIED", bound) + tell("MODIFIED", runs) + tell("DELETED", runs)
+            spent[MEMBER_EVENT][-1].append(events / (4 * MEMBERS))
+            spent[MEMBER_CALLS][-1].append(calls / MEMBERS)
+    for row, found in spent.items():
+        yield _told(row, estimate(_medians(found, 1e6)))
+
+
+def _bound(pod: objects.Json, node: NodeName, attempt: Attempt) -> objects.Json:
+    metadata = pod["metadata"]
+    annotations = {**metadata["annotations"], ATTEMPT: to_annotation(attempt, metadata["uid"])}
+    return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": {**pod["spec"], "nodeName": node}}
 
 
 def _in_vain(rounds: int) -> Iterator[Measured]:

@@ -56,7 +56,7 @@ class Quarantine:
 
 
 class Containing:
-    """A block whose defects are contained. Several are entered for each pod: a generator would cost thrice as much."""
+    """A block whose defects are contained. Several are entered for each pod; a generator costs four times as much."""
 
     __slots__ = ("_key", "_quarantine")
 
@@ -66,7 +66,9 @@ class Containing:
     def __enter__(self) -> None:
         return
 
-    def __exit__(self, kind: type[BaseException] | None, defect: BaseException | None, at: TracebackType | None) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, defect: BaseException | None, where: TracebackType | None
+    ) -> bool:
         if not isinstance(defect, Exception):
             return False
         self._quarantine.contain(self._key, defect)
