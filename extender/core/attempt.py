@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from extender.core.names import DOMAIN
 from extender.kube.names import PodUid
@@ -22,6 +23,10 @@ NAMED = 16
 """So many others each pod names: a large gang then costs no more than a small one, a pod."""
 _LONGEST = 4096
 """Characters of an annotation that is read at all; ours have some 700."""
+_REMEMBERED = 512
+"""Annotations that are not read again: a pod tells the same with all of its events, most of which come soon."""
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,17 @@ def to_annotation(attempt: Attempt, uid: PodUid) -> str:
     }
     if attempt.joins:
         said["joins"] = True
-    return json.dumps(said, separators=(",", ":"))
+    return _encode(said)
 
 
 def read_attempt(annotations: Mapping[str, str], uid: PodUid) -> Attempt | None:
     """The attempt that the pod with that UID was bound in; None if it does not say, or what it says is not its own."""
     text = annotations.get(ATTEMPT)
-    if text is None or len(text) > _LONGEST:
-        return None
+    return None if text is None or len(text) > _LONGEST else _read(text, uid)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(text: str, uid: PodUid) -> Attempt | None:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
@@ -104,9 +105,14 @@ def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unav
 
 def address(*parts: str, query: Mapping[str, str | int] | None = None) -> str:
     """The path of these segments, each quoted, and the query without the values that are empty."""
-    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    path = "/" + "/".join(map(_quoted, parts))
     kept = {key: value for key, value in (query or {}).items() if value != ""}
     return f"{path}?{urlencode(kept)}" if kept else path
+
+
+@lru_cache(maxsize=1024)
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
 
 
 def _seconds(header: str | None, said: Status) -> float | None:

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -26,34 +23,46 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
 from extender.adapters.kube import kinds
-from extender.app.decisions import Decided
-from extender.app.keeper import Keeper
 from extender.app.verbs import Verdict
 from extender.compare.figures import Estimate, Sample, estimate, ratio
-from extender.core.cluster import Node, Pod
-from extender.core.gang_ask import GangAsk
+from extender.core.attempt import ATTEMPT, Attempt, to_annotation
+from extender.core.cluster import Pod
+from extender.core.feedback import Bound
+from extender.core.gang_ask import MIN_MEMBER, GangAsk
+from extender.core.gangs.gang import OpenBarrier
 from extender.core.gangs.machine import Phase
 from extender.core.names import GangKey
-from extender.kube.names import CPU, PODS, NodeName, PodUid, ResourceKey
+from extender.kube.names import NodeName, PodUid
 from loadtests.goals import objects
+from loadtests.goals.in_process import (
+    NOW,
+    Cluster,
+    apply,
+    as_in_a_service_that_is_ready,
+    collector_as_it_was,
+    lines_of,
+    spent_on,
+)
 from loadtests.goals.measured import Measured
 from loadtests.progress import say
 
 PLAN, NO_PLAN = "gang planned", "gang does not fit"
 PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang that does not fit"
 EVENT, EVENT_READ = "pod event", "pod event with its line"
+MEMBER_EVENT, MEMBER_CALLS = "event of a gang's pod with its line", "calls about a gang's pod"
 IN_VAIN = "event that helps none"
 GROWTH = "growth of filter"
 MEMBER, MEMBER_OF_LARGE = "filter call of a member", "filter call of a member, gang of 2000"
-ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, MEMBER, MEMBER_OF_LARGE, EVENT, EVENT_READ, IN_VAIN, GROWTH)
+ROWS = (
+    *(PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, MEMBER, MEMBER_OF_LARGE),
+    *(EVENT, EVENT_READ, MEMBER_EVENT, MEMBER_CALLS, IN_VAIN, GROWTH),
+)
 
 NODES, PODS_HELD, PODS_WATCHED, MEMBERS = 5000, 20_000, 50_000, 64
 WAITING, SHAPES = 1000, 100
 LARGE, SENT = 2000, 500
 FEW, MANY = 500, 15_000
 _LONGEST_WAIT = 60.0
-_ON_NODE = 16_000
-_NOW = 1_000_000.0
 T = TypeVar("T")
 
 
@@ -63,6 +72,7 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
         (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
         (_members, (MEMBER, MEMBER_OF_LARGE)),
         (_events, (EVENT, EVENT_READ)),
+        (_lives, (MEMBER_EVENT, MEMBER_CALLS)),
         (_in_vain, (IN_VAIN,)),
         (_growth, (GROWTH,)),
     ):
@@ -73,71 +83,6 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
 
 
 # -- a keeper and its cluster ----------------------------------------------------------------------------------------
-
-
-class _Clock:
-    def now(self) -> float:
-        return _NOW
-
-    steady = now
-
-
-class Cluster:
-    """Nodes of 16 CPU, each with as many bound pods of 1 CPU as there are for it."""
-
-    def __init__(self, nodes: int, pods: int) -> None:
-        self.keeper = Keeper(_Clock())
-        self.names = [NodeName(objects.node_name(number)) for number in range(nodes)]
-        room = {CPU: _ON_NODE, ResourceKey("memory"): 64 << 30, PODS: 110}
-        self.do(self.keeper.replace(Node, [Node(name, room, room) for name in self.names]))
-        bound = (self.pod(f"bound-{number}", 1000, node=self.names[number % nodes]) for number in range(pods))
-        self.do(self.keeper.replace(Pod, bound))
-        self._made = count()
-
-    def pod(self, name: str, cpu: int, **facts: Any) -> Pod:
-        requests = {CPU: cpu, ResourceKey("memory"): 128 << 20, PODS: 1}
-        return Pod(PodUid(f"uid-{name}"), "team", name, requests, scheduler="escher", **facts)
-
-    def gang(self, cpu: int, size: int) -> list[Pod]:
-        """Its members are known, and nobody has asked about them."""
-        name = f"gang-{next(self._made)}"
-        ask = GangAsk(GangKey("team", name), size)
-        members = [self.pod(f"{name}-{number}", cpu, gang=ask) for number in range(size)]
-        for member in members:
-            self.do(self.keeper.observe(member))
-        return members
-
-    def do(self, decided: Decided[T]) -> T:
-        """What is to be done is done by nobody."""
-        return decided.answer
-
-
-@contextmanager
-def collector_as_it_was() -> Iterator[None]:
-    """After the block; what was measured in it is not looked through with what comes next."""
-    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-        gc.collect()
-        if frozen:
-            gc.freeze()
-
-
-def as_in_a_service_that_is_ready() -> None:
-    """As `Application.settle_memory` leaves it."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
-
-
-def spent_on(work: Callable[[], object]) -> float:
-    """Seconds of CPU."""
-    began = time.process_time_ns()
-    work()
-    return (time.process_time_ns() - began) / 1e9
 
 
 def _told(row: str, found: Estimate | None) -> Measured:
@@ -182,7 +127,7 @@ def _asked_for(cluster: Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
     if whole:
         spent = spent_on(lambda: answers.append(bool(cluster.do(keeper.filter(members[0], cluster.names)).passed)))
     else:
-        spent = spent_on(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, _NOW)))
+        spent = spent_on(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, NOW)))
     for member in members:
         cluster.do(keeper.forget(member))
     if answers != [fits]:
@@ -256,15 +201,51 @@ def _events(rounds: int) -> Iterator[Measured]:
     yield _told(EVENT_READ, estimate(_medians(whole, 1e6)))
 
 
-def lines_of(life: Sequence[objects.Json]) -> Iterator[bytes]:
-    """What a watch tells of a pod that is made, looks like that from then on, and is gone."""
-    for number, state in enumerate(life):
-        yield objects.encoded({"type": "MODIFIED" if number else "ADDED", "object": state})
-    yield objects.encoded({"type": "DELETED", "object": life[-1]})
+def _lives(rounds: int) -> Iterator[Measured]:
+    """Pods of gangs: each is made, bound, runs, and is gone. And what is decided of each meanwhile: where it may be,
+    that it may be bound there, and what follows when it is; all are at the barrier before any is bound."""
+    cluster, watched = Cluster(FEW, 0), kinds.pods(_LONGEST_WAIT)
+    keeper, made, drawn = cluster.keeper, count(), count(2**31)
+    as_in_a_service_that_is_ready()
+    spent: dict[str, list[list[float]]] = {MEMBER_EVENT: [], MEMBER_CALLS: []}
+
+    def tell(kind: str, pods: Iterable[objects.Json]) -> float:
+        lines = [objects.encoded({"type": kind, "object": each}) for each in pods]
+        return spent_on(lambda: [apply(cluster, watched.read_event(line)) for line in lines])
+
+    def place(pods: Sequence[Pod]) -> Mapping[PodUid, tuple[NodeName, Attempt]]:
+        nodes = {pod.uid: cluster.do(keeper.filter(pod, cluster.names)).passed[0] for pod in pods}
+        effects = [effect for uid, node in nodes.items() for effect in keeper.permit(uid, node).effects]
+        [attempts] = [effect.attempts for effect in effects if isinstance(effect, OpenBarrier)]
+        for uid, node in nodes.items():
+            cluster.do(keeper.heed(Bound(uid, node, attempts[uid])))
+        return {uid: (node, attempts[uid]) for uid, node in nodes.items()}
+
+    for _ in range(rounds):
+        for found in spent.values():
+            found.append([])
+        for _ in range(5):
+            name = f"gang-{next(made)}"
+            pods = [objects.pod(0, number % 60, next(drawn), node=None, gang=name) for number in range(MEMBERS)]
+            for each in pods:
+                each["metadata"]["annotations"][MIN_MEMBER] = str(MEMBERS)
+            events = tell("ADDED", pods)
+            members = list(keeper.tables.gangs.by_key[GangKey(objects.NAMESPACES[0], name)].roster.members.values())
+            places: dict[PodUid, tuple[NodeName, Attempt]] = {}
+            calls = spent_on(lambda members=members, places=places: places.update(place(members)))
+            bound = [_bound(each, *places[each["metadata"]["uid"]]) for each in pods]
+            runs = [{**each, "status": objects.running(each)} for each in bound]
+            events += tell("MODIFIED", bound) + tell("MODIFIED", runs) + tell("DELETED", runs)
+            spent[MEMBER_EVENT][-1].append(events / (4 * MEMBERS))
+            spent[MEMBER_CALLS][-1].append(calls / MEMBERS)
+    for row, found in spent.items():
+        yield _told(row, estimate(_medians(found, 1e6)))
 
 
-def apply(cluster: Cluster, event: Any) -> None:
-    cluster.do((cluster.keeper.forget if event.type == "DELETED" else cluster.keeper.observe)(event.item))
+def _bound(pod: objects.Json, node: NodeName, attempt: Attempt) -> objects.Json:
+    metadata = pod["metadata"]
+    annotations = {**metadata["annotations"], ATTEMPT: to_annotation(attempt, metadata["uid"])}
+    return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": {**pod["spec"], "nodeName": node}}
 
 
 def _in_vain(rounds: int) -> Iterator[Measured]:
@@ -321,8 +302,8 @@ class Verbs:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
-        return self._cluster.do(self._cluster.keeper.filter(pod, nodes))
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        return self._cluster.do(self._cluster.keeper.filter(pod, nodes, alone=alone))
 
 
 def asked_about() -> objects.Json:

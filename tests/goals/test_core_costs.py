@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from loadtests.goals import core_costs
+from loadtests.goals import core_costs, in_process
 
 SMALL = {
     "NODES": 200,
@@ -41,6 +41,6 @@ def test_only_what_is_asked_for_is_measured() -> None:
 
 
 def test_a_gang_that_fits_where_it_should_not_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_costs, "_ON_NODE", 64_000)
+    monkeypatch.setattr(in_process, "ON_NODE", 64_000)
     with pytest.raises(AssertionError, match="otherwise than was meant"):
         list(core_costs.measures(rounds=1, only="gang planned"))

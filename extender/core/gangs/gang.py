@@ -88,7 +88,8 @@ class Gang:
     @property
     def missing(self) -> int:
         """How many members of the quorum do not exist, or have scheduling gates of others and cannot be placed yet."""
-        return max(0, self.needed - self.roster.unplaced_count)
+        needed = self.needed
+        return max(0, needed - self.roster.unplaced_count) if needed else 0
 
     @property
     def absent(self) -> int:

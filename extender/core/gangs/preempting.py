@@ -118,7 +118,8 @@ class Preempting:
                 del self._nominated[pod.uid]
                 self._keep_room(pod)
             return False
-        self._nominated.pop(pod.uid, None)
+        if pod.uid in self._nominated:
+            del self._nominated[pod.uid]
         makers = self.victims.observe(pod, now)
         for maker in makers or ():
             if maker in self._made:

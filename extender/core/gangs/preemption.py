@@ -49,7 +49,7 @@ class Choice:
 
 def unit_of(pods: Iterable[Pod]) -> Unit:
     together = tuple(pods)
-    return Unit(together, max(pod.priority for pod in together), min(pod.created for pod in together))
+    return Unit(together, max([pod.priority for pod in together]), min([pod.created for pod in together]))
 
 
 def choose(

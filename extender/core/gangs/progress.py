@@ -80,15 +80,15 @@ class Roster:
 
     @property
     def unplaced_count(self) -> int:
-        return sum(1 for _ in self._to_place())
+        return len(self._to_place())
 
     def unplaced(self) -> Iterator[Pod]:
         """Living members that are not bound, not about to go, and free to be placed; in order of creation."""
         return iter(sorted(self._to_place(), key=lambda pod: (pod.created, pod.name, pod.uid)))
 
-    def _to_place(self) -> Iterator[Pod]:
+    def _to_place(self) -> list[Pod]:
         bound = self.bound
-        return (pod for uid, pod in self.members.items() if uid not in bound and not (pod.deleting or pod.gated))
+        return [pod for uid, pod in self.members.items() if uid not in bound and not (pod.deleting or pod.gated)]
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ Must not know what was being done. Whoever remembers gangs is told to forget the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol
 
 from extender.core.gangs.gang import QUARANTINE, Gang, GangQuarantined
@@ -32,13 +32,9 @@ class Quarantine:
     _places: Places
     _remembering: Sequence[_Remembers]
 
-    @contextmanager
-    def containing(self, key: GangKey | None) -> Iterator[None]:
+    def containing(self, key: GangKey | None) -> Containing:
         """Whatever fails within is this gang's."""
-        try:
-            yield
-        except Exception as defect:
-            self.contain(key, defect)
+        return Containing(self, key)
 
     def contain(self, key: GangKey | None, defect: Exception) -> None:
         """The gang could not be handled: it is set aside. Raises the defect where it is nobody's, or met there too."""
@@ -57,3 +53,23 @@ class Quarantine:
         """Nothing is to be done about it any more."""
         for each in self._remembering:
             each.forget(gang)
+
+
+class Containing:
+    """A block whose defects are contained. Several are entered for each pod; a generator costs four times as much."""
+
+    __slots__ = ("_key", "_quarantine")
+
+    def __init__(self, quarantine: Quarantine, key: GangKey | None) -> None:
+        self._quarantine, self._key = quarantine, key
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, defect: BaseException | None, where: TracebackType | None
+    ) -> bool:
+        if not isinstance(defect, Exception):
+            return False
+        self._quarantine.contain(self._key, defect)
+        return True

@@ -102,7 +102,7 @@ class Surplus:
 
     def next_deadline(self) -> float | None:
         """When somebody who was woken has not come for its place."""
-        return next((awake.until for awake in self._awake.values()), None)
+        return next(iter(self._awake.values())).until if self._awake else None
 
     def overdue(self, now: float) -> bool:
         due = self.next_deadline()

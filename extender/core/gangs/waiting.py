@@ -56,9 +56,10 @@ class Waiting:
 
     def waits(self, gang: Gang, now: float) -> None:
         """It holds nothing: for room, or for its members to exist."""
-        gang.step(Step.LACKS_MEMBERS if gang.missing else Step.HAS_MEMBERS)
+        missing = gang.missing
+        gang.step(Step.LACKS_MEMBERS if missing else Step.HAS_MEMBERS)
         # kube-scheduler may never ask about it.
-        if gang.missing or gang.wait.rejected or self._is_watched(gang):
+        if missing or gang.wait.rejected or self._is_watched(gang):
             self._unasked.pop(gang.key, None)
         else:
             self._unasked.setdefault(gang.key, now)
