@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from extender.core import rows
 from extender.core.gangs.machine import Phase
 from extender.kube.names import NodeName
-from tests.builders import gang_pods, node
+from tests.builders import gang_pods, ledger_of, node, units
 from tests.core.gang_world import GangWorld
 
 
@@ -60,3 +63,22 @@ def test_a_plan_of_which_nothing_is_left_is_none() -> None:
     world.schedule()
     assert world.bound("train") == 2
     world.check()
+
+
+def test_nodes_that_come_and_go_while_nobody_asks_for_columns_are_not_all_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows, "_MOST_KEPT", 8)
+    ledger = ledger_of({"stays": {"cpu": 4000}})
+    need = list(units(cpu=1000).items())
+    assert ledger.columns.offer(need) is not None
+    ledger.capacity.set_node(NodeName("stays"), units(cpu=2000))
+    for number in range(100):
+        name = NodeName(f"n{number}")
+        ledger.capacity.set_node(name, units(cpu=1000))
+        ledger.capacity.remove_node(name)
+        ledger.changes.drain()
+    assert len(ledger.changes._for_columns) <= 9
+    offer = ledger.columns.offer(need)
+    assert offer is not None
+    assert dict(offer.where()) == {"stays": 2}
