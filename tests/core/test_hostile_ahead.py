@@ -6,8 +6,9 @@ import pytest
 
 from extender.core import rows
 from extender.core.gangs.machine import Phase
+from extender.core.gangs.queue import Patience
 from extender.kube.names import NodeName
-from tests.builders import gang_pods, ledger_of, node, units
+from tests.builders import gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld
 
 
@@ -82,3 +83,28 @@ def test_nodes_that_come_and_go_while_nobody_asks_for_columns_are_not_all_rememb
     offer = ledger.columns.offer(need)
     assert offer is not None
     assert dict(offer.where()) == {"stays": 2}
+
+
+def test_what_is_saved_again_as_it_was_is_no_change() -> None:
+    """Or to count it anew used up each slice of work, and nobody behind was ever tried."""
+    world = GangWorld(patience=Patience(bypasses=1, seconds=30))
+    for name in ("n0", "n1", "n2"):
+        world.add_node(node(name, {"cpu": 2000}))
+    small = [pod(f"small-{number}", {"cpu": 1500}) for number in range(3)]
+    world.create(*small)
+    world.schedule()
+    large, other = gang_pods("large", 2, {"cpu": 2000}), gang_pods("other", 2, {"cpu": 1800})
+    world.create(*large, *other)
+    world.schedule()
+    world.pass_time(31)
+    world.delete(small[0].uid)
+    tables = world.keeper.tables
+    saved = tables.gangs.waiting.queue.saved
+    assert saved.gang is not None
+    tables.gangs.waiting.queue.fits.refresh()
+    held = tables.ledger.held_for(saved.gang.key)
+    assert held
+    saved.save((), world.clock.steady() + 1)
+    assert not tables.ledger.changes.drain()
+    assert [each.holder for each in tables.ledger.held_for(saved.gang.key)] == [each.holder for each in held]
+    world.check()
