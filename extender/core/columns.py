@@ -56,7 +56,8 @@ class Columns:
 
     def _refresh(self) -> None:
         changed = self._changes.drain_for_columns()
-        if len(self._names) != len(self._rows) or not all(map(self._numbers.__contains__, changed)):
+        known = self._numbers.__contains__
+        if changed is None or len(self._names) != len(self._rows) or not all(map(known, changed)):
             self._names = list(self._rows)
             self._numbers = {name: number for number, name in enumerate(self._names)}
             self._present = np.array([row.present for row in self._rows.values()], np.bool_)

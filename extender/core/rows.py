@@ -158,6 +158,9 @@ class Totals:
             count_in(self.saved, resource, sign * number)
 
 
+_MOST_KEPT = 65_536
+
+
 class Changes:
     """Which nodes have changed, gained room, or can hold something else than before: kept until somebody asks, in the
     order in which it happened first. The counts only grow."""
@@ -170,6 +173,8 @@ class Changes:
         self._gains: dict[NodeName, None] = {}
         self._nodes: dict[NodeName, None] = {}
         self._for_columns: dict[NodeName, None] = {}
+        self._any_for_columns = False
+        """Whether there were too many: nobody may ask for months, while nodes come and go."""
         self._capacities: dict[NodeName, None] = {}
 
     def touched(self, node: NodeName) -> None:
@@ -189,12 +194,15 @@ class Changes:
     def drain(self) -> AbstractSet[NodeName]:
         """The nodes of which anything has changed since the last call."""
         changes, self._nodes = self._nodes, {}
+        if len(self._for_columns) > _MOST_KEPT:
+            self._for_columns, self._any_for_columns = {}, True
         return changes.keys()
 
-    def drain_for_columns(self) -> AbstractSet[NodeName]:
-        """The same, for another who asks."""
+    def drain_for_columns(self) -> AbstractSet[NodeName] | None:
+        """The same, for another who asks; None: any may have."""
         changes, self._for_columns = self._for_columns, {}
-        return changes.keys()
+        too_many, self._any_for_columns = self._any_for_columns, False
+        return None if too_many else changes.keys()
 
     def drain_capacities(self) -> AbstractSet[NodeName]:
         """The nodes of which capacity, or whom they accept, has changed since the last call."""

@@ -41,6 +41,7 @@ OVER_QUOTA = "the gang places that its namespace may hold are in use: it waits u
 QUARANTINE = "Escher has met a defect of its own with this gang, and leaves it alone: see its log"
 GOVERNED_ANEW = "policies that govern the gang have changed: it is planned anew"
 TOO_LATE = "the gang's quorum was not there before its deadline"
+NOTHING_LEFT = "nothing is left of the gang's plan: it is planned anew"
 NOT_ITS_NODE = "the gang's plan has another node for this member"
 
 

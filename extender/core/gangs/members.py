@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.barrier import Barrier
-from extender.core.gangs.gang import GOVERNED_ANEW, Gang
+from extender.core.gangs.gang import GOVERNED_ANEW, NOTHING_LEFT, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
@@ -20,7 +20,7 @@ from extender.core.gangs.quarantine import Quarantine
 from extender.core.gangs.quorums import Quorums
 from extender.core.gangs.table import Table
 from extender.core.gangs.waiting import Waiting
-from extender.core.ledger import HoldingKind, Ledger
+from extender.core.ledger import Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 
@@ -225,14 +225,19 @@ class Members:
         gang.wait.rejected.discard(uid)
         self._table.turn_back(gang, [uid] if uid in gang.barrier.arrived else [], "the pod has left the gang")
         holding = self._ledger.holding(uid)
-        if holding is None or holding.kind is HoldingKind.BOUND or holding.owner != gang.key:
-            return
+        if holding is not None and holding.kind is not HoldingKind.BOUND and holding.owner == gang.key:
+            self._pass_on(gang, holding, now)
+        if gang.phase is Phase.PLANNED and not self._places.unbound(gang):
+            # Those places were on nodes that are gone: nothing is held any more that would run out.
+            self._planning.give_up(gang, now, NOTHING_LEFT)
+
+    def _pass_on(self, gang: Gang, holding: Holding, now: float) -> None:
         if gang.phase is Phase.PLANNED and gang.plan.deadline is not None:
             self._places.hand_over(gang, holding, gang.plan.deadline)
         elif gang.phase in (Phase.BINDING, Phase.IN_PART):
             self._places.hand_over(gang, holding, now + gang.terms.timeout)
         else:
-            self._ledger.release(uid)
+            self._ledger.release(holding.holder)
 
 
 def _heed_terms(gang: Gang) -> None:

@@ -105,7 +105,9 @@ def plan(
 def _apart(room: Room, template: Template, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
     """What the spread over all comes to, where it does not come to the end of the first few; else None."""
     asked = len(template.slots)
-    could = (n for n in islice(candidates, 2 * asked) if room.lacking(n, template.need) is None)
+    # Once, though it be sent twice.
+    first = dict.fromkeys(islice(candidates, 2 * asked))
+    could = (node for node in first if room.lacking(node, template.need) is None)
     nodes = list(islice(filter(template.may_be_on, could), asked))
     if len(nodes) < asked:
         return None

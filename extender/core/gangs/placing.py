@@ -59,14 +59,18 @@ class Places:
         *,
         intends: bool = False,
         unheld: bool = False,
+        beside: Sequence[Gang] = (),
     ) -> Sequence[Holder] | Shortfall:
         """A place for each member that the quorum still needs, all reserved; or what is short, and nothing changes.
 
         `first`, if there is one, is placed on one of the nodes sent. Members that do not exist yet are taken to be
         like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan. `intends`:
-        nothing is reserved, see above. `unheld`: nothing is for members that do not exist yet.
+        nothing is reserved, see above. `unheld`: nothing is for members that do not exist yet. `beside`: others that
+        there is to be room for as well, of whom each member may need a place that nothing is held on yet.
         """
         slots, found = self._look_for(gang, first, sent, saved)
+        if beside and not isinstance(found, Shortfall):
+            found = self._beside(gang, slots, found, sent, beside)
         if isinstance(found, Shortfall):
             return found
         gang.plan.intends, gang.plan.unheld = intends, unheld
@@ -80,13 +84,26 @@ class Places:
         """Whether `reserve` would find a place for each."""
         return not isinstance(self._look_for(gang, first, sent, releasing)[1], Shortfall)
 
-    def have_room_beside(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], others: Sequence[Gang]) -> bool:
-        """Whether each member that the quorum still needs could have a place, and each for whom these others hold
-        nothing yet; what they require of each other aside."""
-        slots = self._slots.of_quorum(gang, in_order(gang, first), sent if first is not None else None)
+    def _beside(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        found: Mapping[Holder, NodeName],
+        sent: Sequence[NodeName],
+        others: Sequence[Gang],
+    ) -> Mapping[Holder, NodeName] | Shortfall:
+        """The plan for the slots, or another, that leaves a place to each for whom these others hold nothing yet; what
+        they require of each other aside. A gang that requires or prefers some nodes is not moved for that."""
+        theirs: list[Slot] = []
         for other in others:
-            slots += self._slots.more(other, other.needed - sum(1 for held in self.unbound(other) if held.units))
-        return not isinstance(plan(self._ledger, slots, self._slots.candidates(sent)), Shortfall)
+            theirs += self._slots.more(other, other.needed - sum(1 for held in self.unbound(other) if held.units))
+        candidates = self._slots.candidates(sent)
+        together = plan(self._ledger, [*slots, *theirs], candidates)
+        if isinstance(together, Shortfall):
+            return together
+        if self.is_constrained(gang) or self._slots.best_first(gang, candidates) is not None:
+            return found
+        return {slot.holder: together[slot.holder] for slot in slots}
 
     def _look_for(
         self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]
@@ -159,9 +176,11 @@ class Places:
         if len(vacant) - len(left) >= lacking:
             return True
         releasing = [each.holder for each in vacant]
+        # Where the plan had them, if it may be: others may be planned for beside that.
+        candidates = list(dict.fromkeys((*(each.node for each in vacant), *self._slots.nodes)))
         for members in (to_come, sorted(to_come, key=size_of)):
             slots, _ = self._slots.of_members(members[:lacking], members[0], None)
-            found = self.plan(gang, slots, list(self._slots.nodes), releasing)
+            found = self.plan(gang, slots, candidates, releasing)
             if not isinstance(found, Shortfall) and gang.plan.deadline is not None:
                 commit(self._ledger, _reservations(gang, slots, found, gang.plan.deadline), releasing=releasing)
                 return True

@@ -56,20 +56,20 @@ class Planning:
         changes."""
         missing, ahead = gang.missing, self._ahead(gang, now)
         if ahead is Ahead.NOT:
-            gang.step(Step.LACKS_MEMBERS)
-            gang.wait.shortfall = None
-            return False
+            return self._waits_for_members(gang)
         unheld = ahead is Ahead.UNHELD
         if self.plans.gives_way(gang) or self.plans.why_none(gang, now) or self._waiting.quota.over(gang) is not None:
             return False
         if gang.wait.tried_at == self.state_of(gang) and not (first is not None and _offers_more(gang, sent)):
             return False
-        if unheld and not self._has_room_beside_others(gang, first, sent):
-            gang.step(Step.LACKS_MEMBERS)
-            gang.wait.shortfall = None
-            return False
+        beside = self.promises.unheld(gang) if unheld else ()
+        if beside is None:
+            return self._waits_for_members(gang)
         deadline = now + (min(gang.terms.timeout, GATHER_SECONDS) if missing else _holds_for(gang))
-        found = self._reserve(gang, first, sent, deadline, now, unheld=unheld)
+        found = self._reserve(gang, first, sent, deadline, now, unheld=unheld, beside=beside)
+        if isinstance(found, Shortfall) and beside:
+            # Without these it may have room: that is to be seen once all its members exist.
+            return self._waits_for_members(gang)
         if isinstance(found, Shortfall):
             gang.wait.shortfall = found
             if found.rule in (NEAR, SPREAD):
@@ -92,18 +92,27 @@ class Planning:
         late = gang.plan.gathered or now - gang.roster.first_seen > GATHER_SECONDS
         return Ahead.NOT if late else self.promises.ahead(gang, now)
 
-    def _has_room_beside_others(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName]) -> bool:
-        """Whether those that lack of gangs with a plan, and that nothing is held for, could still come."""
-        others = self.promises.unheld(gang)
-        return others is not None and (not others or self._places.have_room_beside(gang, first, sent, others))
+    def _waits_for_members(self, gang: Gang) -> bool:
+        """There is no plan before all of them exist."""
+        gang.step(Step.LACKS_MEMBERS)
+        gang.wait.shortfall = None
+        return False
 
     def _reserve(
-        self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], deadline: float, now: float, *, unheld: bool
+        self,
+        gang: Gang,
+        first: Pod | None,
+        sent: Sequence[NodeName],
+        deadline: float,
+        now: float,
+        *,
+        unheld: bool,
+        beside: Sequence[Gang],
     ) -> Sequence[Holder] | Shortfall:
         saved = self._waiting.queue.saved.usable_by(gang) if not unheld else ()
         waited = first is None or saved or gang.plan.timed_out
         intends = not (self._reserve_at_filter or waited)
-        found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends, unheld=unheld)
+        found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends, unheld=unheld, beside=beside)
         # Nobody gives way to members that may never come.
         others = self._giving_way_now(gang, now) if isinstance(found, Shortfall) and not unheld else ()
         if isinstance(found, Shortfall) and others:

@@ -94,8 +94,14 @@ class Prospects:
         if limit is not None:
             claims = _within(limit, [*(replace(held, until=until) for held in kept.values()), *claims])
             kept = {}
-        commit(self._ledger, claims, releasing=others)
-        for holder in kept:
+        before = {held.holder: replace(held, until=until) for held in saved}
+        if before == {claim.holder: claim for claim in claims} | {each: before[each] for each in kept}:
+            # Nothing is touched: else whoever counts what has changed would count the same in each slice of work.
+            kept_on = before.keys()
+        else:
+            commit(self._ledger, claims, releasing=others)
+            kept_on = kept.keys()
+        for holder in kept_on:
             self._ledger.keep(holder, until)
         asked = {slot.holder: slot.units for slot in lacking}
         parts = (part(claim.units, NOTHING, asked_of(asked.get(claim.holder, slots[0].units)))[1] for claim in claims)
