@@ -35,12 +35,16 @@ CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
 # Which mutants: "extender.core.gangs.queue.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
+SOAK_ARGS ?= --minutes 30
 LIFE_ARGS ?= --seeds 1000 --weeks 2
 CLIENT_ARGS ?= --minutes 10
 MONTH_ARGS ?= --seeds 1 --days 30
 POLICIES_ARGS ?= --changes 1000 --real
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
 BENCH_ARGS ?= --nodes 100 --nodes 5000 --size 8 --size 64 --rounds 11
+# Large gangs, and a rate of small ones; what is set to nothing is left out.
+BENCH_LARGE_ARGS ?= --nodes 5000 --size 500 --size 2000 --rounds 6 --approach ungrouped --approach extender
+BENCH_RATE_ARGS ?= --nodes 5000 --workload burst --gangs 3000 --size 3 --rounds 6 --approach ungrouped --approach extender
 BENCH_FOLDER := results/bench-$(shell date -u +%Y%m%d-%H%M%S)
 GOALS_ARGS ?=
 
@@ -76,10 +80,15 @@ client: setup ## Ask the embedded cluster for anything, right or wrong, for ten 
 
 # What each of these says: $(BIN)/python -m loadtests.load --help
 .PHONY: loadtest
-loadtest: setup $(if $(REAL),cluster) $(VENV_LOAD)/.ready ## Load the service with Locust, and check invariants; SHAPE, TIME, USERS, WHO, NODES, REAL=1, HOST, REFERENCE=1, PAGE=1
+loadtest: setup $(if $(REAL),cluster) $(VENV_LOAD)/.ready ## Load the service with Locust, and check invariants; SHAPE, TIME, USERS, RATE, WHO, NODES, REAL=1, HOST, REFERENCE=1, PAGE=1
 	@$(BIN)/python -m loadtests.load --locust $(VENV_LOAD)/bin/locust $(if $(REAL),--real) $(if $(PAGE),--page) \
-		--shape "$(SHAPE)" --time "$(TIME)" --users "$(USERS)" --nodes "$(NODES)" --who $(WHO) \
+		--shape "$(SHAPE)" --time "$(TIME)" --users "$(USERS)" --rate "$(RATE)" --nodes "$(NODES)" --who $(WHO) \
 		--host "$(HOST)" --reference "$(REFERENCE)"
+
+.PHONY: soak
+soak: setup $(VENV_LOAD)/.ready ## Load the service for half an hour at 200 verbs a second; fail if anything grows, with a plot (no Go)
+	@$(BIN)/python -m loadtests.load --locust $(VENV_LOAD)/bin/locust --shape soak --rate 200 --users 20 \
+		--who pods Scheduler Sampling Scorer Preemptor $(SOAK_ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv and install everything from hashed requirements (what demo and test do first)
@@ -112,9 +121,18 @@ recovery: cluster ## Kill the service at 5000 nodes and measure how soon it is o
 	$(BIN)/python -m loadtests.recovery $(RECOVERY_ARGS)
 
 .PHONY: bench
-bench: cluster ## Measure the figures that are to be reached: a table goal / must / now, and its history (half an hour)
-	@code=0; $(BIN)/escher compare $(BENCH_ARGS) --out $(BENCH_FOLDER) || code=$$?; [ $$code -le 1 ] || exit $$code; \
-		$(BIN)/python -m loadtests.goals --compare $(BENCH_FOLDER) $(GOALS_ARGS) && exit $$code
+bench: cluster ## Measure the figures that are to be reached: a table goal / must / now, and its history (an hour and a half)
+	@code=0; folders=; \
+		compare() { \
+			[ -n "$$2" ] || return 0; \
+			made=0; $(BIN)/escher compare $$2 --out $(BENCH_FOLDER)/$$1 || made=$$?; \
+			[ $$made -le 1 ] || exit $$made; \
+			[ $$made -eq 0 ] || code=1; \
+			folders="$$folders $(BENCH_FOLDER)/$$1"; \
+		}; \
+		compare usual "$(BENCH_ARGS)"; compare large "$(BENCH_LARGE_ARGS)"; compare rate "$(BENCH_RATE_ARGS)"; \
+		$(BIN)/python -m loadtests.goals --compare $$folders --only compare http core scale resources $(GOALS_ARGS) \
+			&& exit $$code
 
 .PHONY: speed
 speed: setup ## Measure what a call costs the extender, in process and over loopback (a minute; no Go, no cluster)

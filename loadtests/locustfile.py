@@ -36,8 +36,9 @@ the ratio of short calls is nearer to 1 than it would be without.
 A real kube-scheduler sends one filter call after the other, so one user is what a cluster sees; more show where the
 service's one process is full.
 
-LOAD_SHAPE is ramp, spike or soak (loadtests/load/shapes.py), for --users and --run-time. In LOAD_FOLDER, times by name
-are kept, finer than Locust has them (loadtests/load/timings.py).
+LOAD_SHAPE is ramp, spike or soak (loadtests/load/shapes.py), for --users and --run-time. LOAD_RATE is how many verbs a
+second all users together may call, for as many as they are (loadtests/load/pace.py). In LOAD_FOLDER, times by name are
+kept, finer than Locust has them (loadtests/load/timings.py).
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ class Asking(FastHttpUser):  # type: ignore[misc]  # Locust lives in an environm
         body = ready(call, random.randrange(1 if call.whole else DRAWS)).body(
             f"load-{number}", str(uuid.uuid4()), f"load-{number}"
         )
+        users.PACE.turn()
         hosts = [("", ""), (REFERENCE, OF_REFERENCE)] if REFERENCE else [("", "")]
         for host, suffix in random.sample(hosts, len(hosts)):
             self._post(call, body, host, suffix)

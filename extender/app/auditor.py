@@ -17,7 +17,7 @@ from extender.app.tables import Tables
 _log = structlog.get_logger(__name__)
 
 EVERY = 30.0
-"""Seconds between checks: one takes 20 ms for 20,000 pods."""
+"""Seconds between checks: one takes 0.12 s for 50,000 pods, and nobody is answered meanwhile (docs/scaling.md)."""
 
 
 class Auditor:

@@ -1,8 +1,9 @@
-"""Ordinary pods that kube-scheduler is placing: they have passed filter, and no bind has come for them yet.
+"""Ordinary pods that kube-scheduler is placing: they have passed filter, and are not known to be bound yet.
 
-We hear at its bind to which of its nodes such a pod goes; kube-scheduler counts it there at once. Room that is reserved
-for a gang in these milliseconds is taken, as kube-scheduler sees it, until the pod's bind is refused. A member tried
-before that fails, and sits out a back-off of a second. So it is woken when nobody can be in its way any more.
+We hear from the watch to which of its nodes such a pod goes, or from its bind if we are asked for it; kube-scheduler
+counts it there at once. Room that is reserved for a gang in these milliseconds is taken, as kube-scheduler sees it,
+unless the pod's bind is refused. A member tried before that fails, and sits out a back-off of a second. So it is woken
+when nobody can be in its way any more.
 
 Thousands may be under way. They are looked at by what they ask for, not one by one; and a wake that is held back waits
 for the last of those in its way, and looks for another only when that one has ended.
@@ -22,7 +23,7 @@ from extender.core.ledger import Ledger
 from extender.kube.names import NodeName, PodUid
 
 PLACED_WITHIN = 0.2
-"""Seconds from the answer to filter to the call of bind. Some milliseconds; more for a pod that waits for a volume."""
+"""Seconds from the answer to filter to the bind. Some milliseconds; more for a pod that waits for a volume."""
 FEW = 16
 """Who may go to more nodes than these counts as one who may go to any."""
 K = TypeVar("K")
@@ -67,7 +68,7 @@ class InFlight:
         self.ended(pod.uid)
         number = next(self._numbers)
         if len(nodes) <= FEW:
-            passed = _Passed(pod, number, None, tuple(nodes), now + PLACED_WITHIN)
+            passed = _Passed(pod, number, None, frozenset(nodes), now + PLACED_WITHIN)
             for node in passed.nodes:
                 self._at.setdefault(node, {})[pod.uid] = None
         else:

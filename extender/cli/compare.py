@@ -34,6 +34,8 @@ Example: escher compare --nodes 100 --size 8 --size 64
 
 Example: escher compare --workload contention --workload arrivals --size 8
 
+Example: escher compare --workload burst --gangs 100 --size 3 --approach ungrouped --approach extender
+
 Example: escher compare --workload co-location --workload balancing --workload fair-share --size 8
 
 Example: escher compare --workload trace --trace FOLDER --approach ungrouped --approach extender
@@ -82,6 +84,9 @@ def compare(
     waiting: Annotated[
         int, typer.Option(metavar="GANGS", help="So many other gangs wait for room meanwhile, on nodes of their own.")
     ] = 0,
+    gangs: Annotated[
+        int | None, typer.Option(help="Gangs of the workload burst, asked for one after the other. [default: 3000]")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
     seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
@@ -96,6 +101,7 @@ def compare(
     ] = None,
 ) -> None:
     from extender.compare.runs import DEFAULT_SAMPLING
+    from extender.compare.workloads import GANGS_OF_A_BURST
 
     given = [name for name, value in (("--out", out), ("--go-on", go_on), ("--plot", plot)) if value is not None]
     with reported():
@@ -116,6 +122,7 @@ def compare(
                 trace_nodes=nodes or (),
                 sampling=tuple(dict.fromkeys(sampling or [DEFAULT_SAMPLING])),
                 waiting=waiting,
+                gangs=GANGS_OF_A_BURST if gangs is None else gangs,
             )
             chosen.check()
             folder = _begin(chosen, out)

@@ -9,7 +9,18 @@ from typing import NamedTuple
 from extender.compare.figures import Claim, Estimate, NeverInPart, Verdict, judged
 from extender.compare.measured import Measured, Setting, Table, compared
 from extender.compare.runs import REAL, STUCK
-from extender.compare.vocabulary import APPSPACE, BASE, CONTENTION, EXTENDER, LIBSPACE, NATIVE, OURS, POLICIES, SINGLE
+from extender.compare.vocabulary import (
+    APPSPACE,
+    BASE,
+    BURST,
+    CONTENTION,
+    EXTENDER,
+    LIBSPACE,
+    NATIVE,
+    OURS,
+    POLICIES,
+    SINGLE,
+)
 
 CLAIMS: tuple[Claim | NeverInPart, ...] = (
     Claim("The extender places a gang sooner than LibSpace", EXTENDER, LIBSPACE),
@@ -92,12 +103,12 @@ class NotPlaced(NamedTuple):
 
 
 def not_placed(table: Table) -> list[NotPlaced]:
-    """Of ours, in the workload `single`, those that warmed up among them: of what was not placed no ratio tells."""
+    """Of ours, where there is room for all, those that warmed up among them: of what was not placed no ratio tells."""
     return [
         NotPlaced(setting, name, stuck, len(row[name].all_trials))
         for setting, row in table.items()
         for name in OURS
-        if setting.workload == SINGLE and name in row
+        if setting.workload in (SINGLE, BURST) and name in row
         if (stuck := sum(each.trial.outcome == STUCK for each in row[name].all_trials))
     ]
 

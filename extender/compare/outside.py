@@ -123,6 +123,17 @@ class Pod(msgspec.Struct):
     gone: float | None = None
 
 
+class Members(Changing):
+    """Those of one gang, also those that have gone, by name and in the order in which they came. It changes by itself:
+    thousands of gangs are waited for at the same time, and each sighting is of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods: dict[str, Pod] = {}
+        self.running = 0
+        """How many of them are there and run."""
+
+
 class Watched(Changing):
     """All pods that were seen since `begin`."""
 
@@ -136,7 +147,7 @@ class Watched(Changing):
         """The watcher has ended: nothing is seen any more."""
         self.last = 0.0
         """When something was seen last."""
-        self._by_gang: dict[str | None, dict[str, Pod]] = {}
+        self._by_gang: dict[str | None, Members] = {}
 
     def begin(self) -> None:
         """What was seen so far is forgotten: nothing of it is there any more."""
@@ -153,20 +164,25 @@ class Watched(Changing):
 
     def _see(self, seen: Seen) -> None:
         self.last = seen.time
-        pod = self.pods.get(seen.pod)
+        pod, members = self.pods.get(seen.pod), self._members(seen.gang)
         if pod is None:
-            pod = self.pods[seen.pod] = Pod(seen.gang, seen.time, seen.cpu)
-            self._by_gang.setdefault(seen.gang, {})[seen.pod] = pod
+            pod = self.pods[seen.pod] = members.pods[seen.pod] = Pod(seen.gang, seen.time, seen.cpu)
         if seen.gone:
+            members.running -= pod.running is not None and pod.gone is None
             pod.gone = seen.time
             self.there.discard(seen.pod)
-            return
-        self.there.add(seen.pod)
-        if seen.node:
-            pod.node = seen.node
-            pod.bound = seen.time if pod.bound is None else pod.bound
-            if seen.phase == "Running" and pod.running is None:
-                pod.running = seen.time
+        else:
+            self.there.add(seen.pod)
+            if seen.node:
+                pod.node = seen.node
+                pod.bound = seen.time if pod.bound is None else pod.bound
+                if seen.phase == "Running" and pod.running is None:
+                    pod.running = seen.time
+                    members.running += pod.gone is None
+        members.has_changed()
+
+    def _members(self, gang: str | None) -> Members:
+        return self._by_gang.setdefault(gang, Members())
 
     def require(self) -> None:
         """Raises Blind where the watcher has ended, so that what is not seen says nothing."""
@@ -175,11 +191,16 @@ class Watched(Changing):
 
     def of(self, gang: str) -> Mapping[str, Pod]:
         """All its pods, also those that have gone, by name and in the order in which they came."""
-        return self._by_gang.get(gang, {})
+        return self._members(gang).pods
 
     def running(self, gang: str) -> int:
         """How many of its pods are there and run."""
-        return sum(pod.running is not None and pod.gone is None for pod in self.of(gang).values())
+        return self._members(gang).running
+
+    async def until_running(self, gang: str, pods: int, *, within: float) -> None:
+        """So many of its pods are there and run. Raises Late."""
+        members = self._members(gang)
+        await members.until(lambda: members.running >= pods, gang, within=within)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ meets all of them alike. The first rounds of each set-up warm up; they are kept,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import NamedTuple
 from extender.compare import brought, replay
 from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
-from extender.compare.vocabulary import CONTENTION, SINGLE, TRACE, base_of
-from extender.compare.workloads import WORKLOADS, Shape, Work
+from extender.compare.vocabulary import BURST, CONTENTION, SINGLE, TRACE, base_of
+from extender.compare.workloads import GANGS_OF_A_BURST, WORKLOADS, Shape, Work
 from extender.controlplane.errors import WrongUse
 from extender.controlplane.nodes import NodeShape
 from extender.kube.names import CPU
 from extender.kube.quantities import count as amount
 
-MOST_NODES, LARGEST = 5000, 256
+MOST_NODES, LARGEST, MOST_GANGS = 5000, 2000, 10_000
 SAMPLING = (DEFAULT_SAMPLING, NO_SAMPLING)
 _MOST_ROUNDS = 1000
 
@@ -74,7 +74,7 @@ class Plan:
 
     `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`;
     `service_config`: the service's settings, "": the usual ones. All absolute: a run can be gone on with from anywhere.
-    `waiting`: so many other gangs wait meanwhile.
+    `waiting`: so many other gangs wait meanwhile; `gangs`: so many there are in a burst.
     """
 
     cluster: str = REAL
@@ -92,6 +92,7 @@ class Plan:
     scheduler_binaries: Mapping[str, str] = field(default_factory=dict)
     service_config: str = ""
     waiting: int = 0
+    gangs: int = GANGS_OF_A_BURST
 
     def check(self) -> None:
         """Raises WrongUse."""
@@ -102,6 +103,10 @@ class Plan:
                     raise WrongUse(f"{option} should be between 1 and {most}, found {each}")
         if not 1 <= self.rounds <= _MOST_ROUNDS:
             raise WrongUse(f"--rounds should be between 1 and {_MOST_ROUNDS}, found {self.rounds}")
+        if not 1 <= self.gangs <= MOST_GANGS:
+            raise WrongUse(f"--gangs should be between 1 and {MOST_GANGS}, found {self.gangs}")
+        if self.gangs != GANGS_OF_A_BURST and BURST not in self.workloads:
+            raise WrongUse(f"--gangs is for --workload {BURST}: leave it out, or ask for that")
         for name in self.workloads:
             if name not in WORKLOADS:
                 raise WrongUse(f"--workload {name}: there is none of that name; choose from {', '.join(WORKLOADS)}")
@@ -170,7 +175,10 @@ class Plan:
                 for nodes in self._nodes(of_trace=of_trace) if workloads else ():
                     for workload in workloads:
                         for shape in WORKLOADS[workload].shapes(self.sizes):
-                            yield SetUp(nodes, workload, shape, sampling)
+                            yield SetUp(nodes, workload, self._whole(shape), sampling)
+
+    def _whole(self, shape: Shape) -> Shape:
+        return shape if shape.gangs else replace(shape, gangs=self.gangs)
 
     def _nodes(self, *, of_trace: bool) -> Sequence[int]:
         if not of_trace:

@@ -128,11 +128,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A panel of lines over time: points by seconds, of each name. `ratios`: on a scale of ratios, not from zero."""
+    """A panel of lines over time: points by seconds, of each name, empty where that goes without saying. `ratios`: on
+    a scale of ratios, not from zero. `trends`: straight lines through them, from point to point, over shaded time."""
 
     title: str
     series: Mapping[str, Sequence[tuple[float, float]]]
     ratios: bool = False
+    trends: Sequence[tuple[tuple[float, float], tuple[float, float]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +228,15 @@ def bars(panels: Sequence[Bars]) -> Figure:
 
 
 @mpl.rc_context(_FIXED)
-def courses(panels: Sequence[Course]) -> Figure:
-    """Panels below each other, over the same seconds."""
-    figure = Figure(figsize=(9.2, 0.6 + 2.1 * len(panels)), layout="constrained")
+def courses(panels: Sequence[Course], columns: int = 1) -> Figure:
+    """Panels below each other, then in the next column, over the same seconds."""
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.2 + 6 * columns, 0.6 + 2.1 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    all_axes: list[Axes] = list(figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0])
-    for axes, panel in zip(all_axes, panels, strict=True):
+    all_axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, sharex=True).T.flat)
+    for spare in all_axes[len(panels) :]:
+        spare.set_axis_off()
+    for axes, panel in zip(all_axes, panels, strict=False):
         if panel.ratios:
             _milliseconds(axes, "y", (value for points in panel.series.values() for _, value in points))
         for (name, points), style in zip(panel.series.items(), cycle(_COURSES), strict=False):
@@ -239,13 +244,19 @@ def courses(panels: Sequence[Course]) -> Figure:
             seconds, values = zip(*points, strict=True) if points else ((), ())
             every = max(1, len(points) // 8)
             axes.plot(seconds, values, label=name, markevery=every, markerfacecolor="none", **drawn)
+        for since, until in {(line[0][0], line[1][0]) for line in panel.trends}:
+            axes.axvspan(since, until, color=_INK, alpha=0.06, linewidth=0)
+        for line in panel.trends:
+            axes.plot(*zip(*line, strict=True), color=_INK, linewidth=0.9)
         if not panel.ratios:
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(FuncFormatter(_number))
         axes.set_title(panel.title, loc="left")
         _legend(axes)
-    all_axes[-1].set_xlim(left=0)
-    all_axes[-1].set_xlabel("seconds")
+    all_axes[0].set_xlim(left=0)
+    for number in {*range(rows - 1, len(panels), rows), len(panels) - 1}:
+        all_axes[number].set_xlabel("seconds")
+        all_axes[number].tick_params(labelbottom=True)
     return figure
 
 

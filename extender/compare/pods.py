@@ -11,12 +11,14 @@ import msgspec
 from extender.compare.outside import LABEL, NAMESPACE, PODS, pods_where
 from extender.compare.workloads import POOL, Ask
 from extender.kube.errors import Gone
-from extender.kube.requests import METADATA_ONLY, Requests
+from extender.kube.requests import METADATA_ONLY, TIMEOUT, Requests
 
 AT_ONCE = 16
 """Pods that the client creates at the same time, by every approach."""
 WITHOUT_DELAY = b'{"gracePeriodSeconds":0}'
 """DeleteOptions."""
+_EACH, _MOST = 0.02, 65.0
+"""Seconds that the deletion of a gang may take for each of its members, and at most."""
 Each = TypeVar("Each")
 
 Manifest = dict[str, Any]
@@ -72,12 +74,14 @@ async def a_few_at_a_time(do: Callable[[Each], Awaitable[None]], each: Collectio
 
 async def remove(requests: Requests, ask: Ask) -> None:
     """The gang's members are deleted, by one call."""
-    await delete(requests, pods_where(labelSelector=f"{LABEL}={ask.name}"))
+    # kube-apiserver deletes a collection one by one, and gives up after a minute by itself.
+    within = min(_MOST, TIMEOUT + _EACH * ask.size)
+    await delete(requests, pods_where(labelSelector=f"{LABEL}={ask.name}"), within=within)
 
 
-async def delete(requests: Requests, path: str, how: bytes = WITHOUT_DELAY) -> None:
-    """What is there is deleted, if anything is. `how`: DeleteOptions as JSON."""
+async def delete(requests: Requests, path: str, how: bytes = WITHOUT_DELAY, within: float = TIMEOUT) -> None:
+    """What is there is deleted, if anything is. `how`: DeleteOptions as JSON. `within` so many seconds."""
     try:
-        await requests.request("DELETE", path, how)
+        await requests.request("DELETE", path, how, within=within)
     except Gone:
         return

@@ -25,7 +25,7 @@ from extender.compare.measured import Measured, Setting, Table, measured
 from extender.compare.page import Block, Code, Heading, Picture, Said, as_html, as_markdown
 from extender.compare.runs import PODS, STUCK, TRIALS, read
 from extender.compare.summary import summary
-from extender.compare.vocabulary import CHURN, POLICIES, SINGLE, WORKLOADS
+from extender.compare.vocabulary import BURST, CHURN, POLICIES, SINGLE, WORKLOADS
 
 REPORT, PAGE, SUMMARY, PLOTS = "report.md", "report.html", "summary.csv", "plots"
 
@@ -114,7 +114,7 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
         told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
         yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
     yield from _tables("Whether the policy was kept", tables.KEPT, tables.kept, by_table, table)
-    if workload not in POLICIES | {SINGLE}:
+    if workload not in POLICIES | {SINGLE, BURST}:
         yield from _room(settings, by_table, table, gallery)
     yield from _tables("Bound in part", tables.PARTLY, tables.partly, by_table, table)
     for setting in settings:

@@ -22,12 +22,12 @@ from extender.compare.costs import Costs, Purse
 from extender.compare.losses import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
-from extender.compare.pods import AT_ONCE
+from extender.compare.pods import AT_ONCE, a_few_at_a_time
 from extender.compare.pool import pool_for
 from extender.compare.reserved import Reserved, reserving
 from extender.compare.room import Taking, leave, rooms, standing
 from extender.compare.service import Service, service_of
-from extender.compare.vocabulary import CLAIMS, POLICIES, SINGLE
+from extender.compare.vocabulary import BURST, CLAIMS, POLICIES, SINGLE
 from extender.compare.waiting import gangs_waiting
 from extender.compare.workloads import Ask, Standing, Work
 from extender.controlplane.clusters import LocalCluster
@@ -38,8 +38,8 @@ from extender.kube.requests import Requests
 
 _SETTLE = 0.15
 """The watches of schedulers and service catch up; the same for every approach."""
-_LEAVES = 60.0
-"""Seconds within which all that a trial made is gone."""
+_LEAVES, _LEAVES_EACH = 60.0, 0.05
+"""Seconds within which all that a trial made is gone, and more for each pod that was asked for."""
 _LOOKS = 1.0
 
 
@@ -88,9 +88,10 @@ class Bench:
             async with self._reserving(trial) as reserved:
                 done = await run.to_its_end()
                 seconds = time.monotonic() - run.began
-            await _within(run.clear(), f"clearing away {trial}")
+            leaves = _LEAVES + _LEAVES_EACH * sum(ask.size for ask in work.asks)
+            await _within(run.clear(), leaves, f"clearing away {trial}")
         self._watched.require()
-        await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=_LEAVES)
+        await self._watched.until(lambda: not self._watched.there, f"the end of {trial}", within=leaves)
         await asyncio.sleep(_SETTLE)
         spent = (await self._spent(ways)).since(before)
         held = None if reserved is None else reserved.cpu_seconds(seconds)
@@ -99,8 +100,8 @@ class Bench:
         return Outcome(trial, done, run.began, seconds, run.asked, pods, spent, held)
 
     def _reserving(self, trial: Trial) -> AbstractAsyncContextManager[Reserved | None]:
-        """Where a single gang is placed, it would be the asking that is measured."""
-        if trial.set_up.workload == SINGLE:
+        """Where gangs have room, it would be the asking that is measured."""
+        if trial.set_up.workload in (SINGLE, BURST):
             return nullcontext()
         return reserving(self._service, Random(trial.number))
 
@@ -109,13 +110,13 @@ class Bench:
         return replace(await self._purse.spent(), rollbacks=rollbacks)
 
 
-async def _within(doing: Awaitable[None], what: str) -> None:
+async def _within(doing: Awaitable[None], seconds: float, what: str) -> None:
     """Raises Late."""
     try:
-        async with asyncio.timeout(_LEAVES):
+        async with asyncio.timeout(seconds):
             await doing
     except TimeoutError:
-        raise Late(f"{what}: not within {_LEAVES:g} s") from None
+        raise Late(f"{what}: not within {seconds:g} s") from None
 
 
 def _named(work: Work, prefix: str) -> Work:
@@ -139,11 +140,15 @@ class _Run:
     leave: Callable[[Standing], Awaitable[None]]
     began: float = 0.0
     asked: dict[str, tuple[Ask, float]] = field(default_factory=dict)
+    _turns: asyncio.Semaphore | None = None
     _ends_by_itself: set[str] = field(default_factory=set)
     _ended: set[str] = field(default_factory=set)
 
     async def to_its_end(self) -> bool:
         """Whether all that was asked for has been running."""
+        if self.work.in_turns:
+            # It serves those first who came first, and they come in the order of their tasks.
+            self._turns = asyncio.Semaphore(max(1, AT_ONCE // max(ask.size for ask in self.work.asks)))
         self.began = time.monotonic()
         try:
             async with asyncio.timeout(self.work.patience), asyncio.TaskGroup() as group:
@@ -168,19 +173,21 @@ class _Run:
     async def clear(self) -> None:
         """Of what has not ended nothing is wanted any more."""
         left = [ask for ask in self.work.asks if ask.name not in self._ended]
-        await asyncio.gather(*(self.ways.of(ask).end(ask) for ask in left))
+        if self.work.in_turns:
+            await a_few_at_a_time(lambda ask: self.ways.of(ask).end(ask), left)
+        else:
+            await asyncio.gather(*(self.ways.of(ask).end(ask) for ask in left))
 
     def _ask_of(self, name: str) -> Ask:
         return next(ask for ask in self.work.asks if ask.name == name)
 
     async def _live(self, ask: Ask) -> None:
         await asyncio.sleep(self.began + ask.at - time.monotonic())
-        self.asked[ask.name] = (ask, time.monotonic())
         way = self.ways.of(ask)
-        await way.submit(ask)
-        await self.watched.until(
-            lambda: self.watched.running(ask.name) >= ask.size, ask.name, within=self.work.patience
-        )
+        async with self._turns or nullcontext():
+            self.asked[ask.name] = (ask, time.monotonic())
+            await way.submit(ask)
+        await self.watched.until_running(ask.name, ask.size, within=self.work.patience)
         if ask.lasts is not None:
             self._ends_by_itself.add(ask.name)
             await asyncio.sleep(ask.lasts)

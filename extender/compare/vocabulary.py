@@ -29,7 +29,7 @@ APPROACHES = {
     UNSAFE: "a warning: gangs planned in extended resources, with nothing that holds the room",
 }
 SINGLE, CONTENTION, MIXED, ARRIVALS, CHURN, TRACE = "single", "contention", "mixed", "arrivals", "churn", "trace"
-CLAIMS = "claims"
+CLAIMS, BURST = "claims", "burst"
 BY_POLICY = {
     BASE: "the pods without the policy, which need not keep it: the base of all ratios",
     APPSPACE: "an ESL in each application, by extended resources",
@@ -40,6 +40,7 @@ BY_POLICY = {
 """What the same names stand for where a policy other than gangs is asked for; no other approach is."""
 WORKLOADS = {
     SINGLE: "One gang on an idle cluster",
+    BURST: "Many gangs as fast as they can be asked for, with room for all",
     ARRIVALS: "Gangs that arrive at random times",
     CONTENTION: "Gangs that cannot all be there at once",
     MIXED: "The same among ordinary pods",
@@ -74,7 +75,7 @@ def base_of(approach: str, workload: str = SINGLE) -> str:
     """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
-    if workload not in POLICIES | {SINGLE, CHURN, TRACE}:
+    if workload not in POLICIES | {SINGLE, BURST, CHURN, TRACE}:
         return LIBSPACE
     return JOB if approach == JOB_GANG else BASE
 

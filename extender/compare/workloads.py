@@ -5,6 +5,7 @@ contention  gangs that cannot all be there at once, asked for at the same moment
 mixed       the same among ordinary pods
 arrivals    gangs of several sizes that arrive at random times (a Poisson process)
 churn       one gang of which a member and a node are lost while it is placed
+burst       many gangs as fast as one client can ask for them, with room for all of them
 claims      pods that each ask for one of few ephemeral resources at the same moment, more than can have one at once
 trace       gangs among the pods of a real cluster's trace, on its nodes (see `replay`)
 
@@ -31,6 +32,7 @@ from extender.compare.vocabulary import (
     ARRIVALS,
     BALANCING,
     BASE_AGAIN,
+    BURST,
     BY_POLICY,
     CHURN,
     CLAIMS,
@@ -96,13 +98,15 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class Work:
     """Of one trial. It is stuck if it has not ended after `patience` seconds, or if for `quiet` seconds nothing was
-    seen to happen and nothing that runs was going to end."""
+    seen to happen and nothing that runs was going to end. `in_turns`: the client asks for one after the other, in this
+    order, with no more pods on their way at a time than one large gang has."""
 
     asks: Sequence[Ask]
     patience: float
     quiet: float
     losses: Sequence[Loss] = ()
     standing: Sequence[Standing] = ()
+    in_turns: bool = False
 
     @property
     def gangs(self) -> int:
@@ -111,9 +115,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The gangs of a set-up: `size` is 0 where they differ in it. `room`: for how many of its pods there is room;
-    None: the whole cluster. `pool`: so many nodes bear a label, and all others are closed; `uneven`: every second node
-    of the pool is half used by others."""
+    """The gangs of a set-up: `size` is 0 where they differ in it, `gangs` where there are as many as the plan says.
+    `room`: for how many of its pods there is room; None: the whole cluster. `pool`: so many nodes bear a label, and all
+    others are closed; `uneven`: every second node of the pool is half used by others."""
 
     size: int
     gangs: int
@@ -215,6 +219,19 @@ def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
     return Work([Ask("0", shape.size, requests)], patience, patience, losses)
 
 
+GANGS_OF_A_BURST = 3000
+"""Where nobody says how many. With gangs of 3, which are 9,000 pods, it is the shape of issue 16."""
+
+
+def _bursting(sizes: Sequence[int]) -> Iterator[Shape]:
+    return (Shape(size, 0) for size in sizes)
+
+
+def _burst(shape: Shape, requests: Requests, random: Random) -> Work:
+    asks = [Ask(str(number), shape.size, requests) for number in range(shape.gangs)]
+    return Work(asks, 60.0 + 0.1 * shape.size * shape.gangs, QUIET, in_turns=True)
+
+
 CLAIMED, UNITS = 4, 2
 """So many ephemeral resources, and so much of each; all on one node."""
 _CLAIMING, _CLAIM_LASTS = 32, 0.5
@@ -300,6 +317,7 @@ WORKLOADS: Mapping[str, Workload] = {
     MIXED: Workload(_mixing, _mixed, _CPU),
     ARRIVALS: Workload(_arriving, _arrivals, _CPU),
     CHURN: Workload(_alone, _churn),
+    BURST: Workload(_bursting, _burst, leaves_out=frozenset({JOB, JOB_GANG})),
     CLAIMS: Workload(_claiming, _claims, leaves_out=APPROACHES.keys() - {*PESSIMISTIC, *PESSIMISTIC.values()}),
     CO_LOCATION: Workload(_grouped, _co_location, _SMALL, _NOT_BY_POLICY, _LARGEST_TOGETHER),
     BALANCING: Workload(_spread, _balancing, leaves_out=_NOT_BY_POLICY),

@@ -65,12 +65,12 @@ def _totals(ledger: Ledger) -> list[Violation]:
 
 
 def _indexes(ledger: Ledger) -> list[Violation]:
-    owned: dict[GangKey, set[Holder]] = {}
+    owned: dict[GangKey, dict[Holder, Holding]] = {}
     places: dict[str, int] = {}
     providers: dict[ResourceKey, set[NodeName]] = {}
     for holding in ledger.rows.holdings():
         if holding.owner is not None:
-            owned.setdefault(holding.owner, set()).add(holding.holder)
+            owned.setdefault(holding.owner, {})[holding.holder] = holding
             if holding.kind is not HoldingKind.SAVING:
                 places[holding.owner.namespace] = places.get(holding.owner.namespace, 0) + 1
     for name, row in ledger.rows.items():
@@ -84,7 +84,7 @@ def _indexes(ledger: Ledger) -> list[Violation]:
         ),
         "deadlines": ({h.holder: h.until for h in ledger.rows.holdings() if h.until is not None}, ledger._expiry.until),
         "next_deadline": (min(ledger._expiry.until.values(), default=None), ledger.next_deadline()),
-        "owners": (owned, {owner: set(holders) for owner, holders in ledger._owned.items()}),
+        "owners": (owned, ledger._owned),
         "places": (places, ledger.totals.places),
         "providers": (providers, {resource: set(nodes) for resource, nodes in ledger.totals.providers.items()}),
     }

@@ -81,7 +81,7 @@ class Ledger:
         self.columns = Columns(self.rows, self.changes)
         self._where: dict[str, NodeName] = {}
         self._expiry = _Expiry()
-        self._owned: dict[GangKey, dict[Holder, None]] = {}
+        self._owned: dict[GangKey, dict[Holder, Holding]] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Ledger:
 
     def held_for(self, owner: GangKey) -> list[Holding]:
         """All holdings of the owner, of every kind, in the order in which they were taken."""
-        return [self.rows[self._where[holder]].holdings[holder] for holder in self._owned.get(owner, ())]
+        return list(self._owned.get(owner, {}).values())
 
     # -- holdings ------------------------------------------------------------------------------------------------
 
@@ -153,6 +153,8 @@ class Ledger:
             after = replace(before, until=until)
             require_claim(after)
             self.rows[after.node].holdings[after.holder] = after
+            if after.owner is not None:
+                self._owned[after.owner][after.holder] = after
             self._expiry.set(after.holder, until)
 
     def expire(self, now: float) -> list[Holding]:
@@ -224,7 +226,7 @@ class Ledger:
         if claim:
             row.sequence = self.rows.next_sequence()
         if holding.owner is not None:
-            self._owned.setdefault(holding.owner, {})[holding.holder] = None
+            self._owned.setdefault(holding.owner, {})[holding.holder] = holding
             self._count_place(holding, +1)
         if holding.kind is not HoldingKind.BOUND:
             self._count_unbound(holding, row, +1)

@@ -1,7 +1,8 @@
 """Measure the figures that Escher is to reach, and tell each beside its goal, and what was found before.
 
     python -m loadtests.goals                                   # all but those of a real control plane; minutes
-    python -m loadtests.goals --compare results/compare-1       # and those, from that run of `escher compare`
+    python -m loadtests.goals --compare results/compare-1       # and those, from runs of `escher compare`
+    python -m loadtests.goals --only resources                  # on a real control plane of its own (Go); ten minutes
     python -m loadtests.goals --only http --blocks 60
 
 A figure has reached a bound, or missed it, if its whole 95 % interval is on that side. All is kept: a line for each
@@ -25,11 +26,11 @@ from typing import NamedTuple
 
 from extender.compare import comparing, runs
 from extender.controlplane.errors import ClusterError
-from loadtests.goals import at_scale, control_plane, core_costs, http_verbs
+from loadtests.goals import at_scale, control_plane, core_costs, http_verbs, resource_costs
 from loadtests.goals.cores import disturbance
 from loadtests.goals.history import Broken, History, Line, Where
 from loadtests.goals.measured import Measured
-from loadtests.goals.rows import BY_NAME, COMPARE, CORE, HTTP, SCALE
+from loadtests.goals.rows import BY_NAME, COMPARE, CORE, HTTP, RESOURCES, SCALE
 from loadtests.goals.table import table
 from loadtests.progress import say
 
@@ -40,8 +41,11 @@ MEASURES: Mapping[str, Callable[[argparse.Namespace], Iterator[Measured]]] = {
     HTTP: lambda said: http_verbs.measures(blocks=said.blocks, seed=said.seed, pin=said.pin),
     CORE: lambda said: core_costs.measures(),
     SCALE: lambda said: at_scale.measures(),
+    RESOURCES: lambda said: resource_costs.measures(seed=said.seed),
 }
 """What is measured here and now; whoever measures more adds a line, and names it in `rows`."""
+BY_NAME_ONLY = frozenset({RESOURCES})
+"""What needs a control plane that is real: it is measured where somebody asks for it."""
 
 
 class Source(NamedTuple):
@@ -54,8 +58,10 @@ class Source(NamedTuple):
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m loadtests.goals", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--compare", type=Path, metavar="FOLDER", help="a run of `escher compare`, real control plane")
-    parser.add_argument("--only", nargs="+", choices=(COMPARE, *MEASURES), help="these measures alone (default: all)")
+    compare = "runs of `escher compare`, real control plane"
+    parser.add_argument("--compare", type=Path, nargs="+", default=(), metavar="FOLDER", help=compare)
+    only = f"these measures alone (default: all but {', '.join(BY_NAME_ONLY)})"
+    parser.add_argument("--only", nargs="+", choices=(COMPARE, *MEASURES), help=only)
     parser.add_argument("--history", type=Path, default=HISTORY, metavar="FILE", help=f"(default: {HISTORY})")
     parser.add_argument("--blocks", type=int, default=30, help="of calls over HTTP, for each figure (default: 30)")
     parser.add_argument("--seed", type=int, default=1, help="draws the order of calls and of nodes (default: 1)")
@@ -63,18 +69,18 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     said = parser.parse_args(given)
     if said.blocks < 1:
         parser.error(f"--blocks should be 1 or more, found {said.blocks}")
-    if COMPARE in (said.only or ()) and said.compare is None:
+    if COMPARE in (said.only or ()) and not said.compare:
         parser.error(f"--only {COMPARE} needs --compare FOLDER")
     return said
 
 
 def sources(said: argparse.Namespace) -> Iterator[Source]:
     """Those that were asked for. Raises runs.Unreadable, and OSError."""
-    chosen = said.only or [COMPARE, *MEASURES]
-    if said.compare is not None and COMPARE in chosen:
-        recorded = runs.read(said.compare)
+    chosen = said.only or [each for each in (COMPARE, *MEASURES) if each not in BY_NAME_ONLY]
+    for folder in said.compare if COMPARE in chosen else ():
+        recorded = runs.read(folder)
         if why := control_plane.unfit(recorded):
-            say(f"{said.compare} tells none of these figures: {why}")
+            say(f"{folder} tells none of these figures: {why}")
         else:
             yield Source(control_plane.where(recorded), partial(control_plane.measures, recorded))
     now = here()

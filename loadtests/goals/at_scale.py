@@ -66,12 +66,12 @@ def _one_life(crowded: Crowded, folder: Path) -> dict[str, float]:
             _wait_until_ready(service, port, folder / "log")
             found = {READY: time.monotonic() - began, START: _cpu(service.pid)}
             time.sleep(_SETTLES)
-            found[RESIDENT], found[PROPORTIONAL] = _memory(service.pid)
+            found[RESIDENT], found[PROPORTIONAL] = resident_and_proportional(service.pid)
             before = _cpu(service.pid)
             events = crowded.change(CHANGED)
             time.sleep(_SETTLES)
             found[EVENT] = (_cpu(service.pid) - before) / events * 1e6
-            found[AFTERWARDS], _ = _memory(service.pid)
+            found[AFTERWARDS], _ = resident_and_proportional(service.pid)
             return found
         finally:
             service.terminate()
@@ -97,7 +97,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
-def _memory(pid: int) -> tuple[float, float]:
+def resident_and_proportional(pid: int) -> tuple[float, float]:
     """MiB resident, and the process's share of them."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}

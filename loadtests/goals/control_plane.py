@@ -7,18 +7,26 @@ from math import inf
 
 from extender.compare.figures import Estimate
 from extender.compare.measured import Measured as Sampled
-from extender.compare.measured import measured, ratio_of
+from extender.compare.measured import Setting, measured, ratio_of
 from extender.compare.runs import DEFAULT_SAMPLING, REAL, Recorded
-from extender.compare.timeline import GangTimes
+from extender.compare.timeline import GangTimes, TrialTimes
 from extender.compare.vocabulary import BASE, EXTENDER, NATIVE, SINGLE, THROUGH
+from extender.compare.vocabulary import BURST as MANY_GANGS
 from loadtests.goals.history import Where
 from loadtests.goals.measured import Measured, of_estimate
 from loadtests.goals.rows import (
     BURST,
+    LARGE,
+    LARGE_NODES,
+    RATE,
+    RATE_GANGS,
+    RATE_NODES,
+    RATE_SIZE,
     SIZES,
     burst_latency,
     burst_throughput,
     gated_over_plain,
+    large_over_ungrouped,
     over_native,
     over_ungrouped,
 )
@@ -44,17 +52,27 @@ def where(recorded: Recorded) -> Where:
 
 
 def measures(recorded: Recorded) -> Iterator[Measured]:
-    """Of each row what the run has: single gangs, default sampling. An ordinary pod's figures are those of a burst of
-    pods that are no gang, on a cluster that has nothing else to do."""
+    """Of each row what the run has: single gangs, and many at once, with default sampling. An ordinary pod's figures
+    are those of a burst of pods that are no gang, on a cluster that has nothing else to do."""
     for setting, row in measured(recorded).items():
-        single = (setting.workload, setting.sampling, setting.gangs) == (SINGLE, DEFAULT_SAMPLING, 1)
-        if single and (setting.nodes, setting.size) in SIZES:
-            for name, found in _ratios(row, setting.nodes, setting.size).items():
+        if setting.sampling == DEFAULT_SAMPLING:
+            for name, found in _ratios(setting, row).items():
                 if found is not None:
                     yield of_estimate(name, found)
 
 
-def _ratios(row: Mapping[str, Sampled], nodes: int, size: int) -> dict[str, Estimate | None]:
+def _ratios(setting: Setting, row: Mapping[str, Sampled]) -> dict[str, Estimate | None]:
+    workload, nodes, gangs, size = setting.workload, setting.nodes, setting.gangs, setting.size
+    if (workload, nodes, gangs, size) == (MANY_GANGS, RATE_NODES, RATE_GANGS, RATE_SIZE):
+        return {RATE: ratio_of(row, EXTENDER, BASE, lambda each: each.by_trial(_all_bound))}
+    if (workload, gangs) != (SINGLE, 1):
+        return {}
+    if nodes == LARGE_NODES and size in LARGE:
+        return {large_over_ungrouped(size): ratio_of(row, EXTENDER, BASE)}
+    return _of_single(row, nodes, size) if (nodes, size) in SIZES else {}
+
+
+def _of_single(row: Mapping[str, Sampled], nodes: int, size: int) -> dict[str, Estimate | None]:
     found = {
         over_ungrouped(nodes, size): ratio_of(row, EXTENDER, BASE),
         over_native(nodes, size): ratio_of(row, EXTENDER, NATIVE),
@@ -66,6 +84,12 @@ def _ratios(row: Mapping[str, Sampled], nodes: int, size: int) -> dict[str, Esti
             burst_throughput(nodes): ratio_of(row, THROUGH, BASE, lambda each: each.by_gang(_rate)),
         }
     return found
+
+
+def _all_bound(times: TrialTimes) -> float:
+    """Seconds from the first ask until the last gang was bound; infinite if one never was. Of so many pods, which both
+    sides have, this is the inverse of how many are bound a second."""
+    return max(gang.bound for gang in times.gangs) - min(gang.asked for gang in times.gangs)
 
 
 def _rate(pods: GangTimes) -> float:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import random
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -42,10 +44,12 @@ PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang 
 EVENT, EVENT_READ = "pod event", "pod event with its line"
 IN_VAIN = "event that helps none"
 GROWTH = "growth of filter"
-ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, EVENT, EVENT_READ, IN_VAIN, GROWTH)
+MEMBER, MEMBER_OF_LARGE = "filter call of a member", "filter call of a member, gang of 2000"
+ROWS = (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL, MEMBER, MEMBER_OF_LARGE, EVENT, EVENT_READ, IN_VAIN, GROWTH)
 
 NODES, PODS_HELD, PODS_WATCHED, MEMBERS = 5000, 20_000, 50_000, 64
 WAITING, SHAPES = 1000, 100
+LARGE, SENT = 2000, 500
 FEW, MANY = 500, 15_000
 _LONGEST_WAIT = 60.0
 _ON_NODE = 16_000
@@ -55,24 +59,17 @@ T = TypeVar("T")
 
 def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
     """Every figure whose name has `only` in it. Milliseconds, microseconds and ratios, as the rows have them."""
-    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     for measure, rows in (
         (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
+        (_members, (MEMBER, MEMBER_OF_LARGE)),
         (_events, (EVENT, EVENT_READ)),
         (_in_vain, (IN_VAIN,)),
         (_growth, (GROWTH,)),
     ):
         if any(only in row for row in rows):
             say(f"measuring {rows[0]}")
-            try:
+            with collector_as_it_was():
                 yield from (found for found in measure(rounds) if only in found.row)
-            finally:
-                # What this was measured on is not looked through with the next one's.
-                gc.unfreeze()
-                gc.set_threshold(*thresholds)
-                gc.collect()
-                if frozen:
-                    gc.freeze()
 
 
 # -- a keeper and its cluster ----------------------------------------------------------------------------------------
@@ -85,7 +82,7 @@ class _Clock:
     steady = now
 
 
-class _Cluster:
+class Cluster:
     """Nodes of 16 CPU, each with as many bound pods of 1 CPU as there are for it."""
 
     def __init__(self, nodes: int, pods: int) -> None:
@@ -115,14 +112,28 @@ class _Cluster:
         return decided.answer
 
 
-def _ready() -> None:
+@contextmanager
+def collector_as_it_was() -> Iterator[None]:
+    """After the block; what was measured in it is not looked through with what comes next."""
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        gc.collect()
+        if frozen:
+            gc.freeze()
+
+
+def as_in_a_service_that_is_ready() -> None:
     """As `Application.settle_memory` leaves it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
 
 
-def _spent(work: Callable[[], object]) -> float:
+def spent_on(work: Callable[[], object]) -> float:
     """Seconds of CPU."""
     began = time.process_time_ns()
     work()
@@ -145,12 +156,12 @@ def _plans(rounds: int) -> Iterator[Measured]:
     """The plan alone, and the whole of kube-scheduler's first call about a gang, with all names: it is planned, or
     turned away and put into the queue. Of those that do not fit some find room for no member, others for all but one:
     the dearer kind counts."""
-    cluster = _Cluster(NODES, PODS_HELD)
+    cluster = Cluster(NODES, PODS_HELD)
     for number, name in enumerate(cluster.names):
         # 12 CPU are free on 63 of the nodes, and 10 on the others.
         taken = 2000 if number % (NODES // (MEMBERS - 1) + 1) else 0
         cluster.do(cluster.keeper.observe(cluster.pod(f"more-{number}", taken, node=name)))
-    _ready()
+    as_in_a_service_that_is_ready()
     spent: dict[tuple[int, bool], list[list[float]]] = {
         (cpu, whole): [] for cpu in (3000, 11_000, 20_000) for whole in (False, True)
     }
@@ -164,14 +175,14 @@ def _plans(rounds: int) -> Iterator[Measured]:
     yield max((_told(NO_PLAN_CALL, told[cpu, True]) for cpu in (11_000, 20_000)), key=lambda each: each.now)
 
 
-def _asked_for(cluster: _Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
+def _asked_for(cluster: Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
     """Seconds that the call takes, or the plan alone."""
     keeper, members, answers = cluster.keeper, cluster.gang(cpu, MEMBERS), list[bool]()
     gangs, gang = keeper.tables.gangs, keeper.tables.gangs.of(members[0].uid)
     if whole:
-        spent = _spent(lambda: answers.append(bool(cluster.do(keeper.filter(members[0], cluster.names)).passed)))
+        spent = spent_on(lambda: answers.append(bool(cluster.do(keeper.filter(members[0], cluster.names)).passed)))
     else:
-        spent = _spent(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, _NOW)))
+        spent = spent_on(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, _NOW)))
     for member in members:
         cluster.do(keeper.forget(member))
     if answers != [fits]:
@@ -179,9 +190,43 @@ def _asked_for(cluster: _Cluster, cpu: int, *, fits: bool, whole: bool) -> float
     return spent
 
 
+def _members(rounds: int) -> Iterator[Measured]:
+    """On average over a gang, each of whose members is asked about as soon as it is known, with a sample of the nodes:
+    the places of those that are not known yet are planned before."""
+    cluster = Cluster(NODES, 0)
+    samples = [random.Random(number).sample(cluster.names, SENT) for number in range(20)]
+    as_in_a_service_that_is_ready()
+    found: dict[int, dict[int, list[float]]] = {MEMBERS: {}, LARGE: {}}
+    for number in range(rounds):
+        for size, by_round in found.items():
+            by_round[number] = [_asked_one_by_one(cluster, size, samples)]
+    yield _told(MEMBER, estimate(found[MEMBERS]))
+    yield _told(MEMBER_OF_LARGE, estimate(found[LARGE]))
+
+
+def _asked_one_by_one(cluster: Cluster, size: int, samples: Sequence[Sequence[NodeName]]) -> float:
+    """Milliseconds for each."""
+    ask, total = GangAsk(GangKey("team", "whole"), size), 0.0
+    members = [cluster.pod(f"whole-{number}", 500, gang=ask) for number in range(size)]
+    for number, member in enumerate(members):
+        cluster.do(cluster.keeper.observe(member))
+        sent = samples[number % len(samples)]
+        answers: list[int] = []
+        total += spent_on(
+            lambda member=member, sent=sent, answers=answers: answers.append(
+                len(cluster.do(cluster.keeper.filter(member, sent)).passed)
+            )
+        )
+        if answers != [1]:
+            raise AssertionError(f"{member.name}: it has its place on one node")
+    for member in members:
+        cluster.do(cluster.keeper.forget(member))
+    return total / size * 1e3
+
+
 def _events(rounds: int) -> Iterator[Measured]:
     """Pods as a Deployment's come and go: each is made, bound, runs, is told to end, and is gone."""
-    cluster = _Cluster(NODES, 0)
+    cluster = Cluster(NODES, 0)
     watched = kinds.pods(_LONGEST_WAIT)
     page = [objects.encoded({"type": "ADDED", "object": each}) for each in objects.bound_pods(PODS_WATCHED, NODES)]
     cluster.do(cluster.keeper.replace(Pod, (watched.read_event(line).item for line in page)))
@@ -191,13 +236,10 @@ def _events(rounds: int) -> Iterator[Measured]:
     def lines() -> list[bytes]:
         told: list[bytes] = []
         for number in range(40):
-            states = objects.life(5 * number, 7, next(drawn), objects.node_name(97 * number % NODES))
-            told.append(objects.encoded({"type": "ADDED", "object": states[0]}))
-            told += (objects.encoded({"type": "MODIFIED", "object": each}) for each in states[1:])
-            told.append(objects.encoded({"type": "DELETED", "object": states[-1]}))
+            told += lines_of(objects.life(5 * number, 7, next(drawn), objects.node_name(97 * number % NODES)))
         return told
 
-    _ready()
+    as_in_a_service_that_is_ready()
     applied: list[list[float]] = []
     whole: list[list[float]] = []
     for _ in range(rounds):
@@ -206,21 +248,28 @@ def _events(rounds: int) -> Iterator[Measured]:
         for _ in range(10):
             told = lines()
             events: list[Any] = []
-            reading = _spent(lambda told=told, events=events: events.extend(map(watched.read_event, told)))
-            applying = _spent(lambda events=events: [_apply(cluster, event) for event in events])
+            reading = spent_on(lambda told=told, events=events: events.extend(map(watched.read_event, told)))
+            applying = spent_on(lambda events=events: [apply(cluster, event) for event in events])
             applied[-1].append(applying / len(told))
             whole[-1].append((reading + applying) / len(told))
     yield _told(EVENT, estimate(_medians(applied, 1e6)))
     yield _told(EVENT_READ, estimate(_medians(whole, 1e6)))
 
 
-def _apply(cluster: _Cluster, event: Any) -> None:
+def lines_of(life: Sequence[objects.Json]) -> Iterator[bytes]:
+    """What a watch tells of a pod that is made, looks like that from then on, and is gone."""
+    for number, state in enumerate(life):
+        yield objects.encoded({"type": "MODIFIED" if number else "ADDED", "object": state})
+    yield objects.encoded({"type": "DELETED", "object": life[-1]})
+
+
+def apply(cluster: Cluster, event: Any) -> None:
     cluster.do((cluster.keeper.forget if event.type == "DELETED" else cluster.keeper.observe)(event.item))
 
 
 def _in_vain(rounds: int) -> Iterator[Measured]:
     """A pod comes to be bound on a node, and is gone: that leaves less than any of those that wait needs."""
-    alone, crowd = _Cluster(NODES, 13 * NODES), _Cluster(NODES, 13 * NODES)
+    alone, crowd = Cluster(NODES, 13 * NODES), Cluster(NODES, 13 * NODES)
     for number in range(WAITING):
         # 3 CPU are free on each node, and none of them is enough.
         members = crowd.gang(4000 + 10 * (number % SHAPES), 8)
@@ -228,22 +277,22 @@ def _in_vain(rounds: int) -> Iterator[Measured]:
     phases = {gang.phase for gang in crowd.keeper.tables.gangs.by_key.values()}
     if phases != {Phase.WAITING}:
         raise AssertionError(f"all were to wait: {phases}")
-    _ready()
+    as_in_a_service_that_is_ready()
     made = count()
 
-    def come_and_go(cluster: _Cluster) -> None:
+    def come_and_go(cluster: Cluster) -> None:
         number = next(made)
         pod = cluster.pod(f"passing-{number}", 1000, node=cluster.names[number % NODES])
         cluster.do(cluster.keeper.observe(pod))
         cluster.do(cluster.keeper.forget(pod))
 
-    spent: Mapping[_Cluster, list[list[float]]] = {alone: [], crowd: []}
+    spent: Mapping[Cluster, list[list[float]]] = {alone: [], crowd: []}
     for _ in range(rounds):
         for found in spent.values():
             found.append([])
         for _ in range(10):
             for cluster, found in spent.items():
-                found[-1].append(_spent(lambda cluster=cluster: [come_and_go(cluster) for _ in range(20)]))
+                found[-1].append(spent_on(lambda cluster=cluster: [come_and_go(cluster) for _ in range(20)]))
     yield _told(IN_VAIN, ratio(_medians(spent[crowd], 1.0), _medians(spent[alone], 1.0)))
 
 
@@ -253,34 +302,34 @@ def _growth(rounds: int) -> Iterator[Measured]:
     asked: dict[int, tuple[Callable[[], object], int]] = {}
     loop = asyncio.new_event_loop()
     for nodes in (FEW, MANY):
-        cluster = _Cluster(nodes, 4 * nodes)
-        app = create_app(_Verbs(cluster), None, ready=lambda: True, registry=CollectorRegistry())  # type: ignore[arg-type]
-        body = objects.encoded({"Pod": _asked_about(), "NodeNames": cluster.names, "Nodes": None})
-        asked[nodes] = partial(_call, loop, app, body), len(body)
-    _ready()
+        cluster = Cluster(nodes, 4 * nodes)
+        app = create_app(Verbs(cluster), None, ready=lambda: True, registry=CollectorRegistry())  # type: ignore[arg-type]
+        body = objects.encoded({"Pod": asked_about(), "NodeNames": cluster.names, "Nodes": None})
+        asked[nodes] = partial(call, loop, app, body), len(body)
+    as_in_a_service_that_is_ready()
     spent: dict[int, list[list[float]]] = {nodes: [] for nodes in asked}
     for _ in range(rounds):
-        for nodes, (call, _) in asked.items():
-            spent[nodes].append([_spent(call) for _ in range(40)])
+        for nodes, (asking, _) in asked.items():
+            spent[nodes].append([spent_on(asking) for _ in range(40)])
     loop.close()
     by_bytes = asked[FEW][1] / asked[MANY][1]
     found = ratio(_medians(spent[MANY], 1.0), _medians(spent[FEW], 1.0))
     yield _told(GROWTH, found and found.times(by_bytes))
 
 
-class _Verbs:
-    def __init__(self, cluster: _Cluster) -> None:
+class Verbs:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName]) -> Verdict:
         return self._cluster.do(self._cluster.keeper.filter(pod, nodes))
 
 
-def _asked_about() -> objects.Json:
+def asked_about() -> objects.Json:
     return objects.pod(1, 1, 1, node=None)
 
 
-def _call(loop: asyncio.AbstractEventLoop, app: Any, body: bytes) -> None:
+def call(loop: asyncio.AbstractEventLoop, app: Any, body: bytes) -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body}
 

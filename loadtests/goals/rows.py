@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-HTTP, COMPARE, CORE, SCALE = "http", "compare", "core", "scale"
+HTTP, COMPARE, CORE, SCALE, RESOURCES = "http", "compare", "core", "scale", "resources"
 """Measures, as `--only` names them."""
 
 
@@ -38,6 +38,20 @@ SIZES = ((100, 8), (100, 64), (5000, 8), (5000, 64))
 """Nodes, and members of the gang."""
 BURST = 64
 _BURSTS = tuple(each for each in SIZES if each[1] == BURST)
+
+
+LARGE = (500, 2000)
+LARGE_NODES = 5000
+"""Members of a gang for which the number of nodes is not told, and on how many they are measured."""
+RATE_NODES, RATE_GANGS, RATE_SIZE = 5000, 3000, 3
+
+
+def large_over_ungrouped(size: int) -> str:
+    return f"gangs of {size} over ungrouped"
+
+
+RATE = f"{RATE_GANGS} gangs of {RATE_SIZE}, {RATE_NODES} nodes"
+MANY_RESOURCES, ASKING_FOR_MANY, LOCALITY = "1000 ephemeral resources", "asking for 100 resources", "data locality"
 
 
 def over_ungrouped(nodes: int, size: int) -> str:
@@ -85,16 +99,15 @@ ROWS: Sequence[Row] = (
     *(Row(over_ungrouped(*each), _UNGROUPED, *_BY_SIZE[each], COMPARE) for each in SIZES),
     *(Row(over_native(*each), _NATIVE, 0.65, 0.80, COMPARE) for each in SIZES),
     *(Row(gated_over_plain(*each), _PLAIN, 1.15, 1.30, COMPARE) for each in SIZES),
-    Row("gangs of 500 over ungrouped", "of the same pods' time without a gang", 1.0, 1.2),
-    Row("gangs of 2000 over ungrouped", "of the same pods' time without a gang", 1.0, 1.2),
-    Row("3000 gangs of 3, 5000 nodes", "of ungrouped pods' time, at a rate", 1.0, 1.2),
+    *(Row(large_over_ungrouped(size), "of the same pods' time without a gang", 1.0, 1.2, COMPARE) for size in LARGE),
+    Row(RATE, "of ungrouped pods' time, as fast as they can be asked for", 1.0, 1.2, COMPARE),
     Row("resident memory of the service", "MiB; 5,000 nodes, 50,000 pods, after the first sync", 150, 250, SCALE),
     Row("time from start to ready", "s; 5,000 nodes, 50,000 pods", 4, 8, SCALE),
     Row("pod event", "us; applied, 50,000 pods", 20, 50, CORE),
     Row("event that helps none", "of its cost with no gang waiting; 1,000 of 100 shapes", 1.2, 2.0, CORE),
     Row("growth of filter", "of linear in bytes, 500 to 15,000 nodes", 1.0, 1.0, CORE),
-    Row("1000 ephemeral resources", "of the time of a workload that asks for none, without them", 1.10, 1.10),
-    Row("asking for 100 resources", "of the time of asking for one", 1.25, 1.25),
-    Row("data locality", "of native node affinity's makespan", 1.02, 1.02),
+    Row(MANY_RESOURCES, "of the time of a workload that asks for none, without them", 1.10, 1.10, RESOURCES),
+    Row(ASKING_FOR_MANY, "of the time of asking for one", 1.25, 1.25, RESOURCES),
+    Row(LOCALITY, "of native node affinity's makespan", 1.02, 1.02, RESOURCES),
 )
 BY_NAME = {row.name: row for row in ROWS}

@@ -4,12 +4,14 @@
     python -m loadtests.load --locust .venv-load/bin/locust --shape spike --time 5m --users 40 --who pods management
     python -m loadtests.load --again results/load-20260101-120000
 
-`make loadtest` calls it, with SHAPE, TIME, USERS, WHO, NODES, REAL, HOST, REFERENCE and PAGE as options.
+`make loadtest` calls it, with SHAPE, TIME, USERS, RATE, WHO, NODES, REAL, HOST, REFERENCE and PAGE as options;
+`make soak` as well, for half an hour at 200 verbs a second.
 
 A cluster is started for the run, embedded or real. `--who`: names of users as loadtests/locustfile.py has them, or
 verbs, pods, management; without it pods and management, and Scheduler where there is --host or --reference.
 
-Exit code 1 if a call failed or an invariant does not hold at the end, 2 for wrong use, 0 otherwise.
+Exit code 1 if a call failed, an invariant does not hold at the end, or something grew in a soak; 2 for wrong use, 0
+otherwise.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from extender.controlplane.errors import ClusterError, WrongUse
+from loadtests.load import soak
 from loadtests.load.plan import plan_of
 from loadtests.load.run import LOCUST_LOG, run
-from loadtests.load.shapes import SECONDS
+from loadtests.load.shapes import SECONDS, SOAK
 from loadtests.progress import say
 
 _SHOWN = 8
@@ -35,7 +38,11 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", default="", help=f"{', '.join(SECONDS)} (default: steady)")
     usual = ", ".join(f"{shape} {seconds:g} s" for shape, seconds in SECONDS.items())
     parser.add_argument("--time", default="", help=f"how long, such as 20s, 5m, 1h30m (default: {usual})")
+    parser.add_argument("--minutes", default="", help="how long, as a number of minutes; instead of --time")
     parser.add_argument("--users", default="", help="at most so many at a time (default: 12)")
+    parser.add_argument(
+        "--rate", default="", help="verbs a second, of all users (default: as fast as they are answered)"
+    )
     parser.add_argument("--who", nargs="*", default=(), help="which users")
     parser.add_argument("--nodes", default="", help="of the cluster (default: 100)")
     parser.add_argument("--real", action="store_true", help="a real control plane, not the embedded cluster (Go)")
@@ -57,7 +64,9 @@ def _carried_out(said: argparse.Namespace, command: str) -> int:
         return 0
     plan = plan_of(
         users=said.users,
+        rate=said.rate,
         time=said.time,
+        minutes=said.minutes,
         shape=said.shape,
         who=said.who,
         nodes=said.nodes,
@@ -71,6 +80,8 @@ def _carried_out(said: argparse.Namespace, command: str) -> int:
 
     written = write_report(result.folder)
     sys.stdout.write(f"{summary(result.folder)}\n\n")
+    if plan.shape == SOAK:
+        sys.stdout.write("".join(f"{each}\n" for each in soak.told(result.folder, result.load_seconds)) + "\n")
     for check, found in result.findings.items():
         for each in found[:_SHOWN]:
             sys.stdout.write(f"{check}: {each}\n")

@@ -21,15 +21,19 @@ EVERYBODY = (*VERBS, *PODS, *MANAGEMENT)
 TAKING_ROOM = ("Ephemeral", "Gangs")
 """For pods that exist nowhere, until the service gives them up."""
 MOST_USERS = 1000
+MOST_RATE = 10_000
+MOST_MINUTES = 30 * 24 * 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`seconds` of load. `host`: a service that runs already, and of which nothing but the verbs is used; without it
-    a cluster is started, `real` or embedded. `reference`: "1" starts the plain extender in Go, else it is its URL.
-    `page`: Locust's own web page, where load is begun and ended."""
+    """`seconds` of load. `rate`: verbs a second of all users together, at most; 0: as fast as they are answered.
+    `host`: a service that runs already, and of which nothing but the verbs is used; without it a cluster is started,
+    `real` or embedded. `reference`: "1" starts the plain extender in Go, else it is its URL. `page`: Locust's own web
+    page, where load is begun and ended."""
 
     users: int = 12
+    rate: int = 0
     seconds: float = SECONDS[STEADY]
     shape: str = STEADY
     who: tuple[str, ...] = (*PODS, *MANAGEMENT)
@@ -49,7 +53,9 @@ class Plan:
 def plan_of(
     *,
     users: str = "",
+    rate: str = "",
     time: str = "",
+    minutes: str = "",
     shape: str = "",
     who: Sequence[str] = (),
     nodes: str = "",
@@ -66,6 +72,10 @@ def plan_of(
         raise WrongUse(
             f"--shape is {shape!r} with --page; on Locust's page the load is as it is set there: leave one out"
         )
+    if time and minutes:
+        raise WrongUse(f"--time is {time!r} and --minutes is {minutes!r}: leave one out")
+    if minutes:
+        time = f"{_number('--minutes', minutes, 0, MOST_MINUTES)}m"
     try:
         seconds = seconds_of(time) if time else SECONDS[shape]
     except ValueError as error:
@@ -73,6 +83,7 @@ def plan_of(
     usual = Plan()
     found = Plan(
         users=_number("--users", users, usual.users, MOST_USERS),
+        rate=_number("--rate", rate, usual.rate, MOST_RATE),
         seconds=seconds,
         shape=shape,
         who=_who(who) or (("Scheduler",) if host or reference else usual.who),
@@ -94,6 +105,10 @@ def plan_of(
         raise WrongUse(
             f"--who: {', '.join(takers)} keep room for pods that exist nowhere, which {', '.join(placing)} would lack:"
             " ask for the one or the other"
+        )
+    if found.rate and not any(each in VERBS or each in PODS for each in found.who):
+        raise WrongUse(
+            f"--rate is {rate!r}, and {', '.join(found.who)} call no verbs: ask for {', '.join(PODS)} as well"
         )
     if host and (real or nodes):
         raise WrongUse(f"--host is {host!r}, and no cluster is started for it: leave out --real and --nodes")

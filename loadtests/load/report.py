@@ -17,9 +17,12 @@ from extender.compare import plots
 from extender.compare.page import Block, Code, Heading, Points, Said, Tabular, as_html, as_markdown
 from extender.compare.report import Gallery
 from extender.controlplane.errors import WrongUse
+from loadtests.load import soak
+from loadtests.load.flat import Verdict
 from loadtests.load.run import RUN
 from loadtests.load.samples import MEMORY
-from loadtests.load.timings import CALLS, LATENCIES, QUANTILES, REFERENCE, ratio
+from loadtests.load.shapes import SOAK
+from loadtests.load.timings import CALLS, ENOUGH, LATENCIES, QUANTILES, REFERENCE, ratio
 
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
 FAILURES, LOCUSTS_PAGE = "locust_failures.csv", "locust.html"
@@ -41,6 +44,7 @@ def write_report(folder: Path) -> list[Path]:
         Heading("Load test", 1),
         Code(run["command"]),
         *_outcome(run),
+        *_soak(run, folder, gallery),
         *_latencies(latencies),
         *_ratios(latencies),
         *_failures(_rows(folder / FAILURES)),
@@ -93,19 +97,23 @@ def _rows(file: Path) -> list[Row]:
 
 def _outcome(run: Mapping[str, Any]) -> Iterator[Block]:
     plan, found = run["plan"], run["findings"]
-    wrong = sum(len(each) for each in found.values())
+    grew = len(found.get(soak.GREW, ()))
+    wrong = sum(len(each) for each in found.values()) - grew
     calls = "No call failed." if run["locust"] == 0 else "**Calls failed, or Locust did.**"
     holds = "every invariant holds" if wrong == 0 else f"**{wrong} findings: invariants do not hold**"
     where = f"the service at {plan['host']}" if plan["host"] else _cluster(plan)
     asked = f"{plan['users']} users at most, {plan['shape']}, {plan['seconds']:g} s"
     if plan["page"]:
         asked = "Load as it was set on Locust's page"
-    yield Said(f"{asked}, on {where}: {', '.join(plan['who'])}. {calls} At its end {holds}.")
+    yield Said(
+        f"{asked}, on {where}: {', '.join(plan['who'])}. {calls} At its end {holds}."
+        + f" **{grew} of what is to be flat is not.**" * bool(grew)
+    )
     yield Heading("Invariants")
     yield Tabular(
         ["checked when the load had ended", "found"], [[f"{name}", str(len(each))] for name, each in found.items()], RUN
     )
-    if wrong:
+    if wrong or grew:
         told = [f"**{name}**: {one}" for name, each in found.items() for one in each]
         yield Points(told[:_SHOWN] + [f"and {len(told) - _SHOWN} more"] * (len(told) > _SHOWN))
     if run["seen"]:
@@ -183,6 +191,47 @@ def _failures(rows: Sequence[Row]) -> Iterator[Block]:
         yield Heading("Calls that failed")
         shown = [[row["Name"], row["Error"], row["Occurrences"]] for row in rows[:_SHOWN]]
         yield Tabular(["", "error", "times"], shown, FAILURES, 2)
+
+
+# -- whether it grew -------------------------------------------------------------------------------------------------
+
+
+def _soak(run: Mapping[str, Any], folder: Path, gallery: Gallery) -> Iterator[Block]:
+    found = soak.quantities(folder, run["load_seconds"]) if run["plan"]["shape"] == SOAK else []
+    if not found:
+        return
+    soak.write_samples(folder, found)
+    verdicts = {verdict: sum(each.verdict is verdict for each in found) for verdict in Verdict}
+    yield Heading("Flat?")
+    yield Said(", ".join(f"**{count} {verdict.value}**" for verdict, count in verdicts.items() if count) + ".")
+    yield Said(
+        f"Judged are seconds {found[0].since:.0f} to {found[0].until:.0f}, when the cluster had filled and before users"
+        " began to leave. **Change** is what the slope of Theil and Sen makes in that time, with a 95 % bootstrap"
+        " interval; it is flat, or worse, only if the whole interval is below, or above, what is tolerated, and else"
+        f" undecided. The service is asked every few seconds; a verb has a row for {ENOUGH} calls, at the earliest."
+    )
+    if missed := soak.rate_missed(found, run["plan"].get("rate", 0)):
+        yield Said(f"**{missed}.**")
+    head = ["", "", "before", "change", "from", "to", "tolerated"]
+    yield Tabular(head, [_judged(each) for each in found], soak.SAMPLES, 2)
+    panels = [
+        plots.Course(
+            panel,
+            {each.name if each.name != panel else "": each.points for each in these},
+            trends=[each.trend.line for each in these if each.trend],
+        )
+        for panel in dict.fromkeys(each.panel for each in found)
+        if (these := [each for each in found if each.panel == panel])
+    ]
+    told = "What was sampled over the whole run, from zero. Shaded is what was judged, with the slope that was found."
+    yield gallery.hang(plots.courses(panels, columns=2), told, soak.SAMPLES, "soak")
+
+
+def _judged(of: soak.Quantity) -> list[str]:
+    if of.trend is None:
+        return [of.title, of.verdict.value, "", "", "", "", ""]
+    numbers = (of.trend.before, of.trend.change, of.trend.low, of.trend.high, of.tolerance.of(of.trend.before))
+    return [of.title, of.verdict.value, *map(soak.short, numbers)]
 
 
 # -- over time -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 run.json                  what was run, where, and what was found at its end
 calls.csv, latencies.csv  times by name: over time, and in all (`timings`)
+verbs.csv                 times by verb, over time
+holdings.csv              what is held in the ledger, over time (`holdings`)
 memory.csv                of the service, the API server and Locust (`samples`)
 locust_*.csv              Locust's own; locust.html, its report
 locust.log, service.log   what they said
@@ -37,11 +39,13 @@ from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
 from loadtests.chaos.rest import INVARIANTS, Findings
 from loadtests.ledger import Service
+from loadtests.load import soak
+from loadtests.load.holdings import HOLDINGS, Holdings
 from loadtests.load.invariants import CHECKS, AtRest, audited, of_what_was_seen, violations
 from loadtests.load.placing import SCHEDULER, Target
 from loadtests.load.plan import Plan
 from loadtests.load.samples import MEMORY, Sampler
-from loadtests.load.shapes import SHAPES
+from loadtests.load.shapes import SHAPES, SOAK
 from loadtests.observer import Observer
 from loadtests.pods import OURS
 
@@ -91,6 +95,8 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> R
             _on_service(plan, result, locust, beside, say)
         else:
             _on_cluster(plan, result, locust, beside, say)
+    if plan.shape == SOAK:
+        result.findings[soak.GREW] = soak.findings(result.folder, result.load_seconds, plan.rate)
     written = {
         "command": command,
         "began": f"{began:%Y-%m-%dT%H:%M:%SZ}",
@@ -100,7 +106,7 @@ def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> R
         "load_average": busy,
         "versions": _versions(plan),
         "locust": result.locust,
-        "load_seconds": round(result.load_seconds, 1),
+        "load_seconds": result.load_seconds,
         "findings": result.findings,
         "seen": result.seen,
         "settled_after": result.settled_after,
@@ -138,7 +144,10 @@ def _on_service(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
     with closing(Service(plan.host)) as service:
         before = violations(service)
         process = _begin(plan, result.folder, locust, plan.host, {"REFERENCE": beside})
-        with Sampler(result.folder / MEMORY, lambda: {"locust": process.pid}, every=_every(plan)):
+        with (
+            Holdings(result.folder / HOLDINGS, service) as held,
+            Sampler(result.folder / MEMORY, lambda: {"locust": process.pid}, every=_every(plan), also=held.take),
+        ):
             _until_it_ends(process, plan, result, say)
         say("waiting for the service to check itself")
         result.findings = {INVARIANTS: audited(service, time.monotonic(), before)}
@@ -156,11 +165,12 @@ def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
             plan, result.folder, locust, cluster.service_url, {"REFERENCE": beside, "LOAD_CLUSTER": str(told)}
         )
         watched = {name: pid for name, pid in cluster.pids().items() if name in _SAMPLED}
+        held = stack.enter_context(Holdings(result.folder / HOLDINGS, service))
         with Sampler(
             result.folder / MEMORY,
             lambda: {**watched, "locust": process.pid},
             every=_every(plan),
-            also=_seldom(observer.take),
+            also=_both(held.take, _seldom(observer.take)),
         ):
             _until_it_ends(process, plan, result, say)
             ended = time.monotonic()
@@ -215,6 +225,14 @@ def _furnished(plan: Plan, service: Service) -> Mapping[str, Mapping[str, int]]:
     return {_RESOURCE: answer["nodes"]}
 
 
+def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    def done() -> None:
+        one()
+        other()
+
+    return done
+
+
 def _seldom(take: Callable[[], None]) -> Callable[[], None]:
     """Once in a while, for it asks the API server for everything. What cannot be taken now can be the next time."""
     last = time.monotonic()
@@ -244,7 +262,8 @@ def _begin(
         *(("--web-host", "127.0.0.1") if plan.page else ("--headless", "--only-summary")),
         *plan.who,
     ]
-    said = {"LOAD_FOLDER": str(folder), "LOAD_SHAPE": plan.shape if plan.shape in SHAPES else "", **environment}
+    said = {"LOAD_FOLDER": str(folder), "LOAD_SHAPE": plan.shape if plan.shape in SHAPES else ""}
+    said |= {"LOAD_RATE": str(plan.rate), **environment}
     with nullcontext() if plan.page else (folder / LOCUST_LOG).open("w") as log:
         return subprocess.Popen(
             command,
@@ -275,4 +294,4 @@ def _until_it_ends(process: subprocess.Popen[bytes], plan: Plan, result: Result,
         raise
     finally:
         signal.signal(signal.SIGINT, before)
-        result.load_seconds = time.monotonic() - began
+        result.load_seconds = round(time.monotonic() - began, 1)

@@ -12,13 +12,14 @@ import math
 import re
 from collections.abc import Callable
 
-STEADY = "steady"
-SECONDS = {STEADY: 20.0, "ramp": 120.0, "spike": 120.0, "soak": 3600.0}
+STEADY, SOAK = "steady", "soak"
+SECONDS = {STEADY: 20.0, "ramp": 120.0, "spike": 120.0, SOAK: 3600.0}
 """For which the load lasts, unless it is said."""
 
 _USUAL = 0.1
 _SPIKE = (0.4, 0.6)
-_EDGE = 0.05
+EDGE = 0.05
+"""Of a soak's time, at its beginning and at its end."""
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
@@ -32,11 +33,11 @@ def spike(at: float, users: int, seconds: float) -> int:
 
 
 def soak(at: float, users: int, seconds: float) -> int:
-    edge = seconds * _EDGE
+    edge = seconds * EDGE
     return _within(users * min(at, seconds - at) / edge, users)
 
 
-SHAPES: dict[str, Callable[[float, int, float], int]] = {"ramp": ramp, "spike": spike, "soak": soak}
+SHAPES: dict[str, Callable[[float, int, float], int]] = {"ramp": ramp, "spike": spike, SOAK: soak}
 
 
 def _within(wanted: float, users: int) -> int:

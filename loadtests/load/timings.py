@@ -1,4 +1,5 @@
-"""Timings: how long calls took, by name, and how many failed: window by window, and in all. Standard library only.
+"""Timings: how long calls took, by name, and how many failed: window by window, and in all; and by verb, over time.
+Standard library only.
 
 Locust tells whole milliseconds, and most of these calls take less than one. Here a time is kept as the number of its
 bucket, each half a percent wider than the one before: what is told is off by a quarter of a percent, and an hour takes
@@ -12,12 +13,11 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
-CALLS, LATENCIES = "calls.csv", "latencies.csv"
+CALLS, LATENCIES, VERBS = "calls.csv", "latencies.csv", "verbs.csv"
 REFERENCE = ", reference"
 """With this at its end, the name of a call that the reference extender was asked."""
 
@@ -25,6 +25,12 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 CALLS_HEAD = ("second", "users", "kind", "name", "calls", "failures", "p50", "p90", "p99", "max")
 LATENCIES_HEAD = ("kind", "name", "calls", "failures", "a_second", *QUANTILES, "max")
 """Milliseconds; `inf` where so many failed that the quantile is one of those."""
+
+_VERBS = ("filter", "prioritize", "preempt", "bind")
+_OF_A_GANG = "bind, gang"
+"""A verb by itself, for it waits for the others of its gang."""
+ENOUGH = 100
+"""Calls of a verb, for a row: of fewer there is no p99."""
 
 _WIDER = math.log(1.005)
 _LEAST = 1e-3
@@ -76,6 +82,16 @@ Key = tuple[str, str]
 Row = Sequence[str | int | float]
 
 
+def verb_of(name: str) -> str | None:
+    """What a row of VERBS is about; None of what is no call of kube-scheduler to the service."""
+    if name.endswith(REFERENCE):
+        return None
+    if name.startswith(_OF_A_GANG):
+        return _OF_A_GANG
+    verb, _, _ = name.partition(",")
+    return verb if verb in _VERBS else None
+
+
 class Timings:
     def __init__(self) -> None:
         self.clear()
@@ -84,17 +100,25 @@ class Timings:
         """Nothing was noted."""
         self._window: dict[Key, Spread] = {}
         self._all: dict[Key, Spread] = {}
+        self._verbs: dict[Key, Spread] = {}
 
     def note(self, kind: str, name: str, milliseconds: float, *, failed: bool) -> None:
-        self._window.setdefault((kind, name), Spread()).note(math.inf if failed else milliseconds)
+        took = math.inf if failed else milliseconds
+        self._window.setdefault((kind, name), Spread()).note(took)
+        if (verb := verb_of(name)) is not None:
+            self._verbs.setdefault(("verb", verb), Spread()).note(took)
 
     def window(self, second: float, users: int) -> list[Row]:
         """Rows of CALLS for what was noted since the last window."""
-        rows: list[Row] = []
-        for key, spread in sorted(self._taken().items()):
-            quantiles = (_told(spread.quantile(QUANTILES[each])) for each in ("p50", "p90", "p99"))
-            rows.append((f"{second:.1f}", users, *key, spread.count, spread.failures, *quantiles, _told(spread.most)))
-        return rows
+        return _rows(second, users, self._taken())
+
+    def verbs(self, second: float, users: int) -> list[Row]:
+        """Rows of VERBS, for what was noted since the last one of that verb; a verb that has not yet been called often
+        enough for one waits for the next window."""
+        ready = {key: spread for key, spread in self._verbs.items() if spread.count >= ENOUGH}
+        for key in ready:
+            del self._verbs[key]
+        return _rows(second, users, ready)
 
     def _taken(self) -> dict[Key, Spread]:
         """The window, which is over."""
@@ -126,26 +150,38 @@ class Timings:
                 yield name, ours, theirs
 
 
+def _rows(second: float, users: int, of: Mapping[Key, Spread]) -> list[Row]:
+    rows: list[Row] = []
+    for key, spread in sorted(of.items()):
+        quantiles = (_told(spread.quantile(QUANTILES[each])) for each in ("p50", "p90", "p99"))
+        rows.append((f"{second:.1f}", users, *key, spread.count, spread.failures, *quantiles, _told(spread.most)))
+    return rows
+
+
 def _told(milliseconds: float | None) -> str:
     return "" if milliseconds is None else f"{milliseconds:.4g}"
 
 
 class Files:
-    """CALLS as it grows, and LATENCIES in the end, in a folder."""
+    """CALLS and VERBS as they grow, and LATENCIES in the end, in a folder."""
 
     def __init__(self, folder: Path, timings: Timings) -> None:
         self._folder, self._timings = folder, timings
-        self._calls: TextIO = (folder / CALLS).open("w", newline="")
-        self._rows = csv.writer(self._calls, lineterminator="\n")
-        self._rows.writerow(CALLS_HEAD)
+        self._texts = [(folder / name).open("w", newline="") for name in (CALLS, VERBS)]
+        self._calls, self._verbs = (csv.writer(text, lineterminator="\n") for text in self._texts)
+        self._calls.writerow(CALLS_HEAD)
+        self._verbs.writerow(CALLS_HEAD)
 
     def window(self, second: float, users: int) -> None:
-        self._rows.writerows(self._timings.window(second, users))
-        self._calls.flush()
+        self._calls.writerows(self._timings.window(second, users))
+        self._verbs.writerows(self._timings.verbs(second, users))
+        for text in self._texts:
+            text.flush()
 
     def end(self, second: float) -> None:
         self.window(second, 0)
-        self._calls.close()
+        for text in self._texts:
+            text.close()
         with (self._folder / LATENCIES).open("w", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(LATENCIES_HEAD)

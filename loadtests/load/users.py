@@ -18,11 +18,14 @@ from typing import Any
 from locust import FastHttpUser, between, task
 
 from loadtests.load import managing
+from loadtests.load.pace import Pace
 from loadtests.load.placing import IN_VAIN, ApiServer, Crowd, Placer, Refused, Target, Wire, crowd_of, wires
 from loadtests.recorded.calls import load
 
 CLUSTER = os.environ.get("LOAD_CLUSTER", "")
 """The file that tells of the cluster (`placing.Target`)."""
+PACE = Pace(float(os.environ.get("LOAD_RATE") or 0))
+"""Of all calls of kube-scheduler's that users make, in so many a second."""
 JSON = {"Content-Type": "application/json"}
 
 _log = logging.getLogger(__name__)
@@ -73,6 +76,7 @@ class Scheduling(Clustered):
         self.api.close()
 
     def ask(self, verb: str, kind: str, body: bytes) -> Any:
+        PACE.turn()
         with self.client.post(
             f"/scheduler/{verb}", data=body, headers=JSON, name=f"{verb}, {kind}, live", catch_response=True
         ) as response:

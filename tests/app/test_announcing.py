@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -41,11 +43,17 @@ pytestmark = pytest.mark.anyio
 
 TRAIN = GangKey("default", "train")
 A, B = pod("a"), pod("b")
-N1, N2 = NodeName("n1"), NodeName("n2")
+N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
 FULL = "too little room"
 WORDS: list[tuple[Told, str, str]] = [
     (Filtered(A, 2, Verdict((N1,))), "PodPlaced", ""),
     (Filtered(A, 2, Verdict((), {N1: FULL, N2: FULL})), "PodTurnedAway", "2 nodes: too little room"),
+    (
+        Filtered(A, 3, Verdict((), {N1: FULL, N2: FULL}, {N3: "gone"})),
+        "PodTurnedAway",
+        "2 nodes: too little room; 1 nodes: gone",
+    ),
+    (Filtered(A, 0, Verdict()), "PodTurnedAway", ""),
     (Filtered(A, 3, Verdict((N1, N2))), "NodesFiltered", "2 of 3 nodes pass"),
     (BindEnded(PodRef.of(A), N1, ""), "PodBound", ""),
     (BindEnded(PodRef.of(A), N1, "it is gone"), "PodNotBound", "it is gone"),
@@ -109,6 +117,55 @@ async def test_what_decides_nothing_is_not_announced() -> None:
     announcements.tell(AdvertiseCapacity(N1))
     announcements.tell(WakePod(B))
     assert [each.pod for each in await told(announcements, 1)] == ["b"]
+
+
+class Names(list[NodeName]):
+    """That can be seen to be gone."""
+
+
+class Reasons(dict[NodeName, str]):
+    """The same."""
+
+
+def is_gone(what: weakref.ref[Names] | weakref.ref[Reasons]) -> bool:
+    gc.collect()
+    return what() is None
+
+
+@pytest.mark.parametrize("passed", [[], [N1], [N1, N2]])
+def test_no_names_of_nodes_are_kept(passed: list[NodeName]) -> None:
+    """There may be thousands in each of the thousands of answers that can be followed."""
+    announcements = Announcements(LoopClock())
+    names, reasons = Names(passed), Reasons({N1: FULL, N2: FULL})
+    forgotten, left = weakref.ref(names), weakref.ref(reasons)
+    announcements.tell(Filtered(A, 3, Verdict(names, reasons)))
+    del names, reasons
+    assert is_gone(forgotten)
+    assert is_gone(left)
+
+
+def fails(names: Names, cause: bool) -> None:
+    try:
+        raise ValueError(f"no {len(names)}")
+    except ValueError as error:
+        if cause:
+            raise LookupError("it fails") from error
+        raise
+
+
+@pytest.mark.parametrize("cause", [False, True])
+def test_of_a_defect_not_what_led_to_it_is_kept(cause: bool) -> None:
+    """Its traceback has the variables of all who were on the way to it: whole bodies of requests."""
+    announcements = Announcements(LoopClock())
+    names = Names([N1])
+    forgotten = weakref.ref(names)
+    with pytest.raises((ValueError, LookupError)) as caught:
+        fails(names, cause)
+    announcements.tell(PolicyFailed("calm", caught.value))
+    announcements.tell(GangQuarantined(TRAIN, (A,), caught.value))
+    assert caught.value.__traceback__ is not None, "whoever logs it next needs that"
+    del names, caught
+    assert is_gone(forgotten)
 
 
 async def test_two_followers_hear_the_same_each_at_its_own_pace() -> None:

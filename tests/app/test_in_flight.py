@@ -173,3 +173,13 @@ def test_a_node_that_gains_room_concerns_the_binds_that_wait_for_it_alone() -> N
     assert [answer.refusal for answer in permits.end(PodUid("p7"), "gone")] == ["gone"]
     assert list(permits.heed_nodes([NodeName("n7")])) == []
     assert asked == ["p7"]
+
+
+def test_a_node_that_was_sent_twice_is_one(ledger: CountingLedger) -> None:
+    in_flight = InFlight(ledger)
+    in_flight.passed(pod("twice", FULL), [ALL[0], ALL[1], ALL[0]], NOW)
+    assert in_flight.holds_back(reserved(ledger, "m", ALL[1]), NOW)
+    assert names(in_flight.let_go(NOW + PLACED_WITHIN)) == ["m"]
+    in_flight.passed(pod("other", FULL), ALL[:1], NOW + 1)
+    in_flight.ended(PodUid("uid-other"))
+    assert not in_flight.holds_back(reserved(ledger, "n", ALL[0]), NOW + 1), "nobody is left there"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.policies.containment import Containment
+from extender.app.policies.containment import FAILED, REFUSED, Containment
 from extender.app.policies.judging import Judging
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.ledger import Ledger
-from extender.core.policy import Facts, Judge, OnlyOn, Refuse
+from extender.core.policy import Facts, Judge, OnlyOn, Refuse, Scorer
 from extender.kube.names import NodeName
 from tests.builders import pod
 
@@ -63,15 +66,80 @@ def test_of_many_nodes_the_same_is_said_in_the_same_order(policies: list[Refusin
     contained = Containment()
     judging = Judging(policies, FACTS, contained)
     expected = twin(judging, sent)
-    failures = sorted(each.policy for each in contained.failures)
+    failures = set(contained.failures)
     contained.failures.clear()
     verdict = judging.verdict(pod(), sent)
     assert verdict == expected
     assert list(verdict.rejected) == list(expected.rejected)
     assert list(verdict.unresolvable) == list(expected.unresolvable)
-    assert sorted(each.policy for each in contained.failures) == failures
+    assert set(contained.failures) == failures
 
 
 def test_where_all_pass_they_are_the_very_ones_that_were_sent() -> None:
     judging = Judging([Refusing("p", {NODES[0]: Refuse("a")}, few=True)], FACTS, Containment())
     assert judging.verdict(pod(), sent := NODES[1:]).passed is sent
+
+
+class Unsure:
+    """A set that cannot tell of every node whether it is in it."""
+
+    def __contains__(self, node: object) -> bool:
+        if node == NODES[1]:
+            raise ValueError("a defect")
+        return node == NODES[2]
+
+
+class Few:
+    name = "few"
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        return OnlyOn(Unsure(), lambda node: Refuse("a"))
+
+
+def test_a_policy_that_cannot_say_whom_it_concerns_ends_there_too() -> None:
+    contained = Containment()
+    judging = Judging([Few()], FACTS, contained)
+    expected = twin(judging, NODES)
+    contained.failures.clear()
+    assert judging.verdict(pod(), NODES) == expected
+    assert expected.passed == [NODES[0], *NODES[3:]]
+    assert [each.policy for each in contained.failures.values()] == ["few"]
+
+
+@dataclass
+class Senseless:
+    """What it answers is of no use: as where somebody's policy says False for no."""
+
+    said: Any
+    name = "senseless"
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        return lambda node: self.said
+
+    def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+        return lambda node: self.said
+
+
+@pytest.mark.parametrize("said", [True, False, 0, "no", Refuse, Refuse(7), Refuse(["a"])])  # type: ignore[arg-type]
+def test_what_is_no_refusal_is_a_defect_of_its_policy(said: Any) -> None:
+    contained = Containment()
+    judging = Judging([Senseless(said)], FACTS, contained)
+    assert judging.refusal(pod(), NODES[0]) is REFUSED
+    assert [each.policy for each in contained.failures.values()] == ["senseless"]
+    contained.failures.clear()
+    assert judging.verdict(pod(), NODES) == Verdict([], {}, dict.fromkeys(NODES, FAILED))
+    assert [each.policy for each in contained.failures.values()] == ["senseless"]
+
+
+@pytest.mark.parametrize("said", [None, "much", [1.0]])
+def test_what_is_no_score_is_a_defect_of_its_policy_and_counts_as_nothing(said: Any) -> None:
+    contained = Containment()
+    judging = Judging([Senseless(said)], FACTS, contained)
+    assert judging.scores(pod(), NODES) == {}
+    assert list(judging.best_first(pod(), NODES)) == NODES
+    assert [each.policy for each in contained.failures.values()] == ["senseless"]
+
+
+@pytest.mark.parametrize("said", [math.nan, -math.inf, -1.0])
+def test_what_is_not_above_0_counts_as_nothing(said: float) -> None:
+    assert Judging([Senseless(said)], FACTS, Containment()).scores(pod(), NODES) == {}

@@ -12,7 +12,7 @@ from extender.core.cluster import Pod
 from extender.core.feedback import BrakeChanged, Feedback
 from extender.core.gangs.gang import GangEffect, OpenBarrier, WakePod
 from extender.core.names import GangKey
-from extender.core.policy import Allow, Facts, Permit, Policy, Refuse, Wait
+from extender.core.policy import Allow, Facts, Judge, Permit, Policy, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
 from tests.builders import node, pod
 from tests.core.gang_world import FixedClock
@@ -170,6 +170,18 @@ class Broken:
         raise ZeroDivisionError
 
 
+class Wrong:
+    """About every node, and not about each alike."""
+
+    name = "wrong"
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        def judge(node: NodeName) -> Refuse | None:
+            raise KeyError(node) if node.endswith("7") else ZeroDivisionError
+
+        return judge
+
+
 class TestADefect:
     def test_is_told_and_refuses_the_pods_that_the_policy_was_asked_about_and_no_others(self) -> None:
         room = Room(Broken())
@@ -177,6 +189,16 @@ class TestADefect:
         assert list(room.do(room.keeper.filter(pod("lucky"), [N1, N2])).passed) == [N1, N2]
         room.do(room.keeper.heed(BrakeChanged()))
         assert set(room.failed()) == {"broken"}
+
+    def test_that_is_met_on_many_nodes_is_told_once_a_call(self) -> None:
+        room = Room(Wrong())
+        nodes = [NodeName(f"n{number}") for number in range(5000)]
+        assert len(room.do(room.keeper.filter(pod("a"), nodes)).unresolvable) == 5000
+        assert sorted(room.failed()) == ["wrong", "wrong"]
+        assert {type(effect.defect) for effect in room.effects if isinstance(effect, PolicyFailed)} == {
+            ZeroDivisionError,
+            KeyError,
+        }
 
     def test_in_settling_leaves_the_policy_alone_for_a_second_and_nobody_else(self) -> None:
         broken, calm = Broken(), Settling()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec import json
 
 from extender.compare.outside import Blind, Seen, Watched
+from extender.controlplane.witness import Late
 
 
 def watched(*seen: Seen) -> Watched:
@@ -39,6 +42,27 @@ def test_those_run_that_are_there_and_were_seen_running() -> None:
     assert (found.running("g"), found.running("other"), found.running("nobody")) == (0, 1, 0)
     assert found.there == {"b", "c"}
     assert found.last == 1.5
+
+
+def test_who_waits_for_a_gang_is_woken_by_its_own_pods_alone() -> None:
+    """Thousands of gangs are waited for at the same time: each would look again at every sighting."""
+
+    async def waited() -> None:
+        found = watched(Seen(1.0, "a", "g", 0.5, "n0", "Running"))
+        looked = found.version
+        waiting = asyncio.create_task(found.until_running("g", 2, within=5.0))
+        await asyncio.sleep(0)
+        for number in range(3):
+            found.take(json.encode(Seen(2.0, f"other-{number}", "other", 0.5, "n0", "Running")))
+            await asyncio.sleep(0)
+        assert found.version == looked + 3
+        assert not waiting.done()
+        found.take(json.encode(Seen(3.0, "b", "g", 0.5, "n0", "Running")))
+        await waiting
+        with pytest.raises(Late, match="g: not within"):
+            await found.until_running("g", 3, within=0.0)
+
+    asyncio.run(waited())
 
 
 def test_a_trial_begins_with_nothing_seen() -> None:

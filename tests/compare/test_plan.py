@@ -35,7 +35,7 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
     ("plan", "said"),
     [
         (replace(PLAN, nodes=(0,)), "--nodes should be between 1 and 5000, found 0"),
-        (replace(PLAN, sizes=(8, 257)), "--size should be between 1 and 256, found 257"),
+        (replace(PLAN, sizes=(8, 2001)), "--size should be between 1 and 2000, found 2001"),
         (replace(PLAN, rounds=0), "--rounds should be between 1 and 1000, found 0"),
         (replace(PLAN, approaches=("ungrouped", "magic")), "--approach magic: there is none of that name"),
         (replace(PLAN, cluster="embedded"), "--approach native is not on the embedded cluster"),
@@ -86,6 +86,12 @@ def test_the_order_is_the_seeds_and_is_not_the_same_each_round() -> None:
         (replace(PLAN, waiting=11), "--waiting should be between 0 and --nodes, a node for each, found 11"),
         (replace(PLAN, waiting=-1), "--waiting should be between 0 and --nodes, a node for each, found -1"),
         (replace(PLAN, waiting=1, workloads=("churn",)), "--waiting goes with --workload single alone, found churn"),
+        (replace(PLAN, gangs=10), "--gangs is for --workload burst: leave it out, or ask for that"),
+        (replace(PLAN, workloads=("burst",), gangs=0), "--gangs should be between 1 and 10000, found 0"),
+        (
+            replace(PLAN, workloads=("burst",), sizes=(3,)),
+            "--nodes 10 is too few for 10 nodes, burst, 3000 gangs of 3: 563 or more are needed",
+        ),
         (replace(PLAN, service_config="/nowhere.yaml"), "--service-config /nowhere.yaml: no file is there"),
         (
             replace(PLAN, service_config=__file__, approaches=("ungrouped", "optimistic")),
@@ -128,6 +134,16 @@ def test_with_and_without_sampling_the_trials_are_the_same_on_clusters_of_their_
     for (set_up, repetition), work in works.items():
         assert work == works[replace(set_up, sampling="default"), repetition]
     assert str(set_ups[-1]) == "100 nodes, sampling off, mixed, 4 gangs of 8"
+
+
+def test_a_burst_has_as_many_gangs_as_the_plan_says_and_they_are_asked_for_in_turns() -> None:
+    plan = replace(PLAN, workloads=("burst", "single"), nodes=(100,), sizes=(3,), gangs=12)
+    plan.check()
+    burst, single = plan.set_ups()
+    assert (burst.shape.gangs, single.shape.gangs) == (12, 1)
+    works = {each.set_up.workload: plan.work(each) for each in plan.trials()}
+    assert [ask.size for ask in works["burst"].asks] == [3] * 12
+    assert (works["burst"].in_turns, works["single"].in_turns) == (True, False)
 
 
 def test_all_approaches_of_a_round_have_the_same_work_and_no_two_rounds_do() -> None:

@@ -17,7 +17,7 @@ from extender.compare.approaches import MADE, REAL_ONLY, ways
 from extender.compare.outside import Blind, Watched
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome, run
-from extender.compare.workloads import WORKLOADS, Ask
+from extender.compare.workloads import GANGS_OF_A_BURST, WORKLOADS, Ask
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
 from extender.esl import Times
 from extender.kube.connection import Connection
@@ -169,8 +169,9 @@ def test_who_checks_at_bind_alone_has_conflicts_and_who_reserves_at_filter_has_n
 def test_every_workload_ends_and_leaves_nothing(cluster: EmbeddedCluster, workload: str) -> None:
     approaches = ["ungrouped", "libspace", "extender"]
     plan = Plan(
-        cluster="embedded", nodes=[NODES], workloads=[workload], sizes=[3], approaches=approaches, rounds=1, warm_up=0
-    )
+        cluster="embedded", nodes=[NODES], workloads=[workload], sizes=[3], approaches=approaches, rounds=1, warm_up=0,
+        gangs=12 if workload == "burst" else GANGS_OF_A_BURST,
+    )  # fmt: skip
     for each in outcomes(cluster, plan):
         work = plan.work(each.trial)
         assert each.done or each.trial.approach == "ungrouped", each
@@ -179,6 +180,24 @@ def test_every_workload_ends_and_leaves_nothing(cluster: EmbeddedCluster, worklo
         assert not each.done or (lost >= 1 if work.losses else lost == 0)
     assert cluster.admin.list_all("/api/v1/pods") == []
     assert len(cluster.admin.list_all("/api/v1/nodes")) == NODES
+
+
+@pytest.mark.longer
+def test_gangs_of_a_burst_are_asked_for_in_their_order_and_not_all_at_once(cluster: EmbeddedCluster) -> None:
+    plan = Plan(
+        cluster="embedded", nodes=[NODES], workloads=["burst"], sizes=[3], approaches=["ungrouped", "extender"],
+        rounds=1, warm_up=0, gangs=20,
+    )  # fmt: skip
+    for each in outcomes(cluster, plan):
+        assert each.done, each
+        asked = [moment for _, moment in each.asks.values()]
+        assert [ask.name.rpartition("-")[2] for ask, _ in each.asks.values()] == [str(number) for number in range(20)]
+        # Of five that are under way one has to be there before another is asked for.
+        first = min(pod.created for pod in each.pods.values())
+        assert asked == sorted(asked)
+        assert asked[-1] > first
+        # To ask for it would be measured.
+        assert each.reserved is None
 
 
 @pytest.mark.longer

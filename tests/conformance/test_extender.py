@@ -7,6 +7,8 @@ import pytest
 from tests.conformance.site import EXTENDER, LEDGER, NOBODY, PURE, TO_COME, Site
 from tests.controlplane.deadline import eventually
 
+MARKED = {"escher.dev/team": "a"}
+"""With one of our labels a pod bears the mark, and comes to us for all of its way."""
 gangs = pytest.mark.parametrize("scheduler", [EXTENDER, LEDGER])
 
 
@@ -109,21 +111,24 @@ def test_the_scheduler_without_extender_asks_nobody(site: Site) -> None:
     assert site.settles(site.filter_calls, during=0.5) == before
 
 
-def test_every_pod_of_the_scheduler_with_extender_is_asked_about_and_bound_through_it(site: Site) -> None:
+@pytest.mark.parametrize(("labels", "binds"), [(MARKED, 1), ({}, 0)], ids=["marked", "ordinary"])
+def test_every_pod_of_the_scheduler_with_extender_is_asked_about_and_those_with_the_mark_bound_through_it(
+    site: Site, labels: dict[str, str], binds: int
+) -> None:
     site.node()
-    filters, binds = site.calms(site.filter_calls, during=0.3), site.calls("bind")
-    site.put("a", EXTENDER)
-    eventually(lambda: site.calls("bind") == binds + 1, what="the bind call")
+    filters, before = site.calms(site.filter_calls, during=0.3), site.calls("bind")
+    site.put("a", EXTENDER, labels=labels)
+    eventually(lambda: site.calls("bind") == before + binds, what="the bind call")
     assert site.filter_calls() == filters + 1
 
 
 def test_with_one_node_left_nothing_is_scored(site: Site) -> None:
     site.node()
     before = site.calls("prioritize")
-    site.put("a", EXTENDER)
+    site.put("a", EXTENDER, labels=MARKED)
     assert site.calls("prioritize") == before
     site.node()
-    site.put("b", EXTENDER)
+    site.put("b", EXTENDER, labels=MARKED)
     eventually(lambda: site.calls("prioritize") == before + 1, what="the prioritize call")
 
 

@@ -49,7 +49,7 @@ def marks(site: Site, pod: Json) -> list[tuple[str | None, str | None]]:
     return [((each.get("requests") or {}).get(MARK), (each.get("limits") or {}).get(MARK)) for each in found]
 
 
-MARKED, PLAIN = ("1", "1"), (None, None)
+MARKED, PLAIN = ("0", "0"), (None, None)
 
 
 @pytest.fixture
@@ -58,13 +58,8 @@ def gating(site: Site) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def marking(site: Site) -> Iterator[None]:
-    with in_force(site, "mark-pods.yaml", lambda: marks(site, labelled(site, "probe")) == [MARKED]):
-        yield
-
-
 def test_kubectl_applies_both_and_a_second_time_changes_nothing(site: Site, tmp_path: Path) -> None:
+    """That which marks pods is in force on every cluster of `escher cluster`, and stays."""
     kubectl = Kubectl(site, tmp_path)
     member = site.gang("probe", 1)[0]
     kubectl("apply", "-f", str(FOLDER))
@@ -74,8 +69,18 @@ def test_kubectl_applies_both_and_a_second_time_changes_nothing(site: Site, tmp_
         generations = "jsonpath={.items[*].metadata.generation}"
         assert kubectl("get", "-f", str(FOLDER), "-o", generations) == "1 1 1 1"
     finally:
-        kubectl("delete", "-f", str(FOLDER))
-        eventually(lambda: (gates(site, member), marks(site, member)) == ([], [PLAIN]), what="the end of both")
+        kubectl("delete", "-f", str(FOLDER / "gate-gangs.yaml"))
+        eventually(lambda: gates(site, member) == [], what="the end of the gate")
+    assert marks(site, member) == [MARKED]
+
+
+def test_a_pod_with_the_mark_that_the_fit_turned_away_is_tried_when_a_node_comes(site: Site) -> None:
+    """What news of a node is worth to a pod does not heed `ignoredByScheduler`: with 1 it would sleep on."""
+    site.node()
+    [name] = site.create(labelled(site, "large", cpu=16))
+    site.until_rejected(name)
+    site.node(cpu=32)
+    site.until_bound([name])
 
 
 def labelled(site: Site, name: str, scheduler: str = EXTENDER, **more: Any) -> Json:
@@ -122,7 +127,6 @@ def test_a_member_that_is_created_waits_behind_its_gate(site: Site) -> None:
     assert (said["status"], said["reason"]) == ("False", "SchedulingGated")
 
 
-@pytest.mark.usefixtures("marking")
 def test_who_needs_escher_gets_the_mark(site: Site) -> None:
     ours: dict[str, Any] = {site.key("data"): 1}
     assert marks(site, labelled(site, "label")) == [MARKED]
@@ -134,7 +138,6 @@ def test_who_needs_escher_gets_the_mark(site: Site) -> None:
     assert marks(site, site.pod("request", **ours)) == [MARKED]
 
 
-@pytest.mark.usefixtures("marking")
 def test_whichever_container_asks_the_first_gets_the_mark(site: Site) -> None:
     ours = {site.key("data"): "1"}
     assert marks(site, asking(site, "both", requests=ours, limits=ours)) == [MARKED, PLAIN]
@@ -142,23 +145,21 @@ def test_whichever_container_asks_the_first_gets_the_mark(site: Site) -> None:
     assert marks(site, asking(site, "init", init=True, limits=ours)) == [MARKED]
 
 
-@pytest.mark.usefixtures("marking")
 def test_what_the_first_container_asks_for_besides_stays(site: Site) -> None:
     found = tried(site, labelled(site, "label", cpu=2, memory="1Gi"))["spec"]["containers"][0]["resources"]
-    assert found == {"requests": {"cpu": "2", "memory": "1Gi", MARK: "1"}, "limits": {MARK: "1"}}
+    assert found == {"requests": {"cpu": "2", "memory": "1Gi", MARK: "0"}, "limits": {MARK: "0"}}
 
 
-@pytest.mark.usefixtures("marking")
 def test_who_bears_the_mark_already_gets_no_second_one(site: Site) -> None:
-    assert marks(site, asking(site, "second", limits={MARK: "1"})) == [PLAIN, MARKED]
-    assert marks(site, asking(site, "init", init=True, limits={MARK: "1"})) == [PLAIN]
+    assert marks(site, asking(site, "second", limits={MARK: "0"})) == [PLAIN, MARKED]
+    assert marks(site, asking(site, "init", init=True, limits={MARK: "0"})) == [PLAIN]
 
 
-@pytest.mark.usefixtures("marking")
 def test_nobody_else_is_marked(site: Site) -> None:
     placed = labelled(site, "placed")
     placed["spec"]["nodeName"] = site.node()
     assert marks(site, site.pod("plain")) == [PLAIN]
+    assert marks(site, site.pod("played", run_seconds=1)) == [PLAIN]
     elsewhere = site.pod("elsewhere", labels={"a.escher.dev/x": "y"}, annotations={"b": "escher.dev/x"})
     assert marks(site, elsewhere) == [PLAIN]
     assert marks(site, labelled(site, "pure", PURE)) == [PLAIN]

@@ -163,7 +163,7 @@ def test_pods_of_the_extender_profiles_come_to_the_address_of_the_service() -> N
             eventually(lambda: {body["Pod"]["metadata"]["name"] for _, body in seen} >= {"escher", "escher-ledger"})
             server.shutdown()
     path, body = seen[0]
-    assert path == "/scheduler/filter"
+    assert path == "/scheduler/filter-only"
     assert (body["Nodes"], len(body["NodeNames"])) == (None, 5)
 
 

@@ -36,6 +36,7 @@ def ledger() -> Ledger:
         ("deadlines", lambda ledger: ledger._expiry.until.pop("a")),
         ("next_deadline", lambda ledger: ledger._expiry._heap.clear()),
         ("owners", lambda ledger: ledger._owned.clear()),
+        ("owners", lambda ledger: next(iter(ledger._owned.values())).update(b=slot("b", "n2", {"cpu": 1}))),
         ("providers", lambda ledger: ledger.totals.providers.clear()),
     ],
 )

@@ -11,10 +11,10 @@ import pytest
 
 from extender.controlplane.errors import ClusterError
 from loadtests.goals import __main__ as command
-from loadtests.goals import http_verbs
+from loadtests.goals import at_scale, core_costs, http_verbs, resource_costs
 from loadtests.goals.cores import Pinned, disturbance, shared_out
 from loadtests.goals.measured import Measured
-from loadtests.goals.rows import FILTER_ALL, FILTER_SAMPLE
+from loadtests.goals.rows import FILTER_ALL, FILTER_SAMPLE, LOCALITY
 from tests.compare.runs_made import compared, written
 
 TOOK = {"ungrouped": 0.2, "extender": 0.18}
@@ -44,6 +44,34 @@ def test_the_figures_of_a_run_are_told_and_kept_once(
     (kept,) = history.read_text().splitlines()[1:]
     assert kept.startswith('2026-11-23T12:00:00Z,,2,Some CPU,"gang over ungrouped, 100 x 8",1.00247,')
     assert kept.endswith(",12,0.95,1.1")
+
+
+def test_the_figures_of_several_runs_are_told_in_one_table(
+    history: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = compared(TOOK, nodes=(5000,))
+    about = replace(recorded.run, plan={"cluster": "real"}, machine={"cores": 2, "processor": "Some CPU"})
+    other = written(tmp_path / "other", replace(recorded, run=replace(about, began="2026-11-24T12:00:00Z")))
+    assert command.main(["--compare", str(run), str(other), "--only", "compare"]) == 0
+    assert "| gang over ungrouped, 5000 x 8 " in capsys.readouterr().out
+    kept = [line.split(",")[0] for line in history.read_text().splitlines()[1:]]
+    assert kept == ["2026-11-23T12:00:00Z", "2026-11-24T12:00:00Z"]
+
+
+def test_what_needs_a_real_control_plane_is_measured_only_where_somebody_asks_for_it(
+    history: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for each in (http_verbs, core_costs, at_scale):
+        monkeypatch.setattr(each, "measures", lambda **wanted: iter(()))
+    monkeypatch.setattr(
+        resource_costs, "measures", lambda *, seed: iter([Measured(LOCALITY, 1.01, 1.005, 1.015, 10 + seed)])
+    )
+    assert command.main([]) == 0
+    told = capsys.readouterr().out
+    assert "1.01 (" not in told
+    assert "there is no measure yet" not in told
+    assert command.main(["--only", "resources"]) == 0
+    assert "| 1.01 (1.00–1.01) | –      | goal reached" in capsys.readouterr().out
 
 
 def test_what_was_measured_before_something_failed_is_told_and_kept(

@@ -13,6 +13,8 @@ SMALL = {
     "PODS_HELD": 800,
     "PODS_WATCHED": 100,
     "MEMBERS": 16,
+    "LARGE": 24,
+    "SENT": 30,
     "WAITING": 4,
     "SHAPES": 2,
     "FEW": 10,

@@ -37,7 +37,7 @@ def locustfile(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Any:
         **{name: Hook() for name in ("init", "request", "test_start", "test_stop", "quitting")}
     )
     monkeypatch.setitem(sys.modules, "locust", played)
-    for name in ("REFERENCE", "LOAD_CLUSTER", "LOAD_SHAPE", "LOAD_FOLDER"):
+    for name in ("REFERENCE", "LOAD_CLUSTER", "LOAD_SHAPE", "LOAD_FOLDER", "LOAD_RATE"):
         monkeypatch.setenv(name, environment.get(name, ""))
     for name in ("loadtests.locustfile", "loadtests.load.users"):
         package, _, module = name.rpartition(".")

@@ -51,7 +51,7 @@ def asks(module: Any, who: str, client: Client) -> None:
 
 
 def test_what_runs_in_locusts_environment_needs_nothing_but_the_standard_library() -> None:
-    mine = ", ".join(f"loadtests.load.{name}" for name in ("shapes", "timings", "placing", "managing"))
+    mine = ", ".join(f"loadtests.load.{name}" for name in ("shapes", "timings", "pace", "placing", "managing"))
     program = f"import sys, {mine}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
@@ -151,6 +151,14 @@ def test_the_shape_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         assert shape.tick()[0] == spike(at, 40, 100)
     shape.get_run_time = lambda: 100
     assert shape.tick() is None
+
+
+def test_every_call_of_a_verb_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, client = locustfile(monkeypatch, LOAD_RATE="200", REFERENCE=REFERENCE), Client(answer={"Error": ""})
+    turns: list[int] = []
+    monkeypatch.setattr(module.users.PACE, "turn", lambda: turns.append(len(client.posted)))
+    asks(module, "Scheduler", client)
+    assert turns == [0, 2, 4], "one for a call, though two are asked the same"
 
 
 def test_those_who_need_a_cluster_are_refused_without_one(monkeypatch: pytest.MonkeyPatch) -> None:

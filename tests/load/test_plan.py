@@ -21,6 +21,11 @@ def test_a_shape_has_a_time_of_its_own_unless_another_is_said() -> None:
     assert (plan_of(shape="soak").seconds, plan_of(shape="soak", time="8h").seconds) == (3600.0, 28800.0)
 
 
+def test_a_soak_can_be_as_long_and_as_fast_as_is_said() -> None:
+    plan = plan_of(shape="soak", minutes="30", rate="200")
+    assert (plan.seconds, plan.rate) == (1800.0, 200)
+
+
 @pytest.mark.parametrize("said", [{"host": "http://127.0.0.1:8080/"}, {"reference": "1"}])
 def test_beside_a_reference_or_at_somebody_elses_service_it_is_the_filter_verb(said: dict[str, Any]) -> None:
     assert plan_of(**said).who == ("Scheduler",)
@@ -37,6 +42,10 @@ def test_groups_and_names_can_be_mixed_and_nobody_comes_twice() -> None:
         ({"shape": "wave"}, r"--shape is 'wave'; there are steady, ramp, spike, soak"),
         ({"time": "soon"}, r"--time is 'soon'; write a duration"),
         ({"users": "0"}, r"--users is '0'; write a number from 1 to 1000"),
+        ({"rate": "fast"}, r"--rate is 'fast'; write a number from 1 to 10000"),
+        ({"rate": "200", "who": ["Policies"]}, r"--rate is '200', and Policies call no verbs"),
+        ({"minutes": "0.5"}, r"--minutes is '0.5'; write a number from 1 to 43200"),
+        ({"minutes": "3", "time": "3m"}, r"--time is '3m' and --minutes is '3': leave one out"),
         ({"users": "many"}, r"--users is 'many'"),
         ({"nodes": "-1"}, r"--nodes is '-1'"),
         ({"who": ["Everybody"]}, r"--who is 'Everybody'; there are verbs, pods, management, Scheduler"),

@@ -16,6 +16,7 @@ from loadtests.load.__main__ import main
 from loadtests.load.report import PAGE, REPORT
 from loadtests.load.run import RUN
 from loadtests.load.samples import MEMORY
+from loadtests.load.soak import GREW
 
 BEGIN = f"""#!{sys.executable}
 import os, sys
@@ -29,6 +30,17 @@ def bound_by_hand(kind, name, node):
     pod["spec"]["nodeName"] = node
     api.create(pod)
 
+"""
+
+NEVER_GO = """
+import time
+until = time.monotonic() + 1.5
+while time.monotonic() < until:
+    name = f"stays-{time.monotonic_ns()}"
+    pod = wire["ordinary"][0].manifest(name, "")
+    pod["spec"]["nodeName"] = "node-0"
+    pod["spec"]["containers"] = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1m"}}}]
+    api.create(pod)
 """
 
 KILLS_THE_SERVICE = """
@@ -107,6 +119,19 @@ def test_calls_that_failed_fail_the_run_too(tmp_path: Path) -> None:
     code, folder, run = loaded(tmp_path, "sys.exit(1)")
     assert (code, run["locust"], sum(map(len, run["findings"].values()))) == (1, 1, 0)
     assert "Calls failed" in (folder / REPORT).read_text()
+
+
+def test_a_soak_in_which_pods_come_and_never_go_fails_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("loadtests.load.run._every", lambda plan: 0.01)
+    code, folder, run = loaded(tmp_path, NEVER_GO, "--shape", "soak")
+    assert (code, run["locust"]) == (1, 0)
+    [found] = [each for each in run["findings"][GREW] if each.startswith("pods bound")]
+    assert found.startswith("pods bound, in the ledger: grew: +")
+    assert found in (folder / REPORT).read_text()
+    assert f"{GREW}: {found}" in capsys.readouterr().out
+    assert (folder / "plots" / "soak.svg").exists()
 
 
 def test_a_service_that_dies_under_load_fails_the_run_and_it_is_told(tmp_path: Path) -> None:

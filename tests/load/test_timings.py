@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.load.timings import CALLS, LATENCIES, REFERENCE, Files, Spread, Timings, ratio
+from loadtests.load.timings import CALLS, ENOUGH, LATENCIES, REFERENCE, VERBS, Files, Spread, Timings, ratio, verb_of
 
 
 def noted(*milliseconds: float) -> Spread:
@@ -113,3 +113,35 @@ def test_files_have_what_was_noted_up_to_their_end(tmp_path: Path) -> None:
         ]
     with (tmp_path / LATENCIES).open() as text:
         assert [(row["calls"], row["a_second"], row["p50"]) for row in csv.DictReader(text)] == [("2", "1.00", "2")]
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"),
+    [
+        ("filter, ordinary, 500 of 5000 names", "filter"),
+        ("filter, gang, live, turned away", "filter"),
+        ("prioritize, ephemeral, live", "prioritize"),
+        ("bind", "bind"),
+        ("bind, answered with an error", "bind"),
+        ("bind, gang, live", "bind, gang"),
+        (f"filter, ordinary, 100 names{REFERENCE}", None),
+        ("policy, create", None),
+        ("gang, created to bound", None),
+    ],
+)
+def test_a_call_counts_for_its_verb_and_what_is_none_for_nothing(name: str, verb: str | None) -> None:
+    assert verb_of(name) == verb
+
+
+def test_a_verb_has_a_row_when_it_was_called_often_enough_for_one(tmp_path: Path) -> None:
+    timings = Timings()
+    files = Files(tmp_path, timings)
+    for second in (1, 2, 3, 4):
+        for number in range(ENOUGH // 2):
+            timings.note("POST", f"filter, {'ordinary' if number % 2 else 'gang'}, live", 2.0, failed=False)
+        timings.note("POST", "bind, gang, live", 9.0, failed=False)
+        files.window(second, 3)
+    files.end(5.0)
+    with (tmp_path / VERBS).open() as text:
+        rows = [(row["second"], row["name"], row["calls"], row["p99"]) for row in csv.DictReader(text)]
+    assert rows == [("2.0", "filter", "100", "2"), ("4.0", "filter", "100", "2")]

@@ -98,6 +98,13 @@ def test_pods_are_created_asked_about_and_bound(stage: Stage, acting: Any, who: 
     assert {f"filter, {kind}, live", f"bind, {kind}, live"} <= set(made.client.named)
 
 
+def test_every_verb_for_a_pod_that_exists_waits_for_its_turn(acting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, turns = acting("GangPods"), []
+    monkeypatch.setattr("loadtests.load.users.PACE.turn", lambda: turns.append(1))
+    made.user.place()
+    assert len(turns) == len(made.client.named) >= 8
+
+
 def test_the_oldest_go_when_enough_is_taken_so_that_it_can_go_on_for_ever(stage: Stage, acting: Any) -> None:
     made = acting("GangPods")
     for _ in range(7):

@@ -60,14 +60,19 @@ class DirectProtocol(BoundedProtocol):
     def _answered(self, cycle: RequestResponseCycle) -> bool:
         if cycle.more_body or not cycle.keep_alive or cycle.waiting_for_100_continue or self.flow.write_paused:
             return False
+        if self.parser.should_upgrade():
+            # Its body is none, whatever length was announced.
+            return False
         answer = self.at_once(cycle.scope["method"], cycle.scope["path"], bytes(cycle.body))
         if answer is None:
             return False
         cycle.response_started = cycle.response_complete = True
         self.transport.write(_written(answer, cycle.default_headers))
         cycle.on_response()
-        # It is a method of ours, and we keep the last request: as uvicorn leaves it, nobody is freed late for that.
+        # It is a method of ours, and we keep the last request: as uvicorn leaves it, nobody is freed late for that, and
+        # no body stays in memory until the next one comes.
         cycle.on_response = lambda: None
+        cycle.body = bytearray()
         return True
 
 

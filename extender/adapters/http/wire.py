@@ -28,6 +28,8 @@ from extender.kube.objects import Pod
 T = TypeVar("T")
 _SCHEDULERS = 4
 """So many may ask at the same time, each about one pod, and a pod is not read again to prioritize the nodes for it."""
+_LARGEST_POD = 2 * 2**20
+"""Bytes; etcd takes pods of up to 1.5 MiB. Who sends a larger one is no kube-scheduler, and it is not remembered."""
 
 
 class _Nodes(Struct):
@@ -198,12 +200,18 @@ def read_prioritize_call(body: bytes) -> FilterCall:
     return FilterCall(pod, [_name_of(index, node) for index, node in enumerate(items)])
 
 
-@lru_cache(maxsize=_SCHEDULERS)
 def _read_pod(sent: bytes) -> Pod:
     """The pod, with a UID; read it, and never change it. Raises Problem."""
+    return _remembered_pod(sent) if len(sent) <= _LARGEST_POD else _pod(sent)
+
+
+def _pod(sent: bytes) -> Pod:
     pod = _decode(_pods, sent, "Pod")
     _require("Pod.metadata.uid", pod.metadata.uid)
     return pod
+
+
+_remembered_pod = lru_cache(maxsize=_SCHEDULERS)(_pod)
 
 
 def _read_names(call: _FilterCall | _PrioritizeCall) -> Sequence[NodeName] | None:

@@ -31,6 +31,6 @@ class Policies:
     def take_effects(self) -> list[GangEffect | PolicyFailed]:
         """What is to be done since this was asked last."""
         taken: list[GangEffect | PolicyFailed] = [*self.following.take_effects()]
-        taken += self._containment.failures
+        taken += self._containment.failures.values()
         self._containment.failures.clear()
         return taken

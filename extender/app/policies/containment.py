@@ -26,8 +26,8 @@ class PolicyFailed:
 
 class Containment:
     def __init__(self) -> None:
-        self.failures: list[PolicyFailed] = []
-        """Of which nobody has been told."""
+        self.failures: dict[tuple[str, type[Exception]], PolicyFailed] = {}
+        """Of which nobody has been told: of each policy the first of a kind, for one is met on thousands of nodes."""
         self.resting: dict[str, float] = {}
         """Policies that are left alone for a while, and until when: what was due is due still."""
 
@@ -62,8 +62,12 @@ class Containment:
                 except Exception as defect:
                     self._met(name, defect, now)
 
+    def met(self, name: str, defect: Exception) -> None:
+        """The policy of that name has raised it."""
+        self.failures.setdefault((name, type(defect)), PolicyFailed(name, defect))
+
     def _met(self, name: str, defect: Exception, now: float | None) -> None:
-        self.failures.append(PolicyFailed(name, defect))
+        self.met(name, defect)
         if now is not None:
             self.resting[name] = now + _PAUSE
 

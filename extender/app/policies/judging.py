@@ -12,10 +12,11 @@ Dispatch and nothing else. Must not know what any policy is for, nor who was tur
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from extender.app.policies.containment import REFUSED, Containment, PolicyFailed, having
+from extender.app.policies.containment import REFUSED, Containment, having
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
@@ -86,7 +87,7 @@ class Judging:
             try:
                 judge = policy.filter(pod, self._facts)
             except Exception as defect:
-                self._contained.failures.append(PolicyFailed(name, defect))
+                self._contained.met(name, defect)
                 judge = _REFUSING
             if judge is not None:
                 found.append((name, judge))
@@ -195,14 +196,19 @@ class Judging:
     def _refused(self, name: str, judge: Judge, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
         """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
         if isinstance(judge, OnlyOn):
-            concerned, judge = judge.nodes, judge.judge
-            nodes = [node for node in nodes if node in concerned]
+            # A defect that is met here is met again below, node by node.
+            with suppress(Exception):
+                concerned = judge.nodes
+                nodes, judge = [node for node in nodes if node in concerned], judge.judge
         found: dict[NodeName, Refuse] = {}
+        last: Refuse | None = None
         for node in nodes:
             try:
                 refusal = judge(node)
+                if refusal is not last and refusal is not None:
+                    last = _known(refusal)
             except Exception as defect:
-                self._contained.failures.append(PolicyFailed(name, defect))
+                self._contained.met(name, defect)
                 refusal = REFUSED
             if refusal is not None:
                 found[node] = refusal
@@ -211,12 +217,11 @@ class Judging:
     def _first_refusal(self, judges: Iterable[tuple[str, Judge]], node: NodeName) -> Refuse | None:
         for name, judge in judges:
             try:
-                refusal = judge(node)
+                if (refusal := judge(node)) is not None:
+                    return _known(refusal)
             except Exception as defect:
-                self._contained.failures.append(PolicyFailed(name, defect))
+                self._contained.met(name, defect)
                 return REFUSED
-            if refusal is not None:
-                return refusal
         return None
 
     # -- score ---------------------------------------------------------------------------------------------------
@@ -253,8 +258,18 @@ class Judging:
         return (lambda node: self._total(scorers, node)) if scorers else None
 
     def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
-        said = (self._contained.ask(name, partial(scorer, node), 0.0) for name, scorer in scorers)
-        return sum(min(1.0, max(0.0, score)) for score in said)
+        return sum(self._contained.ask(name, partial(_score, scorer, node), 0.0) for name, scorer in scorers)
+
+
+def _score(scorer: Scorer, node: NodeName) -> float:
+    return min(1.0, max(0.0, scorer(node)))
+
+
+def _known(refusal: Refuse) -> Refuse:
+    """Policies come from outside too, where types are not checked. Raises TypeError."""
+    if isinstance(refusal, Refuse) and isinstance(refusal.reason, str):
+        return refusal
+    raise TypeError(f"it answers {refusal!r}, which is neither None nor a Refuse with a text")
 
 
 def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:

@@ -208,7 +208,8 @@ class Places:
         slots = [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
         vacant = [held for held in slots if PodUid(held.holder) not in gang.roster.members]
         # A slot on a node that was sent first: it needs no move. Named ones last: their own members may still come.
-        for slot in sorted(vacant, key=lambda held: held.node not in sent):
+        there = frozenset(sent if vacant else ())
+        for slot in sorted(vacant, key=lambda held: held.node not in there):
             if (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
         node = self._with_room(gang, pod, sent) if self._quota.over_by_one(gang) is None else None
@@ -219,6 +220,21 @@ class Places:
             if slot not in vacant and (node := self._claim(gang, pod, slot, sent, until)) is not None:
                 return node
         return None
+
+    def seat(self, gang: Gang, pod: Pod) -> bool:
+        """The member, which kube-scheduler has not asked about yet, has a place by name: its own, or one that its
+        gang's plan has for nobody by name. False: none of these suits it, or others have taken their room."""
+        if self._ledger.holding(pod.uid) is not None:
+            return True
+        _, accepting = self._slots.of_members((), pod, None)
+        for held in self.unbound(gang):
+            if held.kind is not HoldingKind.RESERVATION or PodUid(held.holder) in gang.roster.members:
+                continue
+            if accepting(held.node) and self._with_room(gang, pod, (held.node,), held) is not None:
+                place = replace(held, holder=Holder(pod.uid), units=_held_now(gang, pod.requests))
+                commit(self._ledger, [place], releasing=(held.holder,))
+                return True
+        return False
 
     def reseat(self, gang: Gang, pod: Pod, sent: Sequence[NodeName]) -> NodeName | None:
         """The node, one of those sent, that the pod now holds its units on, for members that have not come yet were

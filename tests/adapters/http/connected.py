@@ -94,16 +94,17 @@ class Line(asyncio.Transport):
 
 @dataclass
 class Site:
-    """Connections to one server that serves `app`."""
+    """Connections to one server that serves `app`. `direct`: some is answered where it was read."""
 
     bounds: Bounds = field(default_factory=Bounds)
     app: ASGIApp = field(default_factory=service)
+    direct: bool = True
 
     def __post_init__(self) -> None:
         self.state = ServerState()
-        self._config = uvicorn.Config(
-            self.app, http=direct(self.bounds, self._at_once), ws="none", log_config=None, lifespan="off"
-        )
+        plain = type("Plain", (BoundedProtocol,), {"bounds": self.bounds})
+        http = direct(self.bounds, self._at_once) if self.direct else plain
+        self._config = uvicorn.Config(self.app, http=http, ws="none", log_config=None, lifespan="off")
         self._config.timeout_keep_alive = 120
         self._config.load()
 

@@ -121,7 +121,7 @@ async def test_an_unknown_verb_is_answered_with_those_that_there_are(
 ) -> None:
     for path in ("/scheduler/evict", "/scheduler/", "/scheduler/filter/", "/scheduler/filter/x", "/scheduler/FILTER"):
         told = problem(await client.post(path, json=filter_body()), 404)
-        assert "filter, prioritize, bind, preempt" in told["detail"]
+        assert "filter, filter-only, prioritize, bind, preempt" in told["detail"]
     assert verbs.calls == []
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import random
+import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -74,6 +78,61 @@ async def test_what_is_refused_is_refused_in_the_same_words(refused: bytes) -> N
     await asyncio.sleep(0.1)
     assert line.told == await answered_through_uvicorn(site.line(), refused)
     assert b"application/problem+json" in line.told
+
+
+def in_chunks(body: bytes, size: int) -> bytes:
+    head = b"POST /scheduler/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
+
+
+KEPT_OPEN = [
+    request(),
+    request(verb="prioritize"),
+    request(json.dumps(filter_body(names=[f"n{number}" for number in range(5000)])).encode()),
+    in_chunks(BODY, 1),
+    in_chunks(BODY, 100),
+    request(headers=b"Expect: 100-continue\r\n"),
+    request(json.dumps(bind_body()).encode(), "bind"),
+    request(b"{"),
+    request(b""),
+    request(verb="nothing"),
+    request(method="PUT"),
+    request(headers=b"X-A: " + b"a" * 30_000 + b"\r\n"),
+    b"\r\n" + request(),
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+]
+
+
+async def played(site: Site, pieces: list[tuple[bytes, float]]) -> bytes:
+    """What is told where these come, with so many seconds after each."""
+    line = site.line()
+    for piece, seconds in pieces:
+        line.send(piece)
+        await asyncio.sleep(seconds)
+    await asyncio.sleep(1)
+    return line.told
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_however_requests_come_they_are_answered_as_by_uvicorn(seed: int) -> None:
+    chance = random.Random(seed)
+    whole = b"".join(chance.choices(KEPT_OPEN, k=chance.randint(1, 6)))
+    cuts = sorted({0, len(whole), *(chance.randrange(len(whole)) for _ in range(chance.randint(0, 8)))})
+    pieces = [(whole[at:to], chance.choice([0, 0.1])) for at, to in pairwise(cuts)]
+    asked, of_twin = NotedVerbs(), NotedVerbs()
+    twin = Site(app=service(of_twin), direct=False)
+    assert await played(Site(app=service(asked)), pieces) == await played(twin, pieces)
+    assert asked.calls == of_twin.calls
+
+
+async def test_who_would_speak_another_protocol_is_told_that_its_body_is_missing() -> None:
+    """What follows such a head is that protocol's, whatever length was announced."""
+    line = Site().line()
+    line.send(request(headers=b"Connection: Upgrade\r\nUpgrade: h2c\r\n"))
+    await asyncio.sleep(0.1)
+    assert line.status() == 400
+    assert b"the body ends after 0 of the %d bytes that were announced" % len(BODY) in line.told
 
 
 async def test_before_the_cluster_is_read_nobody_is_asked() -> None:
@@ -179,3 +238,19 @@ async def test_a_defect_is_told_and_the_connection_goes_on() -> None:
     line.told = b""
     line.send(request())
     assert line.status() == 200
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_a_connection_that_waits_for_its_next_request_keeps_nothing_of_the_last(pieces: int) -> None:
+    """There may be ten thousand of them."""
+    app = service(PassThrough())
+    line = Site(app=app).line()
+    whole = request(json.dumps(filter_body(names=[f"node-{number}" for number in range(10_000)])).encode())
+    tracemalloc.start()
+    try:
+        line.send(whole) if pieces == 1 else await answered_through_uvicorn(line, whole)
+        line.told = b""
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < len(whole) // 2
+    finally:
+        tracemalloc.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from typing import Any
 
 import anyio.lowlevel
@@ -24,6 +25,7 @@ from tests.adapters.http.fakes import (
     pod_json,
     service,
 )
+from tests.adapters.http.pass_through import PassThrough
 
 pytestmark = pytest.mark.anyio
 VICTIMS = {"n1": {"Pods": [{"UID": "v1"}, {"UID": "v2"}], "NumPDBViolations": 1}}
@@ -125,6 +127,20 @@ async def test_a_pod_of_which_the_same_is_told_again_is_understood_once(
     assert same is first
     assert other.labels == {"a": "b"}
     assert again == first
+
+
+def test_no_more_than_the_last_pod_is_kept_that_is_larger_than_pods_are() -> None:
+    app = service(PassThrough())
+    annotations = {"a": "x" * 3 * 2**20}
+    tracemalloc.start()
+    try:
+        for number in range(4):
+            told = pod_json(f"p{number}")
+            told["metadata"]["annotations"] = annotations
+            assert app.calls.filter(json.dumps(filter_body(told)).encode())
+        assert tracemalloc.get_traced_memory()[0] < 2 * len(annotations["a"])
+    finally:
+        tracemalloc.stop()
 
 
 async def test_what_could_not_be_understood_is_refused_each_time(client: httpx.AsyncClient, verbs: NotedVerbs) -> None:

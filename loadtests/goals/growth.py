@@ -1,0 +1,112 @@
+"""What the service's tables need where a cluster grows: memory, and CPU time of what is done for a pod, and for all.
+
+    python -m loadtests.goals.growth                                # 15,000 nodes, 500,000 pods; four minutes, 3 GiB
+    python -m loadtests.goals.growth --nodes 5000 --pods 50000      # to compare with
+
+One process, one keeper as the service builds it, and no network: pods are read from the bytes of a watch's lines, and
+taken in as the first list's are. It is CPU time that is told, and one number of each; docs/scaling.md counts with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from prometheus_client import CollectorRegistry
+
+from extender.adapters.http.asgi import create_app
+from extender.adapters.kube import kinds
+from extender.core.cluster import Pod
+from loadtests.goals import core_costs, objects
+from loadtests.goals.at_scale import resident_and_proportional
+from loadtests.progress import say
+
+NODES, PODS = 15_000, 500_000
+_PAGE = 500
+_EVENTS, _CALLS, _AUDITS = 200, 40, 3
+_WAIT = 60.0
+
+
+def sampled(nodes: int) -> int:
+    """How many nodes kube-scheduler names in a filter call at least, by default: 50 less one for each 125 nodes of a
+    hundred, but 5 at least; and 100 nodes (Kubernetes' documentation, "Scheduler Performance Tuning")."""
+    return min(nodes, max(100, nodes * max(5, 50 - nodes // 125) // 100))
+
+
+def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
+    """What it is, how much, and in which unit."""
+    small, _ = resident_and_proportional(os.getpid())
+    cluster = core_costs.Cluster(nodes, 0)
+    watched = kinds.pods(_WAIT)
+    found: list[Pod] = []
+    read = size = 0.0
+    made = objects.bound_pods(pods, nodes)
+    while page := [objects.encoded({"type": "ADDED", "object": each}) for each in islice(made, _PAGE)]:
+        size += sum(map(len, page))
+        read += core_costs.spent_on(lambda page=page: found.extend(watched.read_event(line).item for line in page))
+        if not len(found) % (50 * _PAGE):
+            say(f"{len(found):,} of {pods:,} pods")
+    taken = core_costs.spent_on(lambda: cluster.do(cluster.keeper.replace(Pod, found)))
+    found.clear()
+    core_costs.as_in_a_service_that_is_ready()
+    large, _ = resident_and_proportional(os.getpid())
+    yield "bytes of a bound pod, as a watch tells it", size / pods, "bytes"
+    yield "bytes of a node", statistics.mean(len(objects.encoded(each)) for each in objects.nodes(100)), "bytes"
+    yield "memory for nodes and pods", large - small, "MiB"
+    yield "first list: read", read, "s"
+    yield "first list: taken in", taken, "s"
+    reading, applying = zip(*_events(cluster, nodes), strict=True)
+    yield "a pod's event: read", statistics.median(reading) * 1e6, "us"
+    yield "a pod's event: applied", statistics.median(applying) * 1e6, "us"
+    for names, told in ((sampled(nodes), "a sample of"), (nodes, "all")):
+        yield f"a filter call, {told} {names:,} names", _filter(cluster, names) * 1e3, "ms"
+    audits = [core_costs.spent_on(cluster.keeper.tables.violations) for _ in range(_AUDITS)]
+    yield "all invariants checked", statistics.median(audits) * 1e3, "ms"
+
+
+def _events(cluster: core_costs.Cluster, nodes: int) -> Iterator[tuple[float, float]]:
+    """Seconds to read and to apply one, on average over the life of a pod: made, bound, runs, told to end, gone."""
+    watched = kinds.pods(_WAIT)
+    for number in range(_EVENTS):
+        states = objects.life(5 * number, 7, 2**31 + number, objects.node_name(97 * number % nodes))
+        lines = list(core_costs.lines_of(states))
+        events: list[object] = []
+        reading = core_costs.spent_on(lambda lines=lines, events=events: events.extend(map(watched.read_event, lines)))
+        applying = core_costs.spent_on(lambda events=events: [core_costs.apply(cluster, event) for event in events])
+        yield reading / len(lines), applying / len(lines)
+
+
+def _filter(cluster: core_costs.Cluster, names: int) -> float:
+    """Seconds, from the bytes that come to those that go; the median."""
+    app = create_app(core_costs.Verbs(cluster), None, ready=lambda: True, registry=CollectorRegistry())  # type: ignore[arg-type]
+    body = objects.encoded({"Pod": core_costs.asked_about(), "NodeNames": cluster.names[:names], "Nodes": None})
+    loop = asyncio.new_event_loop()
+    try:
+        return statistics.median(core_costs.spent_on(partial(core_costs.call, loop, app, body)) for _ in range(_CALLS))
+    finally:
+        loop.close()
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.goals.growth", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--nodes", type=int, default=NODES, help=f"of the cluster (default: {NODES})")
+    parser.add_argument("--pods", type=int, default=PODS, help=f"that are bound (default: {PODS})")
+    wanted = parser.parse_args(given)
+    if min(wanted.nodes, wanted.pods) < 1:
+        parser.error("--nodes and --pods should be 1 or more")
+    with core_costs.collector_as_it_was():
+        for name, value, unit in measures(wanted.nodes, wanted.pods):
+            sys.stdout.write(f"{name:<46}{value:12,.2f} {unit}\n")
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
