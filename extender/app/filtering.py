@@ -12,6 +12,7 @@ from extender.app.binds import GONE, Binds
 from extender.app.decisions import Effect
 from extender.app.in_flight import InFlight
 from extender.app.knowledge import STALE
+from extender.app.permits import OVERFULL
 from extender.app.policies.containment import REFUSED
 from extender.app.population import Population
 from extender.app.settlement import Settlement
@@ -82,7 +83,10 @@ class Filtering:
         self._population.believe(pod)
         placed_by_us = tables.policies.placing.places(pod)
         if alone and (placed_by_us or tables.asks_ephemeral(pod)):
+            self._population.leave_out(pod, UNMANAGED)
+            self._settlement.settle()
             return _nowhere(sent, UNMANAGED)
+        self._population.take_back_in(pod)
         if self._needs_a_place(pod, placed_by_us, alone=alone) and tables.knowledge.is_stale():
             return self._not_now(pod, sent)
         verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)
@@ -115,8 +119,9 @@ class Filtering:
         verdict = self._judged(pod, sent)
         if verdict.passed:
             if self._reserves(pod, alone=alone):
-                verdict = self._reserve_one(pod, verdict)
-            self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
+                verdict = self._reserve_one(pod, verdict, alone=alone)
+            if verdict.passed:
+                self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
         return verdict
 
     def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
@@ -157,11 +162,12 @@ class Filtering:
 
     def _reserves(self, pod: Pod, *, alone: bool) -> bool:
         """Whoever is judged at its bind may do without."""
-        return (alone or self._tables.rules.reserve_at_filter) and (
-            self._tables.asks_ephemeral(pod) or is_placed_by(pod.governed)
-        )
+        tables = self._tables
+        if alone and tables.policies.judging.judges_bind(pod):
+            return True
+        return (alone or tables.rules.reserve_at_filter) and (tables.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
-    def _reserve_one(self, pod: Pod, verdict: Verdict) -> Verdict:
+    def _reserve_one(self, pod: Pod, verdict: Verdict, *, alone: bool) -> Verdict:
         """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""
         tables = self._tables
         before = tables.ledger.holding(pod.uid)
@@ -171,7 +177,13 @@ class Filtering:
         until = tables.clock.steady() + tables.rules.assume_seconds
         for node in wanted:
             if self._binds.assume(pod, node, until):
+                self._population.holds_without_us(pod.uid, alone)
                 return replace(verdict, passed=[node])
+        if alone:
+            # Others would be judged as if it were nowhere. It waits until we know what kube-scheduler knows.
+            self._turned_away.add(pod)
+            full = dict.fromkeys(verdict.passed, OVERFULL)
+            return replace(verdict, passed=(), unresolvable=full | dict(verdict.unresolvable))
         # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
         return verdict
 

@@ -24,9 +24,11 @@ from extender.core.gangs.pod_groups import PodGroups
 from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
 from extender.core.ledger import HoldingKind
+from extender.core.names import MANAGED
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import PodUid
 
+_MARK_IT = f"apply deploy/policies/mark-pods.yaml, which has new pods ask for {MANAGED}, and make the pod anew"
 _MISREAD_REMEMBERED = 16_384
 _UNSEEN_SECONDS = 120.0
 """So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
@@ -51,6 +53,10 @@ class Population:
         self._not_asked_about: set[PodUid] = set()
         """Pods that waited when this life began, and that kube-scheduler has not asked about since: an earlier one may
         have turned them away."""
+        self._left_out: dict[PodUid, MalformedAsk] = {}
+        """Pods that need us to bind them, and that kube-scheduler would bind without us; and what they are told."""
+        self._hold_without_us: set[PodUid] = set()
+        """Pods that hold a node since their filter, and whose bind nobody judges."""
         self._alternatives = Alternatives()
         self._unseen: dict[PodUid, float] = {}
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
@@ -90,7 +96,7 @@ class Population:
 
     def _is_governed_otherwise(self, pod: Pod) -> None:
         """Its labels have changed, and no policy has."""
-        self._binds.reconsider(pod.uid)
+        self._reconsider(pod.uid)
         if pod.uid in self._turned_away:
             # It was turned away for what is true no more, and kube-scheduler does not try it for that.
             self._turned_away.drop(pod.uid)
@@ -125,6 +131,7 @@ class Population:
             owner = pod.gang.key if isinstance(pod.gang, GangAsk) else None
             tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=owner)
             self._turned_away.drop(pod.uid)
+            self._hold_without_us.discard(pod.uid)
             tables.waits.forget(pod.uid)
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._turned_away:
@@ -150,7 +157,9 @@ class Population:
     def _resolved(self, pod: Pod) -> Pod:
         """The pod with its ask, as others' news have it."""
         pod = self._tables.governing.resolved(pod)
-        return replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
+        pod = replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
+        left_out = pod.uid in self._left_out and pod.node is None and isinstance(pod.gang, GangAsk)
+        return replace(pod, gang=self._left_out[pod.uid]) if left_out else pod
 
     def as_asked(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
@@ -190,6 +199,8 @@ class Population:
         """Nothing is to be done about it any more, and it is in nobody's way."""
         self._binds.end(uid)
         self._not_asked_about.discard(uid)
+        self._left_out.pop(uid, None)
+        self._hold_without_us.discard(uid)
         self._alternatives.forget(uid)
         self._misread.pop(uid, None)
         self._turned_away.drop(uid)
@@ -233,10 +244,14 @@ class Population:
         changed = governing.drop(namespace, name) if policy is None else governing.put(namespace, name, policy)
         for told in changed:
             # What was held for it was so as it was governed before; bind is the decision.
-            self._binds.reconsider(told.uid)
+            self._reconsider(told.uid)
             self._know_anew(told)
         if changed:
             tables.policies.following.heed(PoliciesChanged(namespace), tables.clock.steady())
+
+    def _reconsider(self, uid: PodUid) -> None:
+        if uid not in self._hold_without_us:
+            self._binds.reconsider(uid)
 
     def _know_anew(self, told: Pod) -> None:
         known = self._tables.pods.get(told.uid)
@@ -299,6 +314,31 @@ class Population:
     def _misunderstand(self, pod: Pod) -> None:
         self.groups.turned_away(pod)
         self._misread[pod.uid] = None
+
+    # -- who is bound without us ---------------------------------------------------------------------------------
+
+    def leave_out(self, pod: Pod, reason: str) -> None:
+        """The pod needs us to bind it, and kube-scheduler would do so itself: it is turned away, and its gang does not
+        count on it. Only the brake wakes it."""
+        tables = self._tables
+        self._misread[pod.uid] = None
+        ask = self._left_out[pod.uid] = MalformedAsk("spec.containers", MANAGED, reason, _MARK_IT)
+        known = tables.pods.get(pod.uid)
+        if known is not None and isinstance(known.gang, GangAsk):
+            tables.keep(known := replace(known, gang=ask))
+            tables.policies.following.observe(known, tables.clock.steady())
+
+    def take_back_in(self, pod: Pod) -> None:
+        """kube-scheduler asks as one that has us bind the pod, or that need not."""
+        if self._left_out.pop(pod.uid, None) is not None and (known := self._tables.pods.get(pod.uid)) is not None:
+            self._tables.keep(replace(known, gang=pod.gang))
+
+    def holds_without_us(self, uid: PodUid, alone: bool) -> None:
+        """The pod holds a node from its filter on. `alone`: nobody judges its bind."""
+        if alone:
+            self._hold_without_us.add(uid)
+        else:
+            self._hold_without_us.discard(uid)
 
     def is_understood(self, uid: PodUid) -> None:
         """What the pod asks makes sense by now."""

@@ -21,6 +21,7 @@ REASON = "the node has a pod of the same anti-affinity group"
 
 class AntiAffinity:
     name = "anti-affinity"
+    judges_binds = True
 
     def __init__(self) -> None:
         self._groups = Grouped(_group)

@@ -134,6 +134,7 @@ def test_who_needs_escher_gets_the_mark(site: Site) -> None:
     assert marks(site, site.pod("annotation", annotations={"escher.dev/policy": "spread"})) == [MARKED]
     assert marks(site, site.gang("member", 1)[0]) == [MARKED]
     assert marks(site, site.pod("gate", gated=True)) == [MARKED]
+    assert marks(site, site.pod("group", labels={"scheduling.x-k8s.io/pod-group": "train"})) == [MARKED]
     assert marks(site, site.pod("request", **ours)) == [MARKED]
 
 

@@ -62,6 +62,9 @@ class Judging:
         self._beside_plans = {
             name: policy for name, policy in self._filters.items() if not getattr(policy, "kept_by_plans", False)
         }
+        self._judging_binds = {
+            name: policy for name, policy in self._filters.items() if getattr(policy, "judges_binds", False)
+        }
         self._scores = having(Scores, policies)
         self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
         self._reads = having(Reads, policies)
@@ -154,6 +157,10 @@ class Judging:
     def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
         """Why the policies do not let the pod be there."""
         return self._first_refusal(self._judges(pod, self._filters), node)
+
+    def judges_bind(self, pod: Pod) -> bool:
+        """Whether where others are decides about the pod, by what it says itself: it counts where it is to be bound."""
+        return bool(self._judging_binds) and bool(self._judges(pod, self._judging_binds))
 
     def where_leaving_helps(self, pod: Pod, nodes: Iterable[NodeName]) -> list[NodeName]:
         """Those of the nodes that the policies leave to the pod, or would if others left."""
