@@ -17,7 +17,6 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import NO_ROOM
 from extender.core.gangs.machine import Phase
-from extender.core.gangs.promises import GATHER_SECONDS
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod
@@ -46,11 +45,6 @@ def at_gate(world: GangWorld) -> list[str]:
     return sorted(member.name for member in world.pods.values() if member.at_our_gate)
 
 
-def held(world: GangWorld, name: str) -> int:
-    """How many places hold room for the gang."""
-    return sum(1 for each in world.keeper.tables.ledger.held_for(GangKey("default", name)) if each.units)
-
-
 def fill(world: GangWorld, *names: str) -> list[Pod]:
     """Ordinary pods that are there already, one on each of these nodes."""
     there = [pod(f"on-{name}", FULL, node=NodeName(name)) for name in names]
@@ -59,7 +53,12 @@ def fill(world: GangWorld, *names: str) -> list[Pod]:
 
 
 def test_the_gate_opens_for_all_when_the_quorum_exists(world: GangWorld) -> None:
-    world.create(*gated("train", 3))
+    members = gated("train", 3)
+    world.create(*members[:2])
+    world.pass_time(100)
+    assert at_gate(world) == ["train-0", "train-1"]
+    assert not world.pending()
+    world.create(members[2])
     assert at_gate(world) == []
     world.schedule()
     assert world.gangs_opened == [("train", 3)]
@@ -110,10 +109,10 @@ def test_room_is_saved_for_one_that_waits_at_it(world: GangWorld) -> None:
 
 def test_a_gate_of_others_is_waited_for(world: GangWorld) -> None:
     first, second = gated("train", 2)
-    world.create(replace(first, gated=True), second)
+    world.create(first, replace(second, gated=True))
     assert world.gangs == {"train": Phase.GATHERING}
     assert at_gate(world) == ["train-0", "train-1"]
-    world.change(first.uid, gated=False)
+    world.change(second.uid, gated=False)
     world.schedule()
     assert world.bound("train") == 2
 
@@ -196,119 +195,6 @@ def test_a_gang_of_one_kind_does_not_let_the_other_starve(world: GangWorld) -> N
         world.delete(each.uid)
     world.schedule()
     assert world.gangs == {"plain": Phase.BOUND, "gated": Phase.WAITING}
-
-
-class TestWhileMembersAreStillToCome:
-    """As without the gate, there may be a plan before all exist: they come to their places meanwhile."""
-
-    def test_where_all_have_room_each_is_let_through_as_it_comes(self, world: GangWorld) -> None:
-        for number, member in enumerate(gated("train", 3), 1):
-            world.create(member)
-            assert (at_gate(world), held(world, "train")) == ([], number)
-            world.schedule()
-        assert world.gangs_opened == [("train", 3)]
-        assert (world.wakes, world.turned_away, world.turned_back) == (dict.fromkeys(world.pods, 1), [], [])
-
-    def test_where_they_have_not_nobody_is_before_all_exist_and_nothing_is_held(self, world: GangWorld) -> None:
-        [there] = fill(world, "n0")
-        members = gated("train", 3)
-        world.create(*members[:2])
-        assert (at_gate(world), held(world, "train")) == (["train-0", "train-1"], 0)
-        assert not world.pending()
-        world.delete(there.uid)
-        world.create(members[2])
-        world.schedule()
-        assert world.bound("train") == 3
-
-    def test_whose_others_never_come_holds_nothing_before_long_and_is_not_planned_so_again(
-        self, world: GangWorld
-    ) -> None:
-        members = gated("train", 3)
-        world.create(members[0])
-        world.schedule()
-        assert held(world, "train") == 1
-        world.pass_time(GATHER_SECONDS)
-        world.create(members[1])
-        assert (at_gate(world), held(world, "train"), world.gangs) == (["train-1"], 0, {"train": Phase.GATHERING})
-        world.pass_time(100)
-        world.create(members[2])
-        world.schedule()
-        assert (at_gate(world), world.bound("train")) == ([], 3)
-
-    def test_it_stays_closed_for_gangs_whose_members_an_earlier_life_had_waited_for(self, world: GangWorld) -> None:
-        members = gated("train", 3)
-        world.pods.update({member.uid: member for member in members[:1]})
-        world.restart()
-        world.create(members[1])
-        assert (at_gate(world), held(world, "train")) == (["train-0", "train-1"], 0)
-        world.create(members[2])
-        world.schedule()
-        assert world.bound("train") == 3
-
-    def test_it_stays_closed_while_others_wait_for_room(self, world: GangWorld) -> None:
-        """Who is let through and finds its room taken competes as a gang without the gate."""
-        fill(world, "n0", "n1")
-        world.create(*gated("older", 2))
-        half = pod(asks={"cpu": 2000}).requests
-        first, second = (replace(each, requests=half) for each in gated("younger", 2, created=2.0))
-        world.create(first)
-        assert at_gate(world) == ["older-0", "older-1", "younger-0"]
-        world.create(second)
-        assert at_gate(world) == ["older-0", "older-1"]
-        world.schedule()
-        assert world.gangs == {"older": Phase.WAITING, "younger": Phase.BOUND}
-
-    def test_but_not_for_one_that_no_room_that_comes_free_would_do_for(self, world: GangWorld) -> None:
-        world.create(*gated("huge", 4))
-        assert world.gangs == {"huge": Phase.WAITING}
-        first, _ = gated("train", 2, created=2.0)
-        world.create(first)
-        assert "train-0" not in at_gate(world)
-
-    @pytest.mark.parametrize("room_for_both", [False, True])
-    def test_so_comes_one_gang_at_a_time(self, world: GangWorld, room_for_both: bool) -> None:
-        """Whoever is whole first takes what nothing is held for."""
-        need = pod(asks={"cpu": 2000 if room_for_both else 4000}).requests
-        one, other = ([replace(each, requests=need) for each in gated(name, 2)] for name in ("one", "other"))
-        world.create(one[0], other[0])
-        assert at_gate(world) == ["other-0"]
-        world.create(one[1], other[1])
-        world.schedule()
-        assert world.gangs == {"one": Phase.BOUND, "other": Phase.BOUND if room_for_both else Phase.WAITING}
-        assert at_gate(world) == ([] if room_for_both else ["other-0", "other-1"])
-        assert held(world, "other") == (2 if room_for_both else 0)
-        assert world.turned_back == []
-
-    def test_whoever_comes_when_others_have_taken_the_room_stays_at_it(self, world: GangWorld) -> None:
-        first, second, third = gated("train", 3)
-        world.create(first)
-        world.schedule()
-        there = fill(world, *({"n0", "n1", "n2"} - set(world.assumed.values())))
-        world.create(second)
-        assert at_gate(world) == ["train-1"]
-        world.create(third)
-        world.schedule()
-        assert (at_gate(world), world.gangs, held(world, "train")) == (
-            ["train-1", "train-2"],
-            {"train": Phase.WAITING},
-            0,
-        )
-        for each in there:
-            world.delete(each.uid)
-        world.schedule()
-        assert world.bound("train") == 3
-
-    def test_places_of_those_whom_a_job_is_to_create_are_held(self, world: GangWorld) -> None:
-        world.jobs = 3
-        first, second, third = gated("train", 3)
-        world.create(first)
-        assert (at_gate(world), held(world, "train")) == ([], 3)
-        late = pod("late", FULL)
-        world.create(late)
-        assert not world.filter(late).passed
-        world.create(second, third)
-        world.schedule()
-        assert world.bound("train") == 3
 
 
 class TestWhileAnOrdinaryPodIsBeingPlaced:

@@ -151,9 +151,6 @@ class Members:
             return
         if uid not in gang.roster.bound and not gang.roster.members[uid].gated:
             gang.wait.rejected.add(uid)
-            if gang.roster.members[uid].at_our_gate:
-                # It may have waited for hours: others of its gang are not on their way.
-                gang.plan.gathered = True
             self._waiting.changed(gang)
 
     def not_evicted(self, uid: PodUid, now: float) -> None:

@@ -240,21 +240,6 @@ class Places:
                 return node
         return None
 
-    def seat(self, gang: Gang, pod: Pod) -> bool:
-        """The member, which kube-scheduler has not asked about yet, has a place by name: its own, or one that its
-        gang's plan has for nobody by name. False: none of these suits it, or others have taken their room."""
-        if self._ledger.holding(pod.uid) is not None:
-            return True
-        _, accepting = self._slots.of_members((), pod, None)
-        for held in self.unbound(gang):
-            if held.kind is not HoldingKind.RESERVATION or PodUid(held.holder) in gang.roster.members:
-                continue
-            if accepting(held.node) and self._with_room(gang, pod, (held.node,), held) is not None:
-                place = replace(held, holder=Holder(pod.uid), units=_held_now(gang, pod.requests))
-                commit(self._ledger, [place], releasing=(held.holder,))
-                return True
-        return False
-
     def reseat(self, gang: Gang, pod: Pod, sent: Sequence[NodeName]) -> NodeName | None:
         """The node, one of those sent, that the pod now holds its units on, for members that have not come yet were
         planned anew around it; None if that is not possible, and nothing has changed."""

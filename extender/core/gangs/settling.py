@@ -14,7 +14,6 @@ from extender.core.brake import Act, Brake, Withheld
 from extender.core.due import earliest
 from extender.core.gangs.fit_index import shape_of
 from extender.core.gangs.gang import NO_ROOM, Gang, GangTurnedAway, RoomSaved, Turn, TurnLost
-from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
 from extender.core.gangs.quarantine import Quarantine
@@ -79,8 +78,6 @@ class Settling:
         for gang in self._handled(stirred):
             self._line_up(gang, now)
         for gang in self._handled(stirred):
-            if gang.phase is Phase.PLANNED:
-                self._let_in(gang)
             for uid in self._surplus.with_own_place(gang) if gang.holds_a_plan else ():
                 self._table.wake(gang, uid)
         for gang in self._queue.candidates(gains, stirred):
@@ -90,8 +87,6 @@ class Settling:
             self._table.handled = gang.key
             self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
             self._try(gang, gains, stirred, now)
-        for gang in self._handled(stirred):
-            self._gather(gang, now)
         self._news_for_surplus |= dict.fromkeys(news)
         if not (self._left or self._ledger.changes.has_gains):
             # What was given up on the way is saved again by now.
@@ -124,31 +119,6 @@ class Settling:
         self._queue.leave(gang)
         if not gang.holds_a_plan:
             self._waiting.quota.leave(gang)
-
-    def _let_in(self, gang: Gang) -> None:
-        """Each member at our gate that its gang's plan has a place for has that by name, and comes for it."""
-        for uid in sorted(gang.wait.rejected):
-            pod = gang.roster.members[uid]
-            if pod.at_our_gate and self._places.seat(gang, pod):
-                self._table.wake(gang, uid)
-
-    def _gather(self, gang: Gang, now: float) -> None:
-        """A gang at our gate is planned while members are still to come, as one without it is that kube-scheduler asks
-        about (`promises`): they come to their places meanwhile.
-
-        A gate is never put back, and who is let through and finds its room taken competes as if there had been none. So
-        it is done while no gang waits for room, and for one at a time.
-        """
-        is_to_come = gang.phase is Phase.GATHERING and 0 < gang.missing == gang.absent
-        if not is_to_come or not any(gang.roster.members[uid].at_our_gate for uid in gang.wait.rejected):
-            return
-        if self._queue.first() is not None or self._planning.promises.unheld(gang) != []:
-            return
-        # Members that come make no room for it.
-        known_not_to_fit = gang.wait.tried_at is not None and gang.wait.tried_at[0] == self._planning.state_of(gang)[0]
-        if not (known_not_to_fit or self._queue.fits.work.is_over):
-            self._take_work(gang)
-            self._planning.plan(gang, None, (), now)
 
     def _try(self, gang: Gang, gains: Collection[NodeName], stirred: Collection[GangKey], now: float) -> None:
         is_saved_for = gang is self._queue.saved.gang

@@ -21,7 +21,6 @@ from extender.core.cluster import Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.gangs.copies import Copies
 from extender.core.gangs.gang import Gang
-from extender.core.gangs.machine import Phase
 from extender.core.gangs.room import Room
 from extender.core.gangs.table import Table
 from extender.core.ledger import Holder, HoldingKind, Ledger
@@ -122,16 +121,9 @@ class Surplus:
             if gang is None or not gang.wait.rejected or not gang.holds_a_plan:
                 self._forget(key)
             elif gains or again or self._is_news(gang):
-                found += [(gang, uid) for uid in self._at_gate(gang)]
+                found += [(gang, uid) for uid in sorted(gang.wait.rejected) if gang.roster.members[uid].at_our_gate]
                 found += self._of_gang(gang, gains, again, now)
         return found
-
-    def _at_gate(self, gang: Gang) -> list[PodUid]:
-        """Those whom our gate is to be opened for."""
-        if gang.phase is Phase.PLANNED and gang.missing:
-            # Whoever comes has a place of the plan, or waits for all to exist.
-            return []
-        return [uid for uid in sorted(gang.wait.rejected) if gang.roster.members[uid].at_our_gate]
 
     def _places_not_taken(self, now: float) -> dict[NodeName, set[EquivalenceClass]]:
         """Nodes on which those have not come for their place that were woken for it; of which kinds not to wake another
