@@ -157,6 +157,7 @@ _preempt_calls = msgspec.json.Decoder(PreemptCall)
 _nodes = msgspec.json.Decoder(_Node)
 _encode = msgspec.json.Encoder().encode
 _BOUND = b'{"Error":""}'
+_NONE: Mapping[str, str] = {}
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "") -> T:
@@ -264,7 +265,11 @@ def _require(where: str, value: str) -> None:
 
 
 def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> bytes:
-    """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so."""
+    """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so.
+
+    Where a node passed, no reasons are told of the others: kube-scheduler makes something of them only for a pod that
+    is let nowhere, and writing and reading thousands of them is most of what such a call costs.
+    """
     passed = verdict.passed
     nodes: _NodesAnswer | None = None
     names: Sequence[str] | Raw | None = None
@@ -273,7 +278,8 @@ def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> byte
             names = passed.raw if isinstance(passed, SentNames) else list(passed)
         else:
             nodes = _NodesAnswer([sent[name] for name in passed])
-    return _encode(_FilterAnswer(nodes, names, _dict(verdict.rejected), _dict(verdict.unresolvable), verdict.error))
+    rejected, unresolvable = (_NONE, _NONE) if passed else (_dict(verdict.rejected), _dict(verdict.unresolvable))
+    return _encode(_FilterAnswer(nodes, names, rejected, unresolvable, verdict.error))
 
 
 def prioritize_answer(scores: Mapping[NodeName, int]) -> bytes:

@@ -46,15 +46,27 @@ def whole_nodes(*nodes: Any) -> dict[str, Any]:
 # -- answers
 
 
-async def test_filter_answers_names_and_reasons(client: httpx.AsyncClient, verbs: NotedVerbs) -> None:
+async def test_filter_answers_reasons_of_a_pod_that_is_let_nowhere(
+    client: httpx.AsyncClient, verbs: NotedVerbs
+) -> None:
+    n1, n2 = NodeName("n1"), NodeName("n2")
+    verbs.verdict = Verdict((), {n1: "no room"}, {n2: "never"})
+    answer = await client.post("/scheduler/filter", json=filter_body(names=[n1, n2]))
+    assert answer.content == (
+        b'{"Nodes":null,"NodeNames":[],"FailedNodes":{"n1":"no room"},'
+        b'"FailedAndUnresolvableNodes":{"n2":"never"},"Error":""}'
+    )
+    assert answer.headers["content-type"] == "application/json"
+
+
+async def test_where_a_node_passed_filter_answers_no_reasons(client: httpx.AsyncClient, verbs: NotedVerbs) -> None:
+    """kube-scheduler makes nothing of them."""
     n1, n2, n3 = (NodeName(name) for name in ("n1", "n2", "n3"))
     verbs.verdict = Verdict((n1,), {n2: "no room"}, {n3: "never"})
     answer = await client.post("/scheduler/filter", json=filter_body(names=[n1, n2, n3]))
     assert answer.content == (
-        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{"n2":"no room"},'
-        b'"FailedAndUnresolvableNodes":{"n3":"never"},"Error":""}'
+        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
     )
-    assert answer.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize(
