@@ -85,6 +85,19 @@ class OnlyOn:
         return self.judge(node) if node in self.nodes else None
 
 
+@dataclass(frozen=True, slots=True)
+class NowhereBut:
+    """A `Judge` that refuses all nodes but these for one reason: for a pod that may go to a few of thousands.
+    `judge`: of one of these."""
+
+    nodes: Container[NodeName]
+    judge: Judge
+    otherwise: Refuse
+
+    def __call__(self, node: NodeName) -> Refuse | None:
+        return self.judge(node) if node in self.nodes else self.otherwise
+
+
 Scorer = Callable[[NodeName], float]
 """For one pod: how good the node is, from 0 to 1."""
 

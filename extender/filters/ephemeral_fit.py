@@ -6,8 +6,7 @@ from functools import cache
 
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
-from extender.core.policy import Facts, Judge, Refuse, Scorer
-from extender.core.rows import NOWHERE
+from extender.core.policy import Facts, Judge, NowhereBut, Refuse, Scorer
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -34,19 +33,14 @@ class EphemeralFit:
             # Preemption frees what other pods hold; it creates no resource.
             return Refuse(REASON, short) if exists else Refuse(ABSENT, short, preemption_helps=False)
 
-        # Most of thousands of nodes have nothing of it, and to find that out should cost no more than a look.
-        scarce, absent = first[0], refusal(*first, 0, False)
-
         def judge(node: NodeName) -> Refuse | None:
-            row = ledger.rows.get(node, NOWHERE)
-            if scarce not in row.capacity and scarce not in row.held:
-                return absent
             found = ledger.rows.lacking(node, asked, (pod.uid, *giving_way.get(node, ())))
             if found is None:
                 return None
             return refusal(*found, node in ledger.totals.providers.get(found[0], ()))
 
-        return judge
+        # Most of thousands of nodes have nothing of it.
+        return NowhereBut(ledger.totals.providers.get(first[0], {}), judge, refusal(*first, 0, False))
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
         """The emptier the node, the better: by the scarcest of what the pod asks for."""

@@ -16,7 +16,7 @@ from extender.app.policies.judging import Judging
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.ledger import Ledger
-from extender.core.policy import Facts, Judge, OnlyOn, Refuse, Scorer
+from extender.core.policy import Facts, Judge, NowhereBut, OnlyOn, Refuse, Scorer
 from extender.kube.names import NodeName
 from tests.builders import pod
 
@@ -26,27 +26,33 @@ FACTS = Facts(Ledger(), {})
 
 @dataclass
 class Refusing:
-    """`said`: what it says of nodes; None: it meets a defect there. `few`: it says so that it has no say elsewhere."""
+    """`said`: what it says of nodes; None: it meets a defect there. `elsewhere`: what it says of all others, for which
+    it need not be asked, and None lets pass; None: it has no say there, and `few` says so."""
 
     name: str
     said: Mapping[NodeName, Refuse | None]
     few: bool
+    elsewhere: Refuse | None = None
 
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         def judge(node: NodeName) -> Refuse | None:
-            assert node in self.said or not self.few, "asked about a node of which it has nothing to say"
+            assert node in self.said or not (self.few or self.elsewhere), (
+                "asked about a node of which it has nothing to say"
+            )
             said = self.said.get(node)
-            if said is None and node in self.said:
+            if said is None and node in self.said and self.elsewhere is None:
                 raise ValueError("a defect")
             return said
 
+        if self.elsewhere is not None:
+            return NowhereBut(self.said.keys(), judge, self.elsewhere)
         return OnlyOn(self.said.keys(), judge) if self.few else judge
 
 
 refusals = st.none() | st.builds(Refuse, st.sampled_from("abc"), preemption_helps=st.booleans())
 policies = st.lists(
-    st.tuples(st.dictionaries(st.sampled_from(NODES), refusals, max_size=6), st.booleans()), max_size=4
-).map(lambda drawn: [Refusing(f"p{at}", said, few) for at, (said, few) in enumerate(drawn)])
+    st.tuples(st.dictionaries(st.sampled_from(NODES), refusals, max_size=6), st.booleans(), refusals), max_size=4
+).map(lambda drawn: [Refusing(f"p{at}", *facts) for at, facts in enumerate(drawn)])
 
 
 def twin(judging: Judging, sent: list[NodeName]) -> Verdict:

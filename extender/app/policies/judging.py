@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from extender.app.policies.containment import REFUSED, Containment, having
 from extender.app.verbs import Verdict
@@ -26,6 +27,7 @@ from extender.core.policy import (
     Foresees,
     GivingWay,
     Judge,
+    NowhereBut,
     OnlyOn,
     Policy,
     Reads,
@@ -136,10 +138,7 @@ class Judging:
                 passed = [node for node in passed if node not in found]
                 refused = _in_order(sent, refused | found) if refused else found
         # Where all pass they are as they were sent, whatever that is: `adapters.http` need not write them again.
-        rejected: dict[NodeName, str] = {}
-        unresolvable: dict[NodeName, str] = {}
-        for node, refusal in refused.items():
-            (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+        rejected, unresolvable = _told(refused)
         if unresolvable and not passed and (never := self.why_never(pod)) is not None:
             unresolvable = dict.fromkeys(unresolvable, never.reason)
         return Verdict(passed, rejected, unresolvable)
@@ -195,13 +194,17 @@ class Judging:
 
     def _refused(self, name: str, judge: Judge, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
         """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
-        if isinstance(judge, OnlyOn):
+        found: dict[NodeName, Refuse] = {}
+        last: Refuse | None = None
+        if isinstance(judge, OnlyOn | NowhereBut):
             # A defect that is met here is met again below, node by node.
             with suppress(Exception):
                 concerned = judge.nodes
-                nodes, judge = [node for node in nodes if node in concerned], judge.judge
-        found: dict[NodeName, Refuse] = {}
-        last: Refuse | None = None
+                few = [node for node in nodes if node in concerned]
+                if isinstance(judge, NowhereBut):
+                    found = dict.fromkeys(nodes, _known(judge.otherwise))
+                nodes, judge = few, judge.judge
+        otherwise = bool(found)
         for node in nodes:
             try:
                 refusal = judge(node)
@@ -212,6 +215,8 @@ class Judging:
                 refusal = REFUSED
             if refusal is not None:
                 found[node] = refusal
+            elif otherwise:
+                found.pop(node, None)
         return found
 
     def _first_refusal(self, judges: Iterable[tuple[str, Judge]], node: NodeName) -> Refuse | None:
@@ -270,6 +275,20 @@ def _known(refusal: Refuse) -> Refuse:
     if isinstance(refusal, Refuse) and isinstance(refusal.reason, str):
         return refusal
     raise TypeError(f"it answers {refusal!r}, which is neither None nor a Refuse with a text")
+
+
+def _told(refused: Mapping[NodeName, Refuse]) -> tuple[dict[NodeName, str], dict[NodeName, str]]:
+    """The reasons of those for which preemption helps, and of the others."""
+    rejected: dict[NodeName, str] = {}
+    unresolvable: dict[NodeName, str] = {}
+    if refused and len(set(map(id, refused.values()))) == 1:
+        # Thousands are mostly refused for the same.
+        [refusal] = islice(refused.values(), 1)
+        told = dict.fromkeys(refused, refusal.reason)
+        return (told, unresolvable) if refusal.preemption_helps else (rejected, told)
+    for node, refusal in refused.items():
+        (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+    return rejected, unresolvable
 
 
 def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:
