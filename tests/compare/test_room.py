@@ -24,7 +24,7 @@ class ApiServer:
         self.pods: dict[str, Any] = {}
         self.writes = 0
 
-    async def request(self, method: str, path: str, body: bytes = b"", *, accept: str = "") -> bytes:
+    async def request(self, method: str, path: str, body: bytes = b"", *, accept: str = "", within: float = 0) -> bytes:
         if method == "GET":
             nodes = [{"metadata": {"name": each}, "status": {"allocatable": {"cpu": "8"}}} for each in self._nodes]
             return msgspec.json.encode({"items": nodes if path.endswith("/nodes") else []})

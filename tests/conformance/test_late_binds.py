@@ -28,7 +28,7 @@ SCHEDULER = {"real": "kube-scheduler", "embedded": "embedded-cluster"}
 def hasty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedExtender]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with CLUSTERS[request.param].start(service=False) as cluster:
+        with CLUSTERS[request.param].start(service=False, marks=False) as cluster:
             file = cluster.logs.parent / "kube-scheduler.json"
             config = json.loads(file.read_text())
             config["extenders"][0]["httpTimeout"] = "1s"

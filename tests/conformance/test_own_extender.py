@@ -63,7 +63,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         with (
-            CLUSTERS[request.param].start(nodes=NODES, service=False) as cluster,
+            CLUSTERS[request.param].start(nodes=NODES, service=False, marks=False) as cluster,
             listening(cluster.service_url, cluster.admin) as extender,
         ):
             yield Stage(cluster.admin, extender, [])
