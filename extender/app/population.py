@@ -391,4 +391,11 @@ class Population:
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""
         for uid in [uid for uid, until in self._unseen.items() if until <= now]:
-            self.forget(uid)
+            held = self._tables.ledger.holding(uid)
+            if held is not None and held.until is None:
+                # Its Binding is on its way, and would come to room that others were given: as where the whole process
+                # was stopped for so long. The answer settles it.
+                del self._unseen[uid]
+                self._unseen[uid] = now + _UNSEEN_SECONDS
+            else:
+                self.forget(uid)

@@ -39,14 +39,14 @@ from extender.compare.vocabulary import (
 from extender.compare.workloads import Ask
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, Times, gang
-from extender.esl.base import News, Report
+from extender.esl.base import News, PodRequirement, Report
 from extender.esl.gang_life import USUAL_TIMES
 from extender.kube.requests import Requests, address
 
 _JOBS = address("apis", "batch", "v1", "namespaces", NAMESPACE, "jobs")
 _COSCHEDULING_API = ("scheduling.x-k8s.io", "v1alpha1")
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-_EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, "escher-ledger", Approach.EXTENDED_RESOURCES.value
+_EXTENDER, _LEDGER, _PURE = Approach.EXTENDER.value, Approach.LEDGER.value, Approach.EXTENDED_RESOURCES.value
 
 Shape = Callable[[Manifest, Ask], None]
 
@@ -210,13 +210,15 @@ def _coscheduled(pod: Manifest, ask: Ask) -> None:
     pod["spec"]["schedulerName"] = COSCHEDULING
 
 
-def _a_gang(scheduler: str, *, gated: bool = False) -> Shape:
+def _a_gang(approach: Approach, *, gated: bool = False) -> Shape:
     def shape(pod: Manifest, ask: Ask) -> None:
-        pod["metadata"]["labels"][GANG_LABEL] = ask.name
-        pod["metadata"]["annotations"] = {MIN_MEMBER: str(ask.size)}
-        pod["spec"]["schedulerName"] = scheduler
-        if gated:
-            pod["spec"]["schedulingGates"] = [{"name": GANG_GATE}]
+        pod |= PodRequirement(
+            ask.requests,
+            {GANG_LABEL: ask.name},
+            {MIN_MEMBER: str(ask.size)},
+            approach.value,
+            gates=(GANG_GATE,) if gated else (),
+        ).attach(pod)
 
     return shape
 
@@ -225,15 +227,15 @@ _BY_SHAPE: Mapping[str, tuple[type[Plain], Shape]] = {
     BASE: (Plain, scheduled_by(_PURE)),
     BASE_AGAIN: (Plain, scheduled_by(_PURE)),
     THROUGH: (Plain, scheduled_by(_EXTENDER)),
-    EXTENDER: (Plain, _a_gang(_EXTENDER)),
-    "gated": (Plain, _a_gang(_EXTENDER, gated=True)),
-    LEDGER: (Plain, _a_gang(_LEDGER)),
-    OPTIMISTIC: (Plain, _a_gang(_EXTENDER)),
-    OPTIMISTIC_LEDGER: (Plain, _a_gang(_LEDGER)),
+    EXTENDER: (Plain, _a_gang(Approach.EXTENDER)),
+    "gated": (Plain, _a_gang(Approach.EXTENDER, gated=True)),
+    LEDGER: (Plain, _a_gang(Approach.LEDGER)),
+    OPTIMISTIC: (Plain, _a_gang(Approach.EXTENDER)),
+    OPTIMISTIC_LEDGER: (Plain, _a_gang(Approach.LEDGER)),
     NATIVE: (Native, _native),
     COSCHEDULING: (Coscheduling, _coscheduled),
     JOB: (ByJob, scheduled_by(_PURE)),
-    JOB_GANG: (ByJob, _a_gang(_EXTENDER)),
+    JOB_GANG: (ByJob, _a_gang(Approach.EXTENDER)),
 }
 _BY_GHOSTS = {APPSPACE: Space.APP, LIBSPACE: Space.LIB}
 _SCHEDULERS = {

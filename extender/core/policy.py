@@ -90,7 +90,7 @@ class NowhereBut:
     """A `Judge` that refuses all nodes but these for one reason: for a pod that may go to a few of thousands.
     `judge`: of one of these."""
 
-    nodes: Container[NodeName]
+    nodes: Collection[NodeName]
     judge: Judge
     otherwise: Refuse
 

@@ -16,11 +16,13 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from extender.core.cluster import Node, Pod
-from extender.core.names import GangKey
+from extender.core.names import MANAGED, GangKey
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import count
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_ASKING_ESCHER = frozenset({"escher", "escher-ledger"})
+"""schedulerName of pods that bear the mark; of others, which settings may add, the API server's policy is to know."""
 
 
 # -- events: past tense
@@ -282,7 +284,8 @@ class PodRequirement:
         """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources,
         and each container says of what it asks for none.
 
-        An extended resource becomes request and limit, since Kubernetes wants them equal; others a request alone.
+        An extended resource becomes request and limit, since Kubernetes wants them equal; others a request alone. A pod
+        of the extender bears the mark by which kube-scheduler asks it; else the API server would have to put it on.
         """
         attached: dict[str, Any] = copy.deepcopy(dict(pod))
         metadata = attached.setdefault("metadata", {})
@@ -308,4 +311,7 @@ class PodRequirement:
         extended = {resource: quantity for resource, quantity in self.resources.items() if "/" in resource}
         if extended:
             resources["limits"] = {**(resources.get("limits") or {}), **extended}
+        if self.scheduler_name in _ASKING_ESCHER:
+            for amounts in ("requests", "limits"):
+                resources[amounts] = {**(resources.get(amounts) or {}), MANAGED: "0"}
         return attached

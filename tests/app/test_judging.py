@@ -67,7 +67,7 @@ def twin(judging: Judging, sent: list[NodeName]) -> Verdict:
     return Verdict(passed, rejected, unresolvable)
 
 
-@given(policies, st.lists(st.sampled_from(NODES), max_size=8))
+@given(policies, st.lists(st.sampled_from(NODES), unique=True))
 def test_of_many_nodes_the_same_is_said_in_the_same_order(policies: list[Refusing], sent: list[NodeName]) -> None:
     contained = Containment()
     judging = Judging(policies, FACTS, contained)
@@ -75,10 +75,14 @@ def test_of_many_nodes_the_same_is_said_in_the_same_order(policies: list[Refusin
     failures = set(contained.failures)
     contained.failures.clear()
     verdict = judging.verdict(pod(), sent)
+    assert set(contained.failures) == failures
+    if verdict.passed and not (verdict.rejected or verdict.unresolvable):
+        # Where some passed, reasons may be left out.
+        assert verdict.passed == expected.passed
+        return
     assert verdict == expected
     assert list(verdict.rejected) == list(expected.rejected)
     assert list(verdict.unresolvable) == list(expected.unresolvable)
-    assert set(contained.failures) == failures
 
 
 def test_where_all_pass_they_are_the_very_ones_that_were_sent() -> None:

@@ -18,6 +18,9 @@ from itertools import compress
 from types import MethodType
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
+import numpy.typing as npt
+
 
 class Moment:
     """`before`: another of the same world; what the two have in common is not looked for again."""
@@ -28,6 +31,7 @@ class Moment:
         self._in_dicts = list(map(dict.copy, parts.dicts))
         self._in_sets = list(map(set.copy, parts.sets))
         self._in_lists = [each[:] for each in parts.lists]
+        self._in_columns = [each.copy() for each in parts.columns]
         self._in_queues = list(map(tuple, parts.queues))
         self._in_slots = list(map(getattr, parts.slotted, parts.slots))
 
@@ -40,6 +44,8 @@ class Moment:
         _all(map(set.update, parts.sets, self._in_sets))
         for each, items in zip(parts.lists, self._in_lists, strict=True):
             each[:] = items
+        for column, numbers in zip(parts.columns, self._in_columns, strict=True):
+            column[:] = numbers
         _all(map(deque.clear, parts.queues))
         _all(map(deque.extend, parts.queues, self._in_queues))
         _all(map(setattr, parts.slotted, parts.slots, self._in_slots))
@@ -63,6 +69,7 @@ class Parts:
     """Those of objects' attributes are among them."""
     sets: list[set[Any]] = field(default_factory=list)
     lists: list[Any] = field(default_factory=list)
+    columns: list[npt.NDArray[Any]] = field(default_factory=list)
     queues: list[deque[Any]] = field(default_factory=list)
     slotted: list[object] = field(default_factory=list)
     """As often as it has slots."""
@@ -106,6 +113,8 @@ class Parts:
             self.sets.append(each)
         elif kind is list or kind is array:
             self.lists.append(each)
+        elif kind is np.ndarray:
+            self.columns.append(each)
         elif kind is deque:
             self.queues.append(each)
         names = _SLOTS[kind]
@@ -124,7 +133,7 @@ def _parts_of(world: object) -> Parts:
     return parts
 
 
-_CONTAINERS = (dict, Counter, list, set, deque, array, MethodType)
+_CONTAINERS = (dict, Counter, list, set, deque, array, np.ndarray, MethodType)
 
 
 class _Changes(dict[type, bool]):

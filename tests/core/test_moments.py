@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,7 @@ class Thing:
     some: set[str] = field(default_factory=set)
     queue: deque[Any] = field(default_factory=lambda: deque(maxlen=3))
     numbers: array[int] = field(default_factory=lambda: array("q"))
+    column: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
     pair: tuple[Any, ...] = ()
     slotted: Slotted = field(default_factory=Slotted)
     frozen: Frozen = field(default_factory=lambda: Frozen("f", Slotted(0)))
@@ -93,6 +96,8 @@ CHANGES: dict[str, Callable[[Thing], object]] = {
     "one in the queue": lambda thing: thing.queue.append([thing.number]),
     "another queue": lambda thing: setattr(thing, "queue", deque([*thing.queue, [0]], maxlen=3)),
     "a machine's number": lambda thing: thing.numbers.append(thing.number),
+    "in a column": lambda thing: thing.column.__iadd__(1),
+    "another column": lambda thing: setattr(thing, "column", np.append(thing.column, 7)),
     "in a slot": lambda thing: setattr(thing.slotted, "left", [thing.slotted.left]),
     "in what is frozen": lambda thing: setattr(thing.frozen.inner, "left", [thing.frozen.inner.left]),
     "a thing of its own": _hears,

@@ -190,6 +190,18 @@ def test_one_that_is_gone_when_it_would_have_grown_old_is_left_out() -> None:
     assert place.cpu() == 1000
 
 
+def test_of_those_that_come_and_go_all_day_few_are_kept_in_mind_and_who_stays_grows_old() -> None:
+    place = Place()
+    for number in range(10):
+        place.see(pod(f"stays-{number}", owner=WEB, node=N0, bound_at=NOW + number))
+    for number in range(10_000):
+        place.see(pod("comes", uid=PodUid(f"u{number}"), owner=WEB, node=N0, bound_at=NOW))
+        place.lose(PodUid(f"u{number}"))
+    assert len(place.staying._growing_old) < 1_100
+    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS + 4)
+    assert place.cpu() == 5_000
+
+
 def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:
     place = Place()
     daemon = pod("daemon", node=N0, owner=DAEMON)

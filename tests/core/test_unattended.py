@@ -1,7 +1,7 @@
 """Plans that kube-scheduler does not carry out: room is not idle for them for ever.
 
 It does not bring who waits for a claim that is not there, or whose volumes cannot be bound; nor anybody while it is
-down.
+down. But a Binding that is on its way comes to room that nobody else was given, however late its answer is.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Collection
 import pytest
 
 from extender.app.explain import Explain
+from extender.core.feedback import NotBound
 from extender.core.gangs.gang import NOT_BROUGHT
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.plans import LONGEST_PAUSE, LONGEST_UNASKED
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU
-from tests.builders import gang_pods, node
+from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -116,3 +117,29 @@ def test_people_are_told_why(world: GangWorld) -> None:
     told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
     assert NOT_BROUGHT in told.summary
     assert "kubectl describe pod" in told.remedies[0]
+
+
+def test_of_whom_no_watch_tells_the_room_is_kept_while_a_binding_is_on_its_way(world: GangWorld) -> None:
+    late = gang_pods("late", NODES, FULL)
+    world.create(*late, seen=False)
+    world.bring(late)
+    assert world.gangs == {"late": Phase.BINDING}
+    world.pass_time(HOUR)
+    assert idle_for_gangs(world) == 1
+    for uid in list(world.opened):
+        world.write(uid)
+    world.catch_up()
+    world.check()
+    assert world.bound("late") == NODES
+
+
+def test_of_whom_no_watch_tells_nothing_is_kept_once_the_binding_was_refused(world: GangWorld) -> None:
+    gone = pod("gone", FULL)
+    world.create(gone, seen=False)
+    world.filter(gone)
+    world.bind(gone.uid)
+    world.pass_time(HOUR)
+    world.do(world.keeper.heed(NotBound(gone.uid, for_good=False, surely=False)))
+    world.pass_time(HOUR)
+    assert gone.uid not in world.keeper.tables.pods
+    assert idle_for_gangs(world) == 0

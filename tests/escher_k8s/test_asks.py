@@ -13,6 +13,7 @@ from kubernetes import client as kubernetes
 
 from escher_k8s import Ask, AsyncEscher, Contradiction, Escher
 
+MARK = {"escher.dev/managed": "0"}
 ESCHER = Escher(namespace="team-a")
 
 
@@ -30,13 +31,15 @@ def test_a_gangs_member_says_all_that_makes_it_one() -> None:
     }
     assert made["spec"]["schedulerName"] == "escher"
     assert made["spec"]["schedulingGates"] == [{"name": "escher.dev/gang"}]
-    assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "4"}}
+    # The mark spares the API server putting it on.
+    assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "4", **MARK}, "limits": MARK}
 
 
 def test_a_gang_may_leave_it_to_the_manifest_what_a_member_needs() -> None:
     has = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
     made = ESCHER.gang("train", 8).attach(pod(containers=[{"name": "main", "resources": has}]))
-    assert made["spec"]["containers"][0]["resources"] == has
+    marked = {amounts: {**said, **MARK} for amounts, said in has.items()}
+    assert made["spec"]["containers"][0]["resources"] == marked
 
 
 def test_a_resource_is_requested_and_limited_alike() -> None:
@@ -239,8 +242,8 @@ def test_a_model_keeps_what_nobody_asked_about() -> None:
     given.spec.containers[0].resources = kubernetes.V1ResourceRequirements(limits={"cpu": "5"}, claims=claims)
     made = FULL[0].attach(given)
     assert made.spec.containers[0].resources.claims == claims
-    assert made.spec.containers[0].resources.limits == {"cpu": "5"}
-    assert made.spec.containers[0].resources.requests == {"cpu": "4"}
+    assert made.spec.containers[0].resources.limits == {"cpu": "5", **MARK}
+    assert made.spec.containers[0].resources.requests == {"cpu": "4", **MARK}
 
 
 def test_a_pod_template_is_a_pod_too_and_may_be_bare() -> None:
@@ -249,7 +252,7 @@ def test_a_pod_template_is_a_pod_too_and_may_be_bare() -> None:
     )
     made = FULL[0].attach(bare)
     assert made.metadata.labels == {"escher.dev/gang": "train"}
-    assert made.spec.containers[0].resources.requests == {"cpu": "4"}
+    assert made.spec.containers[0].resources.requests == {"cpu": "4", **MARK}
     assert FULL[0].attach(spelt(bare)) == spelt(made)
 
 

@@ -13,6 +13,7 @@ from kubernetes import client as kubernetes
 
 from escher_k8s import Ask, Contradiction, Escher
 
+MARK = {"escher.dev/managed": "0"}
 ESCHER = Escher(namespace="team-a")
 GANG = ESCHER.gang("train", size=2, each={"cpu": "4"})
 Json = dict[str, Any]
@@ -203,7 +204,7 @@ def test_members_that_differ_get_an_ask_each_of_one_gang() -> None:
         each["template"]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
         for each in made["spec"]["replicatedJobs"]
     ]
-    assert asked == [{"cpu": "1"}, {"cpu": "8"}]
+    assert asked == [{"cpu": "1", **MARK}, {"cpu": "8", **MARK}]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from extender.esl import Approach, gang
 from extender.kube.names import InvalidName
 from extender.kube.quantities import InvalidQuantity
 
+MARK = {"escher.dev/managed": "0"}
+
 POD: dict[str, Any] = {
     "metadata": {"name": "train-0", "labels": {"app": "train"}},
     "spec": {
@@ -24,7 +26,10 @@ def test_one_pod_serves_both_approaches_and_is_not_changed_itself() -> None:
     ask = gang("train", 8, {"cpu": "4"}, run="r1")
     extender = ask.requirement(3, Approach.EXTENDER).attach(POD)
     assert extender["spec"]["schedulerName"] == "escher"
-    assert extender["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "4", "memory": "1Gi"}}
+    assert extender["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "4", "memory": "1Gi", **MARK},
+        "limits": MARK,
+    }
     pure = ask.requirement(3, Approach.EXTENDED_RESOURCES).attach(POD)
     assert pure["spec"]["schedulerName"] == "escher-resources"
     # CPU is counted once: by the ghost.
@@ -44,8 +49,8 @@ def test_one_pod_serves_both_approaches_and_is_not_changed_itself() -> None:
 def test_a_device_is_asked_for_as_request_and_limit() -> None:
     ask = gang("train", 1, {"nvidia.com/gpu": "1", "cpu": "1"})
     resources = ask.requirement(0, Approach.LEDGER).attach(POD)["spec"]["containers"][0]["resources"]
-    assert resources["limits"] == {"nvidia.com/gpu": "1"}
-    assert resources["requests"] == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    assert resources["limits"] == {"nvidia.com/gpu": "1", **MARK}
+    assert resources["requests"] == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1", **MARK}
 
 
 def test_what_the_ghost_holds_is_taken_out_of_every_container() -> None:

@@ -44,6 +44,10 @@ class SentNames(Sequence[NodeName]):
         return iter(self._all())
 
     def __contains__(self, name: object) -> bool:
+        if self._names is None and isinstance(name, str) and name.isascii():
+            sought = name.encode()
+            if not sought.translate(None, _IN_NAMES):
+                return b'"%b"' % sought in bytes(self.raw)
         return name in self._all()
 
     @overload

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from types import MappingProxyType
 
@@ -31,6 +31,9 @@ LONG_RUNNING_SECONDS = 86_400.0
 _ENDS = frozenset({"Job"})
 """Controllers whose pods are made to end."""
 _NOTHING: Vector = MappingProxyType({})
+
+_SPARE = 1024
+"""So many pods that have ended may be kept in mind beside as many as there are."""
 
 _Rank = float
 """Who may still make a pod leave: gangs of a priority above that; nobody, where it is infinite."""
@@ -71,7 +74,14 @@ class Staying:
             return
         self._settle(pod)
         if pod.bound_at and (before is None or before.node is None or before.bound_at != pod.bound_at):
+            if len(self._growing_old) > 2 * len(self.pods) + _SPARE:
+                self._grow_old_anew()
             heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
+
+    def _grow_old_anew(self) -> None:
+        """Nobody is kept in mind who has ended: in a day they are many times those that are there."""
+        self._growing_old = [(pod.bound_at + self.long_running, pod.uid) for pod in self.pods.values() if pod.bound_at]
+        heapify(self._growing_old)
 
     def anybody(self) -> bool:
         """Whether any pod stays."""
@@ -85,11 +95,9 @@ class Staying:
         """It is this time of day: who has run for long is waited for no more."""
         if now < self._now:
             self._now = now
-            self._growing_old.clear()
             for pod in self.pods.values():
                 self._settle(pod)
-                if pod.bound_at:
-                    heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
+            self._grow_old_anew()
         self._now = now
         while self._growing_old and self._growing_old[0][0] <= now:
             grown_old = self.pods.get(heappop(self._growing_old)[1])

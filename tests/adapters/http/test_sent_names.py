@@ -50,6 +50,18 @@ def test_more_than_a_few_names_are_not_read(value: list[str]) -> None:
     assert "elsewhere" not in names
 
 
+@given(
+    st.lists(st.sampled_from(NAMES), min_size=17),
+    st.sampled_from(NAMES) | st.text('noder1-."\\,\u00e9\ud800', max_size=8) | st.integers(0, 1),
+)
+def test_a_name_is_found_among_those_that_nobody_has_read(value: list[str], sought: Any) -> None:
+    names = sent_names(Raw(dumped(value)))
+    assert names is not None
+    assert (sought in names) == (sought in value)
+    assert list(names) == value
+    assert (sought in names) == (sought in value)
+
+
 @pytest.mark.parametrize(
     "raw",
     [
