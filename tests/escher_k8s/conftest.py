@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from escher_k8s import AsyncEscher, Escher
 from extender.simulation import Simulation
@@ -86,9 +87,10 @@ def stage() -> Iterator[Stage]:
 
 @contextmanager
 def reaching(stage: Stage) -> Iterator[None]:
-    """Whatever address a client is given, it reaches the stage, until the block ends."""
+    """Whatever address a client is given, it reaches the stage, until the block ends; what the service logs meanwhile is
+    none of a client's output."""
     clients: Any = {"Client": stage.blocking, "AsyncClient": stage.awaited}
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, capture_logs():
         for name, transport in clients.items():
 
             def made(kind: Any, reached: Any, **given: Any) -> Any:
