@@ -87,8 +87,8 @@ def stage() -> Iterator[Stage]:
 
 @contextmanager
 def reaching(stage: Stage) -> Iterator[None]:
-    """Whatever address a client is given, it reaches the stage, until the block ends; what the service logs meanwhile is
-    none of a client's output."""
+    """Whatever address a client is given, it reaches the stage, until the block ends; what the service logs meanwhile
+    is none of a client's output."""
     clients: Any = {"Client": stage.blocking, "AsyncClient": stage.awaited}
     with pytest.MonkeyPatch.context() as patched, capture_logs():
         for name, transport in clients.items():
