@@ -5,8 +5,8 @@ ARG PIP_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY requirements/build.txt requirements/runtime.txt requirements/
-RUN python -m venv /build && /build/bin/pip install --require-hashes --requirement requirements/build.txt \
-    && python -m venv /opt/escher && /opt/escher/bin/pip install --require-hashes --requirement requirements/runtime.txt
+RUN python -m venv /build && /build/bin/pip install --require-hashes --no-deps --requirement requirements/build.txt \
+    && python -m venv /opt/escher && /opt/escher/bin/pip install --require-hashes --no-deps --requirement requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY extender/ extender/
 COPY kubesim/ kubesim/

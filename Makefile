@@ -20,7 +20,9 @@ VENV ?= .venv
 VENV_LOAD := .venv-load
 VENV_MUTANTS := .venv-mutants
 BIN := $(VENV)/bin
-INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes
+# A lock lists everything that there is, so nothing is resolved: `--no-deps`. Else pip looks for the newest version of what is
+# asked for with an extra, and refuses it where that is newer than the one that is locked.
+INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 REQUIREMENTS := requirements
 
 # Processes for the tests that need no control plane, twice as many as a small machine has cores, for many of them wait;
