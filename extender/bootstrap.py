@@ -37,11 +37,13 @@ from extender.adapters.kube.writers import (
 from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
+from extender.adapters.state_dump import written
 from extender.app.announcing import Announcements
 from extender.app.asked import AskedPolicies, tried
 from extender.app.auditor import Auditor
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
+from extender.app.dumping import Dumping
 from extender.app.effects import Effects
 from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
@@ -85,6 +87,7 @@ from extender.world import MACHINE, World
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
+_DUMPS_WITHIN = 50.0
 
 
 class Cluster(Requests, Protocol):
@@ -230,6 +233,15 @@ class Application:
             asks=self.asked,
             events=self.announcements,
             what_if=what_if,
+            dump=Dumping(
+                self.keeper,
+                self.resources.all,
+                self.resources.capacities,
+                # Another again: it takes longer than all else that is done in copies.
+                Forked(_DUMPS_WITHIN, at_once=world.at_once),
+                written,
+                settings.policies,
+            ),
         )
         self._connection = connection
         elapsed = asyncio.get_running_loop().time

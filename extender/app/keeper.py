@@ -26,6 +26,7 @@ from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.due import earliest
 from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound, PodsRewound
+from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
@@ -53,11 +54,11 @@ class Keeper:
         self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes, following.order)
         tables.gangs.planning.plans.others_wait = Rivals(tables, self._turned_away).wait_for_room_of
         self._binds = Binds(tables, self._in_flight, self._effects)
-        self._population = Population(tables, self._binds, self._turned_away, self._effects)
+        self.population = Population(tables, self._binds, self._turned_away, self._effects)
         self._settlement = Settlement(tables, self._binds, self._turned_away, self._effects)
         self._filtering = Filtering(
             tables,
-            self._population,
+            self.population,
             self._binds,
             self._turned_away,
             self._in_flight,
@@ -74,9 +75,9 @@ class Keeper:
                 self.tables.departures.hear(self.tables.clock.steady())
                 self._take_node(fact)
             case Pod():
-                self._population.observe(fact)
+                self.population.observe(fact)
             case PodGroup():
-                self._population.regrouped(self._population.groups.see(fact))
+                self.population.regrouped(self.population.groups.see(fact))
             case Promise(controller, pods):
                 self.tables.around.promises.see(controller, pods)
                 return Decided(None)
@@ -90,10 +91,10 @@ class Keeper:
             case Node():
                 self._drop_node(fact.name)
             case Pod():
-                self._population.forget(fact.uid)
+                self.population.forget(fact.uid)
             case PodGroup():
                 # Members that are bound stay; the others wait until it is there again.
-                self._population.regrouped(self._population.groups.lose(fact))
+                self.population.regrouped(self.population.groups.lose(fact))
             case Promise():
                 self.tables.around.promises.lose(fact.controller)
                 return Decided(None)
@@ -106,9 +107,9 @@ class Keeper:
         if kind is Node:
             self._replace_nodes(_of(Node, facts))
         elif kind is Pod:
-            self._population.replace(_of(Pod, facts))
+            self.population.replace(_of(Pod, facts))
         elif kind is PodGroup:
-            self._population.regrouped(self._population.groups.replace(_of(PodGroup, facts)))
+            self.population.regrouped(self.population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
             self.tables.around.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
             return Decided(None)
@@ -146,7 +147,7 @@ class Keeper:
     def govern(self, namespace: str, name: str, policy: PolicyInForce | None) -> Decided[None]:
         """This is in force of the policy of that name; None: nothing is. Whom it governs, or has governed, is known
         anew, and who waits and could go somewhere for that is woken."""
-        self._population.governed_anew(namespace, name, policy)
+        self.population.governed_anew(namespace, name, policy)
         self._settlement.governed_anew(namespace)
         return self.settle()
 
@@ -188,8 +189,8 @@ class Keeper:
     def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Decided[Verdict]:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one. `alone`:
         as for `Verbs.filter`."""
-        self._population.learn(pod.scheduler)
-        return self._decided(self._filtering.filter(self._population.as_asked(pod), sent, alone=alone))
+        self.population.learn(pod.scheduler)
+        return self._decided(self._filtering.filter(self.population.as_asked(pod), sent, alone=alone))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """How good the nodes are for the pod, from 0 to 10; those left out have 0."""
@@ -202,8 +203,8 @@ class Keeper:
         pod that is gone, or about to go.
         """
         tables = self.tables
-        self._population.learn(pod.scheduler)
-        pod = self._population.as_asked(pod)
+        self.population.learn(pod.scheduler)
+        pod = self.population.as_asked(pod)
         if tables.brake.observes(pod.namespace):
             return self._decided(dict(victims))
         known = tables.pods.get(pod.uid, pod)
@@ -211,7 +212,7 @@ class Keeper:
             # It went while kube-scheduler was trying it.
             return self._decided({})
         if pod.gang is not None:
-            self._population.believe(pod)
+            self.population.believe(pod)
             if known.node is None and tables.policies.placing.sleeps(pod, tables.clock.steady()):
                 self._settlement.settle()
             return self._decided({})
@@ -233,24 +234,55 @@ class Keeper:
     def heed(self, told: Feedback) -> Decided[None]:
         """What became of an effect, or what else has happened."""
         if isinstance(told, Bound):
-            self._population.is_there(told.pod)
+            self.population.is_there(told.pod)
             self._binds.bound(told)
         self.tables.policies.following.heed(told, self.tables.clock.steady())
         match told:
             case NotBound():
                 self._binds.not_bound(told)
             case Evicted(pod):
-                self._population.is_leaving(pod.uid)
+                self.population.is_leaving(pod.uid)
             case BrakeChanged():
                 self._binds.heed_brake()
-                self._population.heed_brake()
+                self.population.heed_brake()
                 self._effects += map(WakePod, self._turned_away.woken_in(self.tables.brake.observes))
             case PodsRewound():
-                self._population.rewound = True
+                self.population.rewound = True
                 return Decided(None)
             case _:
                 pass
         return self.settle()
+
+    # -- another life of it ----------------------------------------------------------------------------------------
+
+    def asleep(self) -> list[PodUid]:
+        """Pods that our filters turned away everywhere, and that nothing has woken since."""
+        return list(self._turned_away)
+
+    def begin(
+        self,
+        nodes: Sequence[Node],
+        pods: Sequence[Pod],
+        left_out: Mapping[PodUid, MalformedAsk],
+        held: Sequence[Holding],
+    ) -> None:
+        """All of this is so, as another life knew it; nothing is decided for that. Policies, and what is known beside
+        nodes and pods, are there already. See `remembering`."""
+        self._replace_nodes(nodes)
+        self.population.begin(pods, left_out)
+        for holding in held:
+            self.tables.ledger.resume(holding)
+
+    def resume(self, asleep: Sequence[PodUid], not_asked_about: Sequence[PodUid]) -> None:
+        """These pods sleep, or were not asked about; whatever has happened until now is settled."""
+        for pod in (self.tables.pods.get(uid) for uid in asleep):
+            if pod is not None:
+                self._turned_away.add(pod)
+        self.population.not_asked_about = set(not_asked_about)
+        self.tables.ledger.changes.drain_gains()
+        self.tables.policies.following.take_stirred()
+        list(self.tables.policies.take_effects())
+        self._effects.clear()
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -261,8 +293,8 @@ class Keeper:
             tables.policies.following.heed(Expired(held), now)
         for node in tables.policies.following.tick(now):
             tables.ledger.capacity.reconsider(node)
-        self._population.heed_time(now)
-        self._settlement.governed_otherwise(self._population.heed_turns(now))
+        self.population.heed_time(now)
+        self._settlement.governed_otherwise(self.population.heed_turns(now))
         self._binds.heed_time(now)
         return self.settle()
 
@@ -274,7 +306,7 @@ class Keeper:
             tables.policies.following.next_deadline(),
             self._binds.next_deadline(),
             self._in_flight.next_deadline(),
-            self._population.next_deadline(),
+            self.population.next_deadline(),
         )
         return self._settlement.next_deadline(due)
 

@@ -373,6 +373,14 @@ class WhatIfCalls(Protocol):
         ...
 
 
+class DumpCalls(Protocol):
+    """The whole state, to be asked elsewhere."""
+
+    async def dump(self) -> bytes:
+        """As it is at this moment, compressed (gzip). Raises Unavailable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
     """Who answers the calls of `/v1`, noun by noun."""
@@ -388,3 +396,4 @@ class Management:
     asks: AskCalls
     events: EventCalls
     what_if: WhatIfCalls
+    dump: DumpCalls

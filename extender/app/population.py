@@ -6,7 +6,7 @@ a pod before any watch does. Must not know where a pod may go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from extender.app.alternatives import Alternatives
@@ -50,10 +50,10 @@ class Population:
         """Pods that have run to their end and that the API server still has."""
         self._misread: Bounded[PodUid, None] = Bounded(_MISREAD_REMEMBERED)
         """Pods that were turned away for what they ask, which cannot be understood."""
-        self._not_asked_about: set[PodUid] = set()
+        self.not_asked_about: set[PodUid] = set()
         """Pods that waited when this life began, and that kube-scheduler has not asked about since: an earlier one may
         have turned them away."""
-        self._left_out: dict[PodUid, MalformedAsk] = {}
+        self.left_out: dict[PodUid, MalformedAsk] = {}
         """Pods that need us to bind them, and that kube-scheduler would bind without us; and what they are told."""
         self._hold_without_us: set[PodUid] = set()
         """Pods that hold a node since their filter, and whose bind nobody judges."""
@@ -62,6 +62,13 @@ class Population:
         """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
 
     # -- the watch -----------------------------------------------------------------------------------------------
+
+    def begin(self, pods: Iterable[Pod], left_out: Mapping[PodUid, MalformedAsk]) -> None:
+        """These pods exist, and another life has looked at them already."""
+        self._listed = True
+        self.left_out = dict(left_out)
+        for pod in sorted(pods, key=lambda pod: pod.finished):
+            self.observe(pod)
 
     def replace(self, pods: Iterable[Pod]) -> None:
         """These pods and no others exist."""
@@ -158,12 +165,12 @@ class Population:
         """The pod with its ask, as others' news have it."""
         pod = self._tables.governing.resolved(pod)
         pod = replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
-        left_out = pod.uid in self._left_out and pod.node is None and isinstance(pod.gang, GangAsk)
-        return replace(pod, gang=self._left_out[pod.uid]) if left_out else pod
+        left_out = pod.uid in self.left_out and pod.node is None and isinstance(pod.gang, GangAsk)
+        return replace(pod, gang=self.left_out[pod.uid]) if left_out else pod
 
     def as_asked(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
-        self._not_asked_about.discard(pod.uid)
+        self.not_asked_about.discard(pod.uid)
         return self.groups.resolved(self._tables.governing.resolved(pod))
 
     def _finish(self, pod: Pod) -> None:
@@ -198,13 +205,19 @@ class Population:
     def _leave(self, uid: PodUid) -> None:
         """Nothing is to be done about it any more, and it is in nobody's way."""
         self._binds.end(uid)
-        self._not_asked_about.discard(uid)
-        self._left_out.pop(uid, None)
+        self.not_asked_about.discard(uid)
+        self.left_out.pop(uid, None)
         self._hold_without_us.discard(uid)
         self._alternatives.forget(uid)
         self._misread.pop(uid, None)
         self._turned_away.drop(uid)
         self._tables.waits.forget(uid)
+
+    def told(self) -> Iterator[Pod]:
+        """All that are there as they are told of, and as far as we have brought them meanwhile."""
+        for told in self._tables.governing.told():
+            pod = self._tables.pods.get(told.uid, told)
+            yield replace(told, node=pod.node, attempt=pod.attempt, deleting=pod.deleting)
 
     def is_leaving(self, uid: PodUid) -> None:
         """The API server has taken its eviction."""
@@ -224,7 +237,7 @@ class Population:
                 elif tables.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._turned_away.add(pod)
                 else:
-                    self._not_asked_about.add(pod.uid)
+                    self.not_asked_about.add(pod.uid)
 
     # -- groups --------------------------------------------------------------------------------------------------
 
@@ -256,7 +269,7 @@ class Population:
     def _know_anew(self, told: Pod) -> None:
         known = self._tables.pods.get(told.uid)
         if known is not None:
-            if known.uid in self._not_asked_about:
+            if known.uid in self.not_asked_about:
                 self._turned_away.add(known)
             if told.node != known.node or told.attempt != known.attempt or told.deleting != known.deleting:
                 told = replace(told, node=known.node, attempt=known.attempt, deleting=known.deleting)
@@ -322,7 +335,7 @@ class Population:
         count on it. Only the brake wakes it."""
         tables = self._tables
         self._misread[pod.uid] = None
-        ask = self._left_out[pod.uid] = MalformedAsk("spec.containers", MANAGED, reason, _MARK_IT)
+        ask = self.left_out[pod.uid] = MalformedAsk("spec.containers", MANAGED, reason, _MARK_IT)
         known = tables.pods.get(pod.uid)
         if known is not None and isinstance(known.gang, GangAsk):
             tables.keep(known := replace(known, gang=ask))
@@ -330,7 +343,7 @@ class Population:
 
     def take_back_in(self, pod: Pod) -> None:
         """kube-scheduler asks as one that has us bind the pod, or that need not."""
-        if self._left_out.pop(pod.uid, None) is not None and (known := self._tables.pods.get(pod.uid)) is not None:
+        if self.left_out.pop(pod.uid, None) is not None and (known := self._tables.pods.get(pod.uid)) is not None:
             self._tables.keep(replace(known, gang=pod.gang))
 
     def holds_without_us(self, uid: PodUid, alone: bool) -> None:

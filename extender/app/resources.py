@@ -84,6 +84,10 @@ class Resources:
             raise NotFound("name", str(name), f"there is no {'shared ' if name.shared else ''}resource {name}")
         return self._state(entry.item, entry.version)
 
+    def all(self) -> list[EphemeralResource]:
+        """Every object that is known, and no transaction's."""
+        return [entry.item for entry in self.known.entries() if entry.item.intent is None]
+
     async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
         return [
             self._state(entry.item, entry.version)

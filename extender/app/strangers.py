@@ -6,6 +6,7 @@ Knows which schedulers are ours, and keeps what strangers ask for, should their 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from extender.core.cluster import Pod
 from extender.kube.names import PodUid
@@ -16,6 +17,11 @@ class Strangers:
         self._ours = set(ours)
         self._pods: dict[PodUid, Pod] = {}
         """Those that say something which would concern us, as they are told of."""
+
+    @property
+    def ours(self) -> AbstractSet[str]:
+        """The schedulers that ask us."""
+        return self._ours
 
     def are_ours(self, scheduler: str) -> bool:
         return scheduler in self._ours

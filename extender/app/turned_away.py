@@ -36,6 +36,9 @@ class TurnedAway:
     def __contains__(self, uid: PodUid) -> bool:
         return uid in self._kind_of
 
+    def __iter__(self) -> Iterator[PodUid]:
+        return iter(self._kind_of)
+
     def add(self, pod: Pod) -> None:
         """It sleeps, and is as told."""
         kind = self._likeness(pod)

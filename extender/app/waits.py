@@ -8,7 +8,7 @@ often than it has reasons in ten minutes. Pure; must not know how people are tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from extender.app.verbs import Verdict
@@ -56,6 +56,15 @@ class Waits:
         was not turned away."""
         known = self._waiting.get(subject)
         return None if known is None or not known.reasons else known.since
+
+    def all_since(self) -> dict[PodUid | GangKey, float]:
+        """The same of all that were turned away."""
+        return {subject: each.since for subject, each in self._waiting.items() if each.reasons}
+
+    def resume(self, since: Mapping[PodUid | GangKey, float]) -> None:
+        """They have waited since then, for reasons that nobody remembers."""
+        for subject, began in since.items():
+            self._waiting[subject] = _Waiting(frozenset({None}), began)
 
     def turned_away(self, subject: PodUid | GangKey, reasons: Collection[Reason], now: float) -> bool:
         """It waits for these reasons. Whether people are to be told.

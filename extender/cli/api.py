@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -33,7 +34,7 @@ out = Console(highlight=False, soft_wrap=True)
 if not out.is_terminal:
     # A file or pipe has no width; rows stay whole.
     out = Console(highlight=False, soft_wrap=True, width=400)
-_beside = Console(stderr=True, highlight=False, soft_wrap=True)
+beside = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Url = Annotated[str, typer.Option("--url", envvar="ESCHER_URL", help="Address of the Escher service.")]
 TlsCa = Annotated[
@@ -64,10 +65,12 @@ def connect(url: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
 
 
 class Api:
-    """One command's calls. `opened`: makes the connection, when the first call needs it."""
+    """One command's calls. `opened`: makes the connection, when the first call needs it. `at`: the moment of which the
+    answers are; None: they are of now."""
 
-    def __init__(self, opened: Callable[[], httpx.Client]) -> None:
+    def __init__(self, opened: Callable[[], httpx.Client], at: datetime | None = None) -> None:
         self._opened = opened
+        self.at = at
 
     @cached_property
     def _client(self) -> httpx.Client:
@@ -87,18 +90,11 @@ class Api:
         headers: Mapping[str, str | None] | None = None,
     ) -> Any:
         """The answer's JSON; None where there is none. Path parts are names, quoted here. Does not return on errors."""
-        import httpx
-
         address = "/v1/" + "/".join(quote(part, safe="") for part in path)
         given = {key: value for key, value in (params or {}).items() if value is not None}
         told = {key: value for key, value in (headers or {}).items() if value is not None}
-        try:
+        with self._reached():
             answer = self._client.request(method, address, json=body, params=given, headers=told)
-        except httpx.TimeoutException:
-            fail(f"the service at {self._client.base_url} did not answer within {_TIMEOUT:g} s")
-        except httpx.HTTPError as error:
-            where, why = self._client.base_url, str(error).rstrip(".")
-            fail(f"the service at {where} cannot be reached: {why}. {_advice(error, where)}")
         if answer.is_error:
             fail(_refusal(answer))
         if not answer.content:
@@ -107,6 +103,29 @@ class Api:
             return answer.json()
         except ValueError:
             fail(f"what answers at {self._client.base_url} is no Escher service: its answer is not JSON")
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Does not return where the service is not there, or does not answer."""
+        import httpx
+
+        try:
+            yield
+        except httpx.TimeoutException:
+            fail(f"the service at {self._client.base_url} did not answer within {_TIMEOUT:g} s")
+        except httpx.HTTPError as error:
+            where, why = self._client.base_url, str(error).rstrip(".")
+            fail(f"the service at {where} cannot be reached: {why}. {_advice(error, where)}")
+
+    @contextmanager
+    def streamed(self, *path: str) -> Iterator[Iterator[bytes]]:
+        """What a GET answers, part by part. Does not return on errors."""
+        address = "/v1/" + "/".join(quote(part, safe="") for part in path)
+        with self._reached(), self._client.stream("GET", address) as answer:
+            if answer.is_error:
+                answer.read()
+                fail(_refusal(answer))
+            yield answer.iter_bytes()
 
     def every(self, *path: str, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """All items of a list, page after page."""
@@ -255,7 +274,7 @@ def print_json(value: object) -> None:
 
 def fail(message: str, *, code: int = 1) -> NoReturn:
     """The command ends with this text and exit code."""
-    _beside.print(f"escher: {message}", markup=False)
+    beside.print(f"escher: {message}", markup=False)
     raise typer.Exit(code)
 
 

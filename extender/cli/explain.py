@@ -9,58 +9,64 @@ import typer
 from rich.table import Table
 
 from extender.cli.api import Api, Json, Namespace, add_row, connected, out, print_json
+from extender.cli.dumped import State, asked
 
 app = typer.Typer(help="Why something waits, with numbers, and what would help.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Its name.")]
 
 
-@app.command(epilog="Example: escher explain pod trainer-0 --namespace team-a")
+@app.command(epilog="Example: escher explain pod trainer-0 --namespace team-a [--state state.json.gz]")
 @connected
 def pod(
     *,
     name: Name,
     namespace: Namespace = "default",
+    state: State = None,
     service: Api,
     as_json: Json = False,
 ) -> None:
     """Say why a pod waits. Of an embedded cluster also what the pod asks for and it does not heed."""
-    told = _asked("pods", name, namespace, service)
-    # On demand: of services elsewhere, and of gangs, there is no such thing to tell.
-    from extender.controlplane import unheeded
+    whom = asked(service, state)
+    told = _explanation("pods", name, namespace, whom)
+    if state is None:
+        # On demand: of services elsewhere, and of gangs, there is no such thing to tell.
+        from extender.controlplane import unheeded
 
-    told["unheeded"] = unheeded.of_pod(service.address, namespace, name)
-    _show(told, as_json)
+        told["unheeded"] = unheeded.of_pod(whom.address, namespace, name)
+    _show(told, as_json, whom.at)
 
 
-@app.command(epilog="Example: escher explain gang train --namespace team-a")
+@app.command(epilog="Example: escher explain gang train --namespace team-a [--state state.json.gz]")
 @connected
 def gang(
     *,
     name: Name,
     namespace: Namespace = "default",
+    state: State = None,
     service: Api,
     as_json: Json = False,
 ) -> None:
     """Say why a gang waits."""
-    _show(_asked("gangs", name, namespace, service), as_json)
+    whom = asked(service, state)
+    _show(_explanation("gangs", name, namespace, whom), as_json, whom.at)
 
 
-def _asked(kind: str, name: str, namespace: str, service: Api) -> dict[str, Any]:
+def _explanation(kind: str, name: str, namespace: str, service: Api) -> dict[str, Any]:
     told: dict[str, Any] = service.call("GET", "namespaces", namespace, kind, name, "explain")
     return told
 
 
-def show_since(told: dict[str, Any]) -> None:
-    """For how long it has waited, and for this reason."""
-    since, reason = told.get("since"), told.get("reason_since")
+def show_since(told: dict[str, Any], at: datetime | None = None) -> None:
+    """For how long it has waited, and for this reason. `at`: when that was told; None: now."""
+    since, reason, now = told.get("since"), told.get("reason_since"), at or datetime.now(UTC)
     if since:
-        out.print(f"it has waited {_for(since)}" + (f", for this reason {_for(reason)}" if reason else ""))
+        out.print(f"it has waited {_for(since, now)}" + (f", for this reason {_for(reason, now)}" if reason else ""))
 
 
-def _for(since: str) -> str:
+def _for(since: str, now: datetime) -> str:
     began = datetime.fromisoformat(since)
-    seconds = max(0, round((datetime.now(UTC) - began).total_seconds()))
+    seconds = max(0, round((now - began).total_seconds()))
     parts = ((seconds // 3600, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s"))
     long = " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
     return f"for {long} (since {began:%Y-%m-%d %H:%M:%S} UTC)"
@@ -76,12 +82,12 @@ def show_remedies(told: dict[str, Any]) -> None:
             out.print("each of these was tried on a copy of the cluster, and helps there")
 
 
-def _show(told: dict[str, Any], as_json: bool) -> None:
+def _show(told: dict[str, Any], as_json: bool, at: datetime | None) -> None:
     if as_json:
         print_json(told)
         return
     out.print(f"{told['subject']} {told['summary']}", markup=False)
-    show_since(told)
+    show_since(told, at)
     if told["groups"]:
         table = Table("nodes", "rule", "why", "such as", box=None, pad_edge=False)
         for group in told["groups"]:

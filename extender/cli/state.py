@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, add_row, connected, out, print_json
+from extender.cli import dumped
+from extender.cli.api import Api, Json, add_row, connected, fail, out, print_json
 
 HELP = """Show capacity and what is available of every resource on every node, and who holds ephemeral ones.
 
+With --dump the whole state of the service, of all namespaces, is written to FILE (or standard output), compressed
+where its name ends with .gz: for `escher what-if --state FILE` and `escher explain pod|gang NAME --state FILE`, which
+ask it elsewhere. It has no secrets: of pods and nodes what decides where pods go, labels among it, and nothing else.
+
 Example: escher state --namespace team-a
+
+Example: escher state --dump state.json.gz
 """
 
 _BYTES = ("memory", "ephemeral-storage")
@@ -21,6 +29,8 @@ _BYTES = ("memory", "ephemeral-storage")
 @connected
 def state(
     *,
+    dump: Annotated[bool, typer.Option("--dump", help="Write the whole state to FILE, to be asked elsewhere.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="With --dump: where to; - is standard output.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Only its ephemeral resources, and holders in it.")
     ] = None,
@@ -29,6 +39,13 @@ def state(
     service: Api,
     as_json: Json = False,
 ) -> None:
+    if dump and (namespace or node or resource or as_json):
+        fail("--dump is of the whole state, and goes with no other option but those of the service's address", code=2)
+    if file is not None and not dump:
+        fail(f"{file} is a file to write the state to: give --dump with it", code=2)
+    if dump:
+        dumped.write(file, service)
+        return
     asked = {"namespace": namespace, "node": node, "resource": resource}
     items = service.every("cluster-state", params=asked)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,12 +11,17 @@ import typer
 from rich.table import Table
 
 from extender.cli.api import Api, Json, Namespace, add_row, connected, fail, out, print_json
+from extender.cli.dumped import State, asked
 
 HELP = """Say what would become of pods, gangs and nodes that do not exist, or are not so, yet. Nothing changes.
 
 Exit code 0 if all would have a place, 1 if not.
 
+With --state it is asked of a dump of a service elsewhere, as things were when that was written.
+
 Example: escher what-if --gang train --size 64 --each cpu=4 --drain node-3
+
+Example: escher what-if --state state.json.gz -f question.yaml
 """
 
 
@@ -36,11 +42,13 @@ def what_if(
         list[str] | None, typer.Option(help="Suppose one more node like this one; may be repeated.")
     ] = None,
     namespace: Namespace = "default",
+    state: State = None,
     service: Api,
     as_json: Json = False,
 ) -> None:
-    asked = _read(file) if file is not None else _asked(gang, size, each or [], drain or [], add_like or [], namespace)
-    told: dict[str, Any] = service.call("POST", "what-if", body=asked)
+    made = partial(_made, gang, size, each or [], drain or [], add_like or [], namespace)
+    question = made() if file is None else _read(file)
+    told: dict[str, Any] = asked(service, state).call("POST", "what-if", body=question)
     if as_json:
         print_json(told)
     else:
@@ -49,7 +57,7 @@ def what_if(
         raise typer.Exit(1)
 
 
-def _asked(
+def _made(
     gang: str | None, size: int, each: list[str], drain: list[str], add_like: list[str], namespace: str
 ) -> dict[str, Any]:
     if gang is None and not (drain or add_like):

@@ -95,6 +95,9 @@ class Budgets:
             named[budget.name] = budget
             self._changed()
 
+    def all(self) -> list[Budget]:
+        return [budget for named in self._by_namespace.values() for budget in named.values()]
+
     def lose(self, budget: Budget) -> None:
         """It is gone."""
         if self._by_namespace.get(budget.namespace, {}).pop(budget.name, None) is not None:

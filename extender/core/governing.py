@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
@@ -186,6 +187,10 @@ class Governing:
     def _changed(self, before: Iterable[tuple[Pod, tuple[Governed, ...]]]) -> list[Pod]:
         return [pod for pod, governed in before if self.governing(pod) != governed]
 
+    def namespaces(self) -> list[str]:
+        """Those in which something is in force."""
+        return list(self._policies)
+
     def in_force(self, namespace: str) -> Mapping[str, PolicyInForce]:
         policies = self._policies.get(namespace)
         return {} if policies is None else policies.by_name
@@ -196,6 +201,10 @@ class Governing:
         """The pod is there and looks like this."""
         self._pods.setdefault(pod.namespace, {})[pod.uid] = bare(pod)
         self._namespace_of[pod.uid] = pod.namespace
+
+    def told(self) -> Iterator[Pod]:
+        """All that are there and have not finished, as they are told of."""
+        return chain.from_iterable(pods.values() for pods in self._pods.values())
 
     def forget(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""
@@ -264,6 +273,15 @@ class Governing:
 
     def _turn(self, uid: PodUid, which: str) -> int:
         return self._turns.get(uid, _NO_TURNS).get(which, 0)
+
+    @property
+    def turns(self) -> Mapping[PodUid, Mapping[str, int]]:
+        """Of pods with alternatives how often the next one's turn has come."""
+        return self._turns
+
+    def begin_with(self, turns: Mapping[PodUid, Mapping[str, int]]) -> None:
+        """So often have they come, of pods that will be told of."""
+        self._turns = {uid: dict(each) for uid, each in turns.items()}
 
     def alternatives(self, pod: Pod) -> Iterator[Choice]:
         """What gives the pod another alternative to be governed by."""

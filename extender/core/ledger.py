@@ -139,6 +139,15 @@ class Ledger:
         self.rows.drop_if_empty(holding.node)
         return holding
 
+    def resume(self, holding: Holding) -> None:
+        """It is held, as another ledger had it: whether or not it fits."""
+        require_units(holding)
+        if (before := self.holding(holding.holder)) is not None:
+            self._remove(before)
+        self._insert(holding)
+        if before is not None:
+            self.rows.drop_if_empty(before.node)
+
     def forget(self, uid: PodUid) -> Holding | None:
         """The pod holds nothing: it is gone, finished, or was never placed. The pair of `assume`."""
         return self.release(uid)

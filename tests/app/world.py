@@ -9,10 +9,12 @@ from typing import Any
 
 from extender.adapters.forked import Forked
 from extender.adapters.policy_models import Spelling, in_force
+from extender.adapters.state_dump import written
 from extender.app.announcing import Announcements
 from extender.app.asked import AskedPolicies
 from extender.app.braking import Braking
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
+from extender.app.dumping import Dumping
 from extender.app.escher_policies import EscherPolicies
 from extender.app.explain import Explain
 from extender.app.governing import GovernedByKeeper
@@ -42,6 +44,7 @@ from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import ApiServer, LoopClock
 from tests.app.policy_store import PolicyStore
+from tests.app.reopening import ExplainedTwice
 from tests.builders import Amounts, node, pod
 from tests.performing import Performing
 
@@ -95,7 +98,7 @@ class World(Performing):
             chance=lambda: chance,
         )
         self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
-        self.explain = Explain(self.keeper.tables, self.resources.capacities.why_withheld)
+        self.explain: Explain = ExplainedTwice(self.keeper, self.resources)
         self.isolating = Isolating(self.keeper, self, self.resources.capacities, self.policies)
         self.api.nodes_watch.sink = self.isolating.nodes(Facts(Node, self.keeper, self, Journal(self.clock)))
         self.api.resources_watch.sink = self.resources.known
@@ -128,6 +131,7 @@ class World(Performing):
             asks=self.asked,
             events=Announcements(self.clock),
             what_if=what_if,
+            dump=Dumping(self.keeper, self.resources.all, self.resources.capacities, forked, written),
         )
 
     def take(self, effects: Sequence[Effect]) -> None:

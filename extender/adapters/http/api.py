@@ -43,6 +43,7 @@ from extender.adapters.http.routes import (
     policies,
     quota,
     resources,
+    state_dump,
     transactions,
     what_if,
 )
@@ -130,7 +131,11 @@ def _v1() -> APIRouter:
         }
     )
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
-    for noun in (resources, policies, asks, cluster_state, transactions, gangs, explain, brake, quota, events, what_if):
+    nouns = (
+        resources, policies, asks, cluster_state, transactions, gangs, explain, brake, quota, events, what_if,
+        state_dump,
+    )  # fmt: skip
+    for noun in nouns:
         v1.include_router(noun.router)
     return v1
 

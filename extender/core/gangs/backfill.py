@@ -58,6 +58,18 @@ class Thrift:
 DEFAULT_THRIFT = Thrift()
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What `Savings` have come to, as they call it."""
+
+    resting: bool = False
+    seconds_over: float = 0.0
+    over: bool = False
+    as_of: float = 0.0
+    best: int = -1
+    progressed_at: float = 0.0
+
+
 @dataclass(slots=True)
 class Savings:
     """On one ledger. Times are seconds that only pass."""
@@ -78,6 +90,16 @@ class Savings:
     def begin(self, now: float) -> None:
         """From now on room is saved for another gang."""
         self._best, self._progressed_at = -1, now
+
+    @property
+    def account(self) -> Account:
+        over, best = self._over, self._best
+        return Account(self.resting, self.seconds_over, over, self._as_of, best, self._progressed_at)
+
+    def resume(self, account: Account) -> None:
+        """They have come to that, on a ledger that has the same."""
+        self.resting, self.seconds_over, self._over = account.resting, account.seconds_over, account.over
+        self._as_of, self._best, self._progressed_at = account.as_of, account.best, account.progressed_at
 
     def progress(self, part: float, now: float) -> None:
         """So large a part of what the gang needs is saved now."""

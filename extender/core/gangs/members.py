@@ -57,6 +57,9 @@ class EndedWell:
     def known(self) -> Collection[PodUid]:
         return self._keys.keys()
 
+    def pods(self) -> Iterator[Pod]:
+        return (pod for ended in self._of.values() for pod in ended.values())
+
     def of_the_run(self, key: GangKey, living: Pod) -> Iterator[PodUid]:
         """Those of the gang that are of the same run as the living member."""
         return (uid for uid, ended in self._of.get(key, {}).items() if same_run(ended, living))

@@ -36,24 +36,35 @@ turned back at the barrier wait for one to two seconds, and its room would stand
 
 
 @dataclass(slots=True)
-class _Failed:
+class Failed:
+    """Plans of a gang that came to nothing in a row, while its members and the number of nodes are these."""
+
     changes: int
     node_count: int
     times: int = 0
     until: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What came to nothing of one gang's plans: for kube-scheduler would have none of their nodes, or did not bring its
+    members in time."""
+
+    refused: Failed | None = None
+    overdue: Failed | None = None
+
+
 class Replans:
     """How often the plans of gangs came to nothing, for one reason."""
 
     def __init__(self) -> None:
-        self._failed: dict[GangKey, _Failed] = {}
+        self._failed: dict[GangKey, Failed] = {}
 
     def failed(self, gang: Gang, node_count: int, now: float, longest: float = LONGEST_PAUSE) -> float | None:
         """Another plan came to nothing. Until when the gang is left alone, if it is; no longer than that."""
         known = self._failed.get(gang.key)
         if known is None or (known.changes, known.node_count) != (gang.roster.changes, node_count):
-            known = self._failed[gang.key] = _Failed(gang.roster.changes, node_count)
+            known = self._failed[gang.key] = Failed(gang.roster.changes, node_count)
         known.times += 1
         if known.times <= FREE:
             return None
@@ -76,6 +87,14 @@ class Replans:
         """It is bound, or is no more."""
         self._failed.pop(gang.key, None)
 
+    def of(self, gang: Gang) -> Failed | None:
+        return self._failed.get(gang.key)
+
+    def resume(self, gang: Gang, failed: Failed | None) -> None:
+        """So it was with the gang, of which nothing has changed since."""
+        if failed is not None:
+            self._failed[gang.key] = failed
+
 
 class Plans:
     """`nodes`: all there are. `others_wait`: whether pods or gangs of other namespaces wait for room that plans of this
@@ -84,8 +103,8 @@ class Plans:
     def __init__(self, table: Table, nodes: Sized) -> None:
         self._table = table
         self._nodes = nodes
-        self._left_alone: dict[GangKey, float] = {}
-        """Gangs that have a plan, and some that do no more."""
+        self.left_alone: dict[GangKey, float] = {}
+        """Until when: gangs that have a plan, and some that do no more."""
         self._refused = Replans()
         """Of plans of which kube-scheduler would have no node for a member."""
         self._overdue = Replans()
@@ -102,21 +121,21 @@ class Plans:
 
     def made(self, gang: Gang, now: float) -> None:
         """The gang has a plan from now on."""
-        self._left_alone[gang.key] = now + UNDISTURBED_SECONDS
+        self.left_alone[gang.key] = now + UNDISTURBED_SECONDS
 
     def ended(self, gang: Gang) -> None:
         """It is carried out, or given up."""
-        self._left_alone.pop(gang.key, None)
+        self.left_alone.pop(gang.key, None)
 
     def left_alone_until(self, gang: Gang) -> float:
         """For one that has a plan."""
-        return self._left_alone[gang.key]
+        return self.left_alone[gang.key]
 
     def outranked_by(self, priority: int) -> list[Gang]:
         """Gangs with a plan and no member placed, all of whose members are of a lower priority: first those of which
         none has come to be bound, of these the last in turn."""
         by_key = self._table.by_key
-        planned = [gang for key in self._left_alone if (gang := by_key[key]).phase is Phase.PLANNED]
+        planned = [gang for key in self.left_alone if (gang := by_key[key]).phase is Phase.PLANNED]
         lower = [gang for gang in planned if gang.terms.worth < priority and not gang.roster.placed]
         return sorted(lower, key=lambda gang: (not gang.barrier.arrived, gang.turn), reverse=True)
 
@@ -130,6 +149,14 @@ class Plans:
             return REFUSED_ELSEWHERE
         return NOT_BROUGHT if self._overdue.pauses(gang, len(self._nodes), now) else ""
 
+    def pauses(self, gang: Gang) -> Pauses:
+        return Pauses(self._refused.of(gang), self._overdue.of(gang))
+
+    def resume_pauses(self, gang: Gang, pauses: Pauses) -> None:
+        """They are the gang's."""
+        self._refused.resume(gang, pauses.refused)
+        self._overdue.resume(gang, pauses.overdue)
+
     def in_vain(self, gang: Gang, now: float) -> None:
         """Its plan ends, and none of it was carried out; or what was saved for it led to nothing. Where others wait for
         that room its namespace has no new ones until those that it has have ended too, and for a time after that: else
@@ -137,7 +164,7 @@ class Plans:
         namespace = gang.key.namespace
         if not self.others_wait(gang.key):
             return
-        mine = (other for key in self._left_alone if (other := self._table.by_key.get(key)) is not None)
+        mine = (other for key in self.left_alone if (other := self._table.by_key.get(key)) is not None)
         ends = [other.plan.deadline or now for other in mine if other is not gang and other.key.namespace == namespace]
         self.giving_way[namespace] = max([now, *ends]) + GIVES_WAY_SECONDS
         self.version += 1

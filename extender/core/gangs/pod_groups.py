@@ -79,6 +79,14 @@ class PodGroups:
         # The living first: who has ended counts only while others of its gang live.
         return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
 
+    @property
+    def installed(self) -> bool:
+        """Whether the kind is known to be."""
+        return self._groups is not None
+
+    def known(self) -> list[PodGroup]:
+        return list((self._groups or {}).values())
+
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def remember(self, pod: Pod) -> None:

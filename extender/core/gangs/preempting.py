@@ -350,6 +350,13 @@ class Preempting:
         history = self._history.get(gang.key)
         return InVain(history.vain, history.not_before) if history is not None and history.vain else None
 
+    def resume(self, gang: Gang, why_not: WhyNot) -> None:
+        """That was found out about the gang, and nothing has changed since."""
+        if isinstance(why_not, InVain):
+            self._history[gang.key] = _History(vain=why_not.times, not_before=why_not.until)
+        else:
+            self._why_not = (gang.key, why_not)
+
     def _gang_of(self, unit: Sequence[Pod]) -> GangKey | None:
         uids = {pod.uid for pod in unit}
         return next(

@@ -94,6 +94,9 @@ class Promises:
         """These controllers and no others exist."""
         self._pods = dict(promised)
 
+    def known(self) -> list[Promise]:
+        return [Promise(controller, pods) for controller, pods in self._pods.items()]
+
     def promised(self, gang: Gang) -> int:
         """How many members the gang's controllers have yet to create."""
         living = Counter(pod.owner.uid for pod in gang.roster.members.values() if pod.owner is not None)
@@ -128,6 +131,11 @@ class Promises:
     def begun(self, gang: Gang, now: float, *, held: bool) -> None:
         """It has a plan, with members missing. `held`: so are their places."""
         self._open.setdefault(gang.key.namespace, {})[gang.key] = _Plan(gang, now, held)
+
+    def open(self, gang: Gang) -> tuple[float, bool] | None:
+        """Since when the gang has a plan with members missing, and whether their places are held; None: it has none."""
+        plan = self._open.get(gang.key.namespace, {}).get(gang.key)
+        return None if plan is None else (plan.since, plan.held)
 
     def kept(self, gang: Gang) -> bool:
         """All its members exist. Whether they do so for the first time since it has its plan."""

@@ -34,9 +34,16 @@ class Waiting:
     _brake: Brake
     stirred: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
-    _unasked: dict[GangKey, float] = field(default_factory=dict, init=False)
+    unasked: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
     no node for any of them, for others take each one that comes free."""
+
+    def begin_anew(self) -> None:
+        """Nobody waits: whoever remembers who does will say so."""
+        self.stirred.clear()
+        self.unasked.clear()
+        for gang in list(self._table.by_key.values()):
+            self.queue.leave(gang)
 
     def changed(self, gang: Gang) -> None:
         """Something about it has changed: if it waits, it is to be settled."""
@@ -60,13 +67,13 @@ class Waiting:
         gang.step(Step.LACKS_MEMBERS if missing else Step.HAS_MEMBERS)
         # kube-scheduler may never ask about it.
         if missing or gang.wait.rejected or self._is_watched(gang):
-            self._unasked.pop(gang.key, None)
+            self.unasked.pop(gang.key, None)
         else:
-            self._unasked.setdefault(gang.key, now)
+            self.unasked.setdefault(gang.key, now)
 
     def enter(self, gang: Gang, now: float) -> None:
         """It waits for room, and was turned away; or for gang places of its namespace."""
-        since = self._unasked.pop(gang.key, now)
+        since = self.unasked.pop(gang.key, now)
         if self.quota.sets_aside(gang):
             # For room it waits from when it may have some.
             gang.wait.since = None
@@ -110,7 +117,7 @@ class Waiting:
 
     def ended(self, gang: Gang) -> None:
         """It does not wait."""
-        self._unasked.pop(gang.key, None)
+        self.unasked.pop(gang.key, None)
         self.quota.aside.pop(gang.key, None)
         self.queue.leave(gang)
 
@@ -125,14 +132,14 @@ class Waiting:
 
     def next_unasked(self) -> tuple[GangKey, float] | None:
         """The one that has not been asked about for longest, and when patience with that ends."""
-        for key, since in self._unasked.items():
+        for key, since in self.unasked.items():
             return key, since + self._patience.seconds
         return None
 
     def enter_unasked(self, key: GangKey, now: float) -> None:
         """It waits for room as if it had been turned away; but where nobody is kept waiting."""
         if self._brake.observes(key.namespace):
-            del self._unasked[key]
+            del self.unasked[key]
         else:
             self.enter(self._table.by_key[key], now)
             self.stirred[key] = None
@@ -143,7 +150,7 @@ class Waiting:
         # Where nothing was ever ordered there is no need to ask about everybody.
         if not any(gang.wait.order) and not self.queue.order.version():
             return []
-        others = [self._table.by_key[key] for key in self._unasked if not self._brake.observes(key.namespace)]
+        others = [self._table.by_key[key] for key in self.unasked if not self._brake.observes(key.namespace)]
         for other in others:
             self.queue.order.place(other)
         return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
@@ -156,7 +163,7 @@ class Waiting:
             watched = (
                 self._brake.observes(gang.key.namespace)
                 or self._is_watched(gang)
-                or gang.key in self._unasked
+                or gang.key in self.unasked
                 or gang.key in self.stirred
             )
             waits = gang.phase in (Phase.GATHERING, Phase.WAITING) and gang.needed and not gang.missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -107,6 +108,7 @@ class NotedManagement:
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
         self.supposition = Supposition(fits=True)
+        self.dumped = gzip.compress(b'{"kind":"escher-state-dump"}\n')
         self.announcements = Announcements(_AtTheEpoch())
         nothing: dict[Counted, tuple[int, int | None]] = dict.fromkeys(Counted, (0, None))
         self.quota_state = QuotaState(namespace="", counted=nothing, waiting={})
@@ -209,6 +211,10 @@ class NotedManagement:
         self._note(wondered)
         return self.supposition
 
+    async def dump(self) -> bytes:
+        self._note("dump")
+        return self.dumped
+
     def by_noun(self) -> Management:
         return Management(
             resources=self,
@@ -222,6 +228,7 @@ class NotedManagement:
             asks=self,
             events=self.announcements,
             what_if=self,
+            dump=self,
         )
 
     def explained(self, whom: Any) -> Explanation:

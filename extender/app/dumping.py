@@ -1,0 +1,42 @@
+"""Dumping: the whole state of the service, written in a copy of the process, so that nobody waits for it here.
+
+Must not know how it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from extender.app.capacities import Capacities
+from extender.app.keeper import Keeper
+from extender.app.ports import EphemeralResource
+from extender.app.remembering import Record, records
+from extender.app.what_if import Copied
+
+
+class Dumping:
+    """Implements `management.DumpCalls`. `resources`: the EphemeralResources that are known. `foreign_policies`: names
+    of policies that do not come with Escher."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        resources: Callable[[], Iterable[EphemeralResource]],
+        capacities: Capacities,
+        copied: Copied,
+        written: Callable[[Iterable[Record]], bytes],
+        foreign_policies: Sequence[str] = (),
+    ) -> None:
+        self._keeper = keeper
+        self._resources = resources
+        self._capacities = capacities
+        self._copied = copied
+        self._written = written
+        self._foreign_policies = foreign_policies
+
+    async def dump(self) -> bytes:
+        return await self._copied.in_a_copy(self._dump)
+
+    def _dump(self) -> bytes:
+        told = records(self._keeper, self._resources(), self._capacities, self._foreign_policies)
+        return self._written(told)

@@ -1,0 +1,151 @@
+"""Memory: what is decided about gangs, and no fact tells: as values, and put in force again where the same facts are.
+
+For whoever asks elsewhere, of a dump, why a gang waits. All times are the same there, for time stands still. What
+decides nothing about where a gang is, or why it waits, is left out: what would become of preemptions that are under
+way, and how near a plan that failed is to its next pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.core.gangs.backfill import Account
+from extender.core.gangs.gang import Gang
+from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.machine import Phase, Standing
+from extender.core.gangs.plans import Pauses
+from extender.core.gangs.progress import AtBarrier, Plan, Wait
+from extender.core.gangs.restraint import Unfinished, WhyNot
+from extender.core.names import GangKey
+from extender.kube.names import PodUid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangMemory:
+    """One gang. `queued`: it waits for room; `aside`: for gang places; `unasked`: since when nobody has asked about it.
+    `left_alone`: until when its plan is."""
+
+    key: GangKey
+    phase: Phase
+    standing: Standing = Standing.FRESH
+    first_seen: float = 0.0
+    changes: int = 0
+    bound: tuple[PodUid, ...] = ()
+    leaving: tuple[PodUid, ...] = ()
+    succeeded: tuple[PodUid, ...] = ()
+    plan: Plan = field(default_factory=Plan)
+    barrier: AtBarrier = field(default_factory=AtBarrier)
+    wait: Wait = field(default_factory=Wait)
+    queued: bool = False
+    aside: bool = False
+    surplus: bool = False
+    unasked: float | None = None
+    left_alone: float | None = None
+    pauses: Pauses = field(default_factory=Pauses)
+    ahead: tuple[float, bool] | None = None
+    """Since when it has a plan with members missing, and whether their places are held."""
+    in_part: float | None = None
+    in_doubt: float | None = None
+    why_nobody_leaves: WhyNot | None = None
+    unfinished: Unfinished | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnsMemory:
+    """Whose turn it is. `saved_for`: the gang that room is saved for. `giving_way`: namespaces that have no plans, until
+    then."""
+
+    saved_for: GangKey | None = None
+    savings: Account = field(default_factory=Account)
+    giving_way: Mapping[str, float] = field(default_factory=dict)
+
+
+def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
+    """All that is known of gangs beside the facts; changes nothing, and shares what it tells with those who decide."""
+    saved = gangs.waiting.queue.saved
+    turns = TurnsMemory(
+        saved_for=None if saved.gang is None else saved.gang.key,
+        savings=saved.savings.account,
+        giving_way=dict(gangs.planning.plans.giving_way),
+    )
+    return [_of(gangs, gang) for gang in gangs.by_key.values()], turns
+
+
+def _of(gangs: Gangs, gang: Gang) -> GangMemory:
+    key, roster, waiting, planning = gang.key, gang.roster, gangs.waiting, gangs.planning
+    # One that was tried on what is there now is so there too: `recall` says what that is there.
+    tried_now = gang.wait.tried_at is not None and gang.wait.tried_at == planning.state_of(gang)
+    return GangMemory(
+        key=key,
+        phase=gang.phase,
+        standing=gang.standing,
+        first_seen=roster.first_seen,
+        changes=roster.changes,
+        bound=tuple(sorted(roster.bound)),
+        leaving=tuple(sorted(roster.leaving)),
+        succeeded=tuple(sorted(roster.succeeded)),
+        plan=gang.plan,
+        barrier=gang.barrier,
+        wait=replace(gang.wait, tried_at=(0, 0) if tried_now else None, passed_over_at=None),
+        queued=gang in waiting.queue,
+        aside=key in waiting.quota.aside,
+        surplus=gang in waiting.surplus,
+        unasked=waiting.unasked.get(key),
+        left_alone=planning.plans.left_alone.get(key),
+        pauses=planning.plans.pauses(gang),
+        ahead=planning.promises.open(gang),
+        in_part=gangs.quorums.in_part.get(key),
+        in_doubt=gangs.quorums.in_doubt.get(key),
+        why_nobody_leaves=waiting.preempting.why_not(gang),
+        unfinished=waiting.preempting.victims.unfinished.get(key),
+    )
+
+
+def recall(gangs: Gangs, memories: Sequence[GangMemory], turns: TurnsMemory) -> None:
+    """It is as it was remembered. The facts are there, what is held is in the ledger, and nobody has decided anything
+    since."""
+    gangs.waiting.begin_anew()
+    gangs.planning.plans.giving_way.update(turns.giving_way)
+    for memory in memories:
+        if (gang := gangs.by_key.get(memory.key)) is not None:
+            _recall(gangs, gang, memory)
+    for memory in memories:
+        gang = gangs.by_key.get(memory.key)
+        if gang is not None and memory.queued:
+            gangs.waiting.queue.enter(gang)
+    saver = None if turns.saved_for is None else gangs.by_key.get(turns.saved_for)
+    gangs.waiting.queue.saved.gang = saver if saver is not None and saver in gangs.waiting.queue else None
+    gangs.waiting.queue.saved.savings.resume(turns.savings)
+    gangs.effects.clear()
+
+
+def _recall(gangs: Gangs, gang: Gang, memory: GangMemory) -> None:
+    roster, waiting, planning, quorums = gang.roster, gangs.waiting, gangs.planning, gangs.quorums
+    gang.phase, gang.standing = memory.phase, memory.standing
+    gang.plan, gang.barrier, gang.wait = memory.plan, memory.barrier, memory.wait
+    roster.first_seen, roster.changes = memory.first_seen, memory.changes
+    roster.bound, roster.leaving = set(memory.bound), set(memory.leaving)
+    roster.succeeded = set(memory.succeeded)
+    if memory.aside:
+        waiting.quota.sets_aside(gang)
+    if memory.surplus:
+        waiting.surplus.has(gang)
+    if memory.unasked is not None:
+        waiting.unasked[gang.key] = memory.unasked
+    if memory.left_alone is not None:
+        planning.plans.left_alone[gang.key] = memory.left_alone
+    planning.plans.resume_pauses(gang, memory.pauses)
+    if memory.ahead is not None:
+        since, held = memory.ahead
+        planning.promises.begun(gang, since, held=held)
+    for known, until in ((quorums.in_part, memory.in_part), (quorums.in_doubt, memory.in_doubt)):
+        known.pop(gang.key, None)
+        if until is not None:
+            known[gang.key] = until
+    if memory.why_nobody_leaves is not None:
+        waiting.preempting.resume(gang, memory.why_nobody_leaves)
+    if memory.unfinished is not None:
+        waiting.preempting.victims.unfinished[gang.key] = memory.unfinished
+    if memory.wait.tried_at is not None:
+        gang.wait.tried_at = planning.state_of(gang)

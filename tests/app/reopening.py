@@ -1,0 +1,50 @@
+"""Reopening: what a service has dumped, read again, as somebody elsewhere has it."""
+
+from __future__ import annotations
+
+import io
+
+from extender.adapters.state_dump import read, written
+from extender.app.capacities import Capacities
+from extender.app.explain import Explain
+from extender.app.explanation import Explanation
+from extender.app.keeper import Keeper
+from extender.app.remembering import Reopened, records, reopened
+from extender.app.resources import Resources
+from extender.core.names import GangKey
+
+
+def dumped(keeper: Keeper, resources: Resources | None = None) -> bytes:
+    """The file."""
+    capacities: Capacities | None = None if resources is None else resources.capacities
+    return written(records(keeper, [] if resources is None else resources.all(), capacities))
+
+
+def elsewhere(file: bytes) -> Reopened:
+    """What the file makes. It would be dumped as the same file, and breaks no invariant."""
+    found = reopened(read(io.BufferedReader(io.BytesIO(file))))
+    assert found.keeper.tables.violations() == []
+    return found
+
+
+class ExplainedTwice(Explain):
+    """Explains, and asserts that a dump of this moment explains the same."""
+
+    def __init__(self, keeper: Keeper, resources: Resources) -> None:
+        super().__init__(keeper.tables, resources.capacities.why_withheld)
+        self._keeper = keeper
+        self._resources = resources
+
+    def pod(self, namespace: str, name: str) -> Explanation:
+        here = super().pod(namespace, name)
+        assert self._there().pod(namespace, name) == here
+        return here
+
+    def gang(self, key: GangKey) -> Explanation:
+        here = super().gang(key)
+        assert self._there().gang(key) == here
+        return here
+
+    def _there(self) -> Explain:
+        there = elsewhere(dumped(self._keeper, self._resources))
+        return Explain(there.keeper.tables, there.why_withheld)
