@@ -110,7 +110,7 @@ def test_commands_are_found_in_every_form_and_wrong_ones_are_noticed() -> None:
     readme = commands_in((ROOT / "README.md").read_text())
     found = {"cluster up --nodes 16", "explain pod reader", "demo --nodes 200", "cluster env"}
     assert {f"escher {each}" for each in found} <= set(readme)
-    for wrong in ("clusters up", "cluster up --node 3", "explain pod", "demo --nodes many", "state here", "clusters"):
+    for wrong in ("clusters up", "cluster up --node 3", "explain pod", "demo --nodes many", "quota here", "clusters"):
         assert complaint(f"escher {wrong}"), wrong
 
 

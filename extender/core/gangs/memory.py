@@ -53,8 +53,8 @@ class GangMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnsMemory:
-    """Whose turn it is. `saved_for`: the gang that room is saved for. `giving_way`: namespaces that have no plans, until
-    then."""
+    """Whose turn it is. `saved_for`: the gang that room is saved for. `giving_way`: namespaces that have no plans,
+    until then."""
 
     saved_for: GangKey | None = None
     savings: Account = field(default_factory=Account)

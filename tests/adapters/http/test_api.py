@@ -100,6 +100,7 @@ async def test_the_documentation_shows_every_call_and_the_words_of_its_fields(cl
         "/v1/namespaces/{ns}/policies/{name}:ask",
         "/v1/events",
         "/v1/what-if",
+        "/v1/state-dump",
     } == set(described["paths"])
     assert set(described["paths"]["/v1/namespaces/{ns}/resources/{name}"]) == {"get", "put", "delete"}
     body = described["components"]["schemas"]["ResourceBody"]
