@@ -38,6 +38,7 @@ from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
 from extender.adapters.state_dump import written
+from extender.app import decision_log
 from extender.app.announcing import Announcements
 from extender.app.asked import AskedPolicies, tried
 from extender.app.auditor import Auditor
@@ -68,6 +69,7 @@ from extender.app.sinks import Facts
 from extender.app.stale_wakes import StaleWakes
 from extender.app.tables import Rules
 from extender.app.transactions import Transactions
+from extender.app.verbs import Verbs
 from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
@@ -148,6 +150,7 @@ class Application:
         self._auditor = Auditor(self.keeper.tables, self.journal, self.metrics.violated)
         self.gates = Gates()
         binder = ApiBinder(connection)
+        told, logs_decisions = self.announcements.tell, settings.log_level == "debug"
         self.effects = Effects(
             self.keeper,
             binder,
@@ -159,14 +162,14 @@ class Application:
             evictions_per_second=settings.evictions_per_second,
             journal=self.journal,
             gates=self.gates,
-            announced=self.announcements.tell,
+            announced=decision_log.also_told(told) if logs_decisions else told,
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
             destroyed=logged(self.metrics.destroyed),
             withheld=self.metrics.withheld,
         )
-        self.scheduling = Scheduling(
+        scheduling = self.scheduling = Scheduling(
             self.keeper,
             self.effects,
             self.gates,
@@ -175,6 +178,7 @@ class Application:
             journal=self.journal,
             announced=self.announcements.tell,
         )
+        self.verbs: Verbs = decision_log.LoggedVerbs(scheduling, clock) if logs_decisions else scheduling
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
         self._conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
@@ -191,9 +195,10 @@ class Application:
         )
         escher_policies = policies.Policies()
         self.hosting = Hosting(self.keeper.tables, self.resources, self._known)
+        governing = GovernedByKeeper(self.keeper, self.effects)
         self.asked = AskedPolicies(
             self.hosting,
-            GovernedByKeeper(self.keeper, self.effects),
+            decision_log.LoggedGoverning(governing) if logs_decisions else governing,
             lambda name: self.policies.in_force(name),
             listed=lambda: self._policies.reflector.synced.is_set(),
         )
@@ -243,6 +248,9 @@ class Application:
                 settings.policies,
             ),
         )
+        if logs_decisions:
+            self.keeper.tables.gangs.planning.heed_given_up = decision_log.plan_given_up
+            self.resources.capacities.heed = decision_log.resource_set
         self._connection = connection
         elapsed = asyncio.get_running_loop().time
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
@@ -359,7 +367,7 @@ class Application:
 
     def asgi(self, settings: Settings) -> Service:
         return create_app(
-            self.scheduling,
+            self.verbs,
             self.management,
             ready=self.ready,
             ages=self.ages,

@@ -129,6 +129,9 @@ class Settings(BaseModel):
         description="connections that may be open; fewer, where this process may not open as many files",
     )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    log_format: str = Field(
+        "text", pattern="^(text|json)$", description="how a line of the log is written: text, or one JSON object"
+    )
 
 
 SWITCHES = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")

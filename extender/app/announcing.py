@@ -106,10 +106,10 @@ class Announcements:
         if isinstance(told, Filtered) and 1 < len(told.verdict.passed) == told.sent:
             # Nothing was decided.
             return
-        if isinstance(told, _OF_INTEREST):
+        if isinstance(told, OF_INTEREST):
             now = self._clock.now()
             self._last += 1
-            self._kept.append((now, _announced(self._last, now, told) if isinstance(told, _LARGE) else told))
+            self._kept.append((now, announced(self._last, now, told) if isinstance(told, _LARGE) else told))
             self._news.set()
 
     def close(self) -> None:
@@ -136,12 +136,12 @@ class Announcements:
                 continue
             done += 1
             when, told = self._kept[done - oldest]
-            announced = told if isinstance(told, Announcement) else _announced(done, when, told)
-            if namespace in (None, announced.namespace):
-                yield announced
+            said = told if isinstance(told, Announcement) else announced(done, when, told)
+            if namespace in (None, said.namespace):
+                yield said
 
 
-_OF_INTEREST = (
+OF_INTEREST = (
     Filtered,
     BindEnded,
     AskRefused,
@@ -167,7 +167,9 @@ _LARGE = (Filtered, PolicyFailed, GangQuarantined)
 all who were on the way to it: bodies of requests."""
 
 
-def _announced(number: int, when: float, told: Told) -> Announcement:
+def announced(number: int, when: float, told: Told) -> Announcement:
+    """What is told, which is of interest, in words."""
+
     def of_gang(what: str, gang: GangKey, detail: str = "", pod: str = "") -> Announcement:
         return Announcement(
             number=number, time=when, what=what, namespace=gang.namespace, gang=gang.name, pod=pod, detail=detail

@@ -87,6 +87,8 @@ class Capacities:
         """Keys of which more may be in force once all that arrived together is known."""
         self._begun = False
         """Whether the first list is known."""
+        self.heed: Callable[[ResourceKey, Units], None] = lambda key, units: None
+        """Told of what is in force of a key from now on, by node."""
         in_force.followers.append(self._follow)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -288,6 +290,8 @@ class Capacities:
         if withheld is not None:
             self._withheld[key] = withheld
         after = self._granted(key)
+        if before != after:
+            self.heed(key, after)
         for node in before | after:
             if before.get(node, 0) != after.get(node, 0):
                 self._performer.do(self._keeper.set_capacity(node, key, after.get(node, 0)))

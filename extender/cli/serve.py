@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +54,7 @@ def serve(
         Path | None, typer.Option(help="Require client certificates signed by one of these authorities (PEM).")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text, or json: one object a line.")] = None,
 ) -> None:
     from functools import partial
 
@@ -70,6 +71,7 @@ def serve(
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,
         log_level=log_level,
+        log_format=log_format,
     )
     try:
         settings = load()
@@ -116,14 +118,24 @@ def _log_to_stderr(settings: Settings) -> None:
     import structlog
 
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    common: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+        structlog.processors.format_exc_info,
+    ]
+    if settings.log_format == "json":
+        last: Any = structlog.processors.JSONRenderer()
+        logging.basicConfig(level=level)
+        # What libraries log is an object too, with the same keys.
+        whole = [structlog.stdlib.add_logger_name, *common]
+        as_json = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=whole, processor=last)
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(as_json)
+    else:
+        last = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"])
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
+        processors=[*common, last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from extender.app.announcing import _OF_INTEREST, Announcement, Announcements, BindEnded, Filtered, Told
+from extender.app.announcing import OF_INTEREST, Announcement, Announcements, BindEnded, Filtered, Told
 from extender.app.decisions import AdvertiseCapacity, AskRefused
 from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import PodRef
@@ -108,7 +108,7 @@ async def test_every_decision_of_interest_has_words(decision: Told, what: str, d
 
 
 def test_none_of_them_is_forgotten_above() -> None:
-    assert {type(decision) for decision, _, _ in WORDS} == set(_OF_INTEREST)
+    assert {type(decision) for decision, _, _ in WORDS} == set(OF_INTEREST)
 
 
 async def test_what_decides_nothing_is_not_announced() -> None:
