@@ -6,6 +6,7 @@ Must not know what the settings are for beyond their meaning to the user.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from extender.core.brake import Switches
 from extender.settings_isolation import IsolationSettings
+from extender.settings_renamed import BothNames, by_new_names
 
 
 class BadSettings(ValueError):
@@ -144,8 +146,9 @@ def switches_in(settings: Settings) -> Switches:
     return Switches(**{name: getattr(settings, name) for name in SWITCHES})
 
 
-def load_settings(file: Path | None, **given: Any) -> Settings:
-    """The settings of the file, overridden by those given that are not None. Raises BadSettings."""
+def load_settings(file: Path | None, heard: Callable[[str], None] = lambda said: None, **given: Any) -> Settings:
+    """The settings of the file, overridden by those given that are not None. `heard` is told, in words, which of the
+    file's have another name by now. Raises BadSettings."""
     values: dict[str, Any] = {}
     if file is not None:
         try:
@@ -154,7 +157,10 @@ def load_settings(file: Path | None, **given: Any) -> Settings:
             raise BadSettings(f"{file}: {error}") from error
         if read is not None and not isinstance(read, dict):
             raise BadSettings(f"{file}: a mapping of settings is expected, such as `port: 8080`")
-        values = dict(read or {})
+        try:
+            values = by_new_names(read or {}, heard)
+        except BothNames as error:
+            raise BadSettings(f"{file}: {error}") from error
     values |= {name: value for name, value in given.items() if value is not None}
     try:
         settings = Settings.model_validate(values)

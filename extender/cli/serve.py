@@ -58,11 +58,15 @@ def serve(
 ) -> None:
     from functools import partial
 
+    import structlog
+
     from extender.settings import BadSettings, load_settings
 
+    renamed: dict[str, None] = {}
     load = partial(
         load_settings,
         config,
+        renamed.setdefault,
         kubeconfig=kubeconfig,
         context=context,
         host=host,
@@ -79,6 +83,8 @@ def serve(
         typer.echo(f"escher serve: {error}", err=True)
         raise typer.Exit(2) from None
     _log_to_stderr(settings)
+    for said in renamed:
+        structlog.get_logger(__name__).warning("a setting has another name", what=said)
     raise typer.Exit(_run(settings, config, load))
 
 

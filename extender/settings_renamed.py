@@ -1,0 +1,58 @@
+"""Settings that have another name than they had: the old one is still understood, with a warning, for some versions.
+
+To rename one: give the field of `settings.Settings` its new name, and add an entry here. Remove the entry in the
+version that it names: a test fails for one that is left there longer, or is to be there shorter than is promised. Must
+not know what any setting is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNDERSTOOD_FOR = 2
+"""Minor versions, after that which has renamed it, in which an old name is still understood at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """`to`: the setting's name since version `since`. The old one is refused from version `until` on. Both versions are
+    `major.minor`."""
+
+    to: str
+    since: str
+    until: str
+
+
+RENAMED: Mapping[str, Renamed] = {}
+"""By the old name. None so far."""
+
+
+class BothNames(ValueError):
+    """A setting is there by its old and by its new name."""
+
+
+def by_new_names(values: Mapping[str, Any], heard: Callable[[str], None]) -> dict[str, Any]:
+    """The same settings by the names that they have now. `heard` is told of each old name, in words. Raises
+    BothNames."""
+    found = dict(values)
+    for old in [name for name in values if name in RENAMED]:
+        new = RENAMED[old].to
+        if new in values:
+            raise BothNames(f"{old} and {new} are both there, and are one setting: leave out {old}, its old name")
+        found[new] = found.pop(old)
+        heard(f"{old} is called {new} since version {RENAMED[old].since}, and refused from {RENAMED[old].until} on")
+    return found
+
+
+def as_promised(renamed: Renamed) -> bool:
+    """Whether the old name is understood for as long as is promised."""
+    (since_major, since), (until_major, until) = version(renamed.since), version(renamed.until)
+    return until_major > since_major or until - since > UNDERSTOOD_FOR
+
+
+def version(text: str) -> tuple[int, int]:
+    """Of `major.minor`, with or without more."""
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
