@@ -90,15 +90,15 @@ def _beginning(path: Path, named: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 
 def _open(path: Path) -> Api:
-    from extender.adapters.state_dump import BadDump, read
-    from extender.app.remembering import Incomplete
+    from extender.adapters.state_dump import read
     from extender.elsewhere import ADDRESS, InProcess, asked_of, what_is_missing
 
     try:
         with _reading(path) as file, _working() as tell:
             told = read(file, lambda count: tell(f"{count} records of the state are read"))
             app, there = asked_of(told)
-    except (BadDump, Incomplete) as error:
+    except ValueError as error:
+        # No dump, not all of one, or one that contradicts itself.
         fail(f"--state is {path}: {error}", code=2)
     except OSError as error:
         fail(f"--state is {path}: {error.strerror or error}", code=2)

@@ -127,6 +127,18 @@ async def test_a_dump_that_was_cut_off_is_refused(escher: Escher, world: World, 
     assert "it ends too early" in refused.stderr
 
 
+async def test_a_dump_that_somebody_has_edited_into_nonsense_is_refused(
+    escher: Escher, world: World, tmp_path: Path
+) -> None:
+    await world.set("r", 4, "n1")
+    file = tmp_path / "state.json"
+    await escher("state", "--dump", str(file))
+    file.write_bytes(file.read_bytes().replace(b'{"escher.dev/team.r":4}', b'{"cpu":4}'))
+    refused = await escher("what-if", "--drain", "n1", "--state", str(file))
+    assert refused.exit_code == 2
+    assert "capacity of cpu on n1 cannot be set to 4" in " ".join(refused.stderr.split())
+
+
 @pytest.mark.parametrize("command", [["state"], ["what-if"], ["explain", "pod"], ["explain", "gang"]])
 def test_help_shows_an_example_with_a_dump(command: list[str]) -> None:
     told = CliRunner().invoke(app, [*command, "--help"])
