@@ -137,7 +137,7 @@ def test_a_policy_is_told_when_it_comes_into_force_and_when_it_ends() -> None:
         Identity("team", "apart"),
         PolicyInForce(AntiAffinity()),
     )
-    found = lines(lambda: (governing.put(name, policy), governing.drop(name)))
+    found = [*lines(lambda: governing.put(name, policy)), *lines(lambda: governing.drop(name))]
     assert [(each["event"], each["policy"], each.get("type")) for each in found] == [
         ("PolicyInForce", "apart", "anti-affinity"),
         ("PolicyWithdrawn", "apart", None),

@@ -60,7 +60,7 @@ def state_of(world: Rivals) -> Hashable:
         tuple(sorted(pods) if world.alike else pods),
         tuple(tuple(_about_gang(world, gang)) for gang in living),
         tuple(vacant),
-        tuple((key, _ahead(since, now)) for key, since in waiting._unasked.items()),
+        tuple((key, _ahead(since, now)) for key, since in waiting.unasked.items()),
         tuple(_surplus(waiting.surplus, now)),
         _of_savings(waiting.queue, now),
         _of_promises(gangs.planning.promises, now),

@@ -87,5 +87,5 @@ def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
 
 def test_a_gang_that_waits_and_that_nothing_will_try_again(world: GangWorld) -> None:
     world.create(*gang_pods("lost", 3, {"cpu": 9000}))
-    del world.keeper.tables.gangs.waiting._unasked[GangKey("default", "lost")]
+    del world.keeper.tables.gangs.waiting.unasked[GangKey("default", "lost")]
     assert found(world) == {"gang_not_watched"}
