@@ -1,9 +1,8 @@
 """Heads: a request whose head came before, but for its Content-Length, is read by looking that up.
 
-kube-scheduler sends the same head with each call of a verb, and a parser that goes through it, header by header, takes
-longer than all else of a short call before it is read. Nothing is understood here: what a head means the parser has
-said, the first time it came; and what is not as simple as kube-scheduler's heads is left to the parser each time. Must
-not know connections, nor what is served.
+kube-scheduler sends the same head with each call of a verb, and nobody need go through it again, header by header.
+Nothing is understood here: what a head means the parser has said, the first time it came; and what is not as simple as
+kube-scheduler's heads is left to the parser each time. Must not know connections, nor what is served.
 """
 
 from __future__ import annotations

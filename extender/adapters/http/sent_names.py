@@ -75,7 +75,7 @@ def cut_out(body: bytes) -> tuple[bytes, SentNames] | None:
     Whoever reads the first as JSON makes of it what he would make of `body`, but for them: they are one value, as null
     is, and where JSON has one value it may have any other.
     """
-    if not body.endswith(_AT_THE_END) or (at := body.rfind(_NAMED)) < 0:
+    if not body.endswith(_AT_THE_END) or (at := body.find(_NAMED)) < 0:
         return None
     at += len(_NAMED)
     names = _counted(body[at : -len(_END)])
