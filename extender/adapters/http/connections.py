@@ -166,7 +166,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.cycle.keep_alive and self.transport.is_closing():
+        if self.cycle is not None and not self.cycle.keep_alive and self.transport.is_closing():
             self._abort_unless_read(self.bounds.unread_seconds)
 
     def timeout_keep_alive_handler(self) -> None:

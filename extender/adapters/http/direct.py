@@ -1,21 +1,29 @@
-"""Direct: a request that came whole, and whose answer is not to be waited for, is answered where it was read.
+"""Direct: a request that is whole, and whose answer is not to be waited for, is answered where it was read.
 
 uvicorn makes a task of every request, and of its answer two writes to the kernel, head and body: for an ordinary pod a
-quarter of what filter costs, and half of what prioritize does. Whatever is not answered so goes through uvicorn as
-ever: what came in pieces, what waits, whoever wants the connection closed. Knows uvicorn's protocol. Must not know what
-is served.
+quarter of what filter costs, and half of what prioritize does. There are three steps, each for what the one before it
+left:
+
+    data_received -> _answered_by_sight   came in one read, alone, and its head has come before (`heads`)
+                  -> _answered            is whole, as the parser has it
+                  -> uvicorn              as ever: what waits, what streams, whoever wants the connection closed
+
+Knows uvicorn's protocol. Must not know what is served.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from extender.adapters.http.bodies import Answer
+from extender.adapters.http.bodies import Answer, declared_length
 from extender.adapters.http.connections import BoundedProtocol, Bounds
+from extender.adapters.http.heads import Heads
 
 
 class Served(Protocol):
@@ -30,25 +38,74 @@ class Served(Protocol):
 
 AtOnce = Callable[[str, str, bytes], Answer | None]
 
+_AWAITED_BYTES = 2**20
+"""A body of a verb with 15,000 names has a third of that."""
+_AWAITED = 16
+"""Connections, so that what is awaited is bounded beside all other bodies, for which there is a `BodyRoom`."""
+_AWAITED_SECONDS = 0.01
+
 
 class DirectProtocol(BoundedProtocol):
-    """One connection. `at_once`: as of what is served."""
+    """One connection. `at_once`: as of what is served; `heads`, `awaited`: of all connections of one server."""
 
     at_once: AtOnce
+    heads: Heads
+    awaited: set[DirectProtocol]
+    """Those of which a request has begun, the rest of whose body is awaited."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._reading = False
+        self._in_message = False
+        """Whether the parser is in the midst of a request, or of what is none."""
         self._begun: tuple[RequestResponseCycle, Any] | None = None
         """The request that is next, of which no task has been made."""
+        self._patience: asyncio.TimerHandle | None = None
+        """Until its body is not awaited any more."""
+
+    # -- by sight ------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        alone = self._is_idle()
+        if alone and self._answered_by_sight(data):
+            return
         self._reading = True
         super().data_received(data)
         self._reading = False
-        begun, self._begun = self._begun, None
-        if begun is not None and not self._refused and not self._answered(begun[0]):
-            super()._start_asgi_task(*begun)
+        if self._begun is not None:
+            self._go_on(*self._begun, data if alone else b"")
+
+    def _is_idle(self) -> bool:
+        """Whether what comes next is the beginning of a request, and nobody is before it."""
+        return (
+            not (self._in_message or self._refused or self._late is not None or self.flow.write_paused)
+            and (self.cycle is None or self.cycle.response_complete)
+            and not self.transport.is_closing()
+        )
+
+    def _answered_by_sight(self, data: bytes) -> bool:
+        """As `_answered`, without a parser, and with nothing of what uvicorn makes for a request."""
+        seen = self.heads.read(data)
+        if seen is None or (answer := self._ask(*seen)) is None:
+            return False
+        self.transport.write(_written(answer, self.server_state.default_headers))
+        self.on_response_complete()
+        return True
+
+    def _ask(self, method: str, path: str, body: bytes) -> Answer | None:
+        """Every request that is not uvicorn's is asked here: who may not ask is told so by uvicorn's way (None)."""
+        return self.at_once(method, path, body)
+
+    # -- by what the parser has made of it -----------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._in_message = True
+        super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        # After the head of an upgrade comes what is no HTTP.
+        self._in_message = self.parser.should_upgrade()
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # uvicorn calls this at the end of a head: what is read with it may be the whole body.
@@ -57,13 +114,60 @@ class DirectProtocol(BoundedProtocol):
         else:
             super()._start_asgi_task(cycle, app)
 
+    def _go_on(self, cycle: RequestResponseCycle, app: Any, data: bytes) -> None:
+        """With the request that has begun. `data`: which may be the whole of it, and nothing else."""
+        if not self._refused and self._is_awaited(cycle):
+            self._await()
+            return
+        self._no_longer_await()
+        if self._refused:
+            return
+        if not self._answered(cycle):
+            super()._start_asgi_task(cycle, app)
+        elif data:
+            self.heads.remember(data, cycle.scope["method"], cycle.scope["path"])
+
+    def _await(self) -> None:
+        if self._patience is None:
+            self.awaited.add(self)
+            self._patience = self.loop.call_later(_AWAITED_SECONDS, self._await_in_vain)
+        # uvicorn has whoever takes the body read on.
+        self.flow.resume_reading()
+
+    def _await_in_vain(self) -> None:
+        begun = self._begun
+        self._no_longer_await()
+        if begun is None or self._refused:
+            return
+        if len(begun[0].body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        super()._start_asgi_task(*begun)
+
+    def _no_longer_await(self) -> None:
+        self._begun = None
+        if self._patience is not None:
+            self.awaited.discard(self)
+            self._patience.cancel()
+            self._patience = None
+
+    def _is_awaited(self, cycle: RequestResponseCycle) -> bool:
+        """Whether the rest of its body is on its way, and worth waiting for: thousands of names come in two or three
+        reads. Who is not so fast, or does not say how much comes, is uvicorn's."""
+        if not cycle.more_body or cycle.waiting_for_100_continue or not cycle.keep_alive:
+            return False
+        if self._patience is None and len(self.awaited) >= _AWAITED:
+            return False
+        scope: Any = cycle.scope
+        length = declared_length(scope)
+        return length is not None and length <= _AWAITED_BYTES
+
     def _answered(self, cycle: RequestResponseCycle) -> bool:
         if cycle.more_body or not cycle.keep_alive or cycle.waiting_for_100_continue or self.flow.write_paused:
             return False
         if self.parser.should_upgrade():
             # Its body is none, whatever length was announced.
             return False
-        answer = self.at_once(cycle.scope["method"], cycle.scope["path"], bytes(cycle.body))
+        answer = self._ask(cycle.scope["method"], cycle.scope["path"], bytes(cycle.body))
         if answer is None:
             return False
         cycle.response_started = cycle.response_complete = True
@@ -74,6 +178,10 @@ class DirectProtocol(BoundedProtocol):
         cycle.on_response = lambda: None
         cycle.body = bytearray()
         return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._no_longer_await()
+        super().connection_lost(exc)
 
 
 def _written(answer: Answer, default: list[tuple[bytes, bytes]]) -> bytes:
@@ -87,4 +195,5 @@ def _written(answer: Answer, default: list[tuple[bytes, bytes]]) -> bytes:
 def direct(bounds: Bounds, at_once: AtOnce) -> type[DirectProtocol]:
     """The protocol with these bounds, for uvicorn's `http`. `at_once`: of what is served, which uvicorn does not tell:
     it wraps that."""
-    return type("DirectProtocol", (DirectProtocol,), {"bounds": bounds, "at_once": staticmethod(at_once)})
+    of_one_server = {"bounds": bounds, "at_once": staticmethod(at_once), "heads": Heads(), "awaited": set()}
+    return type("DirectProtocol", (DirectProtocol,), of_one_server)

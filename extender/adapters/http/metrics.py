@@ -6,9 +6,15 @@ The label `verb` has four values and no caller can add one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
@@ -17,28 +23,73 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 _NODES = (1.0, 10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
 
 
+class Distribution:
+    """How many of what was observed are up to each bound, and their sum: for one thread, and without the library's
+    locks."""
+
+    __slots__ = ("_bounds", "_counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = (*bounds, inf)
+        self._counts = [0] * len(self._bounds)
+        """By the first bound that is not below what was observed."""
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def up_to(self, bound: float) -> int:
+        return sum(self._counts[: bisect_left(self._bounds, bound) + 1])
+
+
+class _Histograms(Collector):
+    """One for each verb: the library's own, and in it the numbers of a `Distribution`, when somebody asks."""
+
+    def __init__(self, name: str, about: str, bounds: Sequence[float], registry: CollectorRegistry) -> None:
+        self._shown = Histogram(name, about, ["verb"], buckets=bounds, registry=None)
+        self.of: dict[str, Distribution] = {}
+        for verb in VERBS:
+            self._shown.labels(verb)
+            self.of[verb] = Distribution(bounds)
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        return self._shown.describe()
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._shown.collect():
+            family.samples = [self._told(sample, sample.name.removeprefix(family.name)) for sample in family.samples]
+            yield family
+
+    def _told(self, sample: Sample, kind: str) -> Sample:
+        distribution = self.of[sample.labels["verb"]]
+        match kind:
+            case "_bucket":
+                return sample._replace(value=distribution.up_to(float(sample.labels["le"])))
+            case "_count":
+                return sample._replace(value=distribution.up_to(inf))
+            case "_sum":
+                return sample._replace(value=distribution.total)
+            case _:
+                return sample
+
+
 @dataclass(frozen=True, slots=True)
 class VerbMetrics:
     """Where one verb's durations and numbers of nodes are counted."""
 
-    duration: Histogram
-    nodes: Histogram
+    duration: Distribution
+    nodes: Distribution
 
 
 def verb_metrics(registry: CollectorRegistry) -> dict[str, VerbMetrics]:
     """The metrics of every verb, registered, and shown as 0 before the first call."""
-    duration = Histogram(
+    duration = _Histograms(
         "escher_extender_duration_seconds",
         "From the last byte of a call of kube-scheduler to the first of its answer; bind waits for its gang in it.",
-        ["verb"],
-        buckets=_SECONDS,
-        registry=registry,
+        _SECONDS,
+        registry,
     )
-    nodes = Histogram(
-        "escher_extender_nodes",
-        "Nodes named in a call of kube-scheduler.",
-        ["verb"],
-        buckets=_NODES,
-        registry=registry,
-    )
-    return {verb: VerbMetrics(duration.labels(verb), nodes.labels(verb)) for verb in VERBS}
+    nodes = _Histograms("escher_extender_nodes", "Nodes named in a call of kube-scheduler.", _NODES, registry)
+    return {verb: VerbMetrics(duration.of[verb], nodes.of[verb]) for verb in VERBS}

@@ -16,6 +16,9 @@ from extender.kube.names import NodeName
 
 _IN_NAMES = b"abcdefghijklmnopqrstuvwxyz0123456789-."
 _OPEN, _EACH, _CLOSE = b"[", b'"",', b'""]'
+_NAMED, _END, _NULL = b',"Nodes":null,"NodeNames":', b"}", b"null"
+_FIRST, _BETWEEN, _LAST = b'["', b'","', b'"]'
+_AT_THE_END = _LAST + _END
 _FEW = 16
 """Answers with few names are remembered, and with them would be the whole body that these were not read from."""
 _read = msgspec.json.Decoder(list[NodeName]).decode
@@ -61,9 +64,31 @@ class SentNames(Sequence[NodeName]):
 
 
 def sent_names(raw: Raw) -> SentNames | None:
-    """The names, if `raw`, which is JSON, is a list of more than a few texts of the characters of nodes' names, without
-    spaces; None: that is to be found out by reading it."""
-    # Where such characters are left out of JSON, only texts of nothing else leave two quotes between commas.
-    frame = bytes(raw).translate(None, _IN_NAMES)
+    """The names, if `raw` is a list of more than a few texts of the characters of nodes' names, without spaces; None:
+    that is to be found out by reading it."""
+    return _counted(bytes(raw))
+
+
+def cut_out(body: bytes) -> tuple[bytes, SentNames] | None:
+    """`body` with null for its names, and these, as of `sent_names`; None: they are not where kube-scheduler has them.
+
+    Whoever reads the first as JSON makes of it what he would make of `body`, but for them: they are one value, as null
+    is, and where JSON has one value it may have any other.
+    """
+    if not body.endswith(_AT_THE_END) or (at := body.find(_NAMED)) < 0:
+        return None
+    at += len(_NAMED)
+    names = _counted(body[at : -len(_END)])
+    return None if names is None else (body[:at] + _NULL + _END, names)
+
+
+def _counted(raw: bytes) -> SentNames | None:
+    # All but such characters, in their order; and none of these is outside of the quotes, if each comma has one on
+    # either side.
+    frame = raw.translate(None, _IN_NAMES)
     count = len(frame) // len(_EACH)
-    return SentNames(raw, count) if count > _FEW and frame == _OPEN + _EACH * (count - 1) + _CLOSE else None
+    if count <= _FEW or frame != _OPEN + _EACH * (count - 1) + _CLOSE:
+        return None
+    if raw.count(_BETWEEN) != count - 1 or not (raw.startswith(_FIRST) and raw.endswith(_LAST)):
+        return None
+    return SentNames(Raw(raw), count)

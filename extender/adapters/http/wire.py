@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from extender.adapters.http.problems import Problem, ProblemKind, dotted
-from extender.adapters.http.sent_names import SentNames, sent_names
+from extender.adapters.http.sent_names import SentNames, cut_out, sent_names
 from extender.app.verbs import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
 from extender.kube.objects import Pod
@@ -65,6 +65,14 @@ class _PrioritizeCall(Struct, rename="pascal"):
     pod: Raw
     nodes: _NodesByName | None
     node_names: Raw
+
+
+class _NamedCall(Struct, rename="pascal"):
+    """The same body, where nodes come as names, which were cut out."""
+
+    pod: Raw
+    nodes: None
+    node_names: None
 
 
 class FilterCall(NamedTuple):
@@ -150,6 +158,7 @@ class _Score(Struct, rename="pascal"):
 
 _filter_calls = msgspec.json.Decoder(_FilterCall)
 _prioritize_calls = msgspec.json.Decoder(_PrioritizeCall)
+_named_calls = msgspec.json.Decoder(_NamedCall)
 _pods = msgspec.json.Decoder(Pod)
 _names = msgspec.json.Decoder(list[NodeName] | None)
 _bind_calls = msgspec.json.Decoder(BindCall)
@@ -182,6 +191,8 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
 
 def read_filter_call(body: bytes) -> FilterCall:
     """The body of filter; its pod has a UID, and one of names and nodes is there. Raises Problem."""
+    if (named := _read_named_call(body)) is not None:
+        return named
     call = _decode(_filter_calls, body)
     pod, names = _read_pod(bytes(call.pod)), _read_names(call)
     if names is not None:
@@ -193,12 +204,28 @@ def read_filter_call(body: bytes) -> FilterCall:
 
 def read_prioritize_call(body: bytes) -> FilterCall:
     """As `read_filter_call`, of a body of prioritize. Raises Problem."""
+    if (named := _read_named_call(body)) is not None:
+        return named
     call = _decode(_prioritize_calls, body)
     pod, names = _read_pod(bytes(call.pod)), _read_names(call)
     if names is not None:
         return FilterCall(pod, names)
     items = (call.nodes.items if call.nodes is not None else None) or []
     return FilterCall(pod, [_name_of(index, node) for index, node in enumerate(items)])
+
+
+def _read_named_call(body: bytes) -> FilterCall | None:
+    """A call with names, as kube-scheduler sends it: they are looked at once, and not as JSON. None: it is to be read
+    as a whole, which also tells what is wrong with it."""
+    cut = cut_out(body)
+    if cut is None:
+        return None
+    rest, names = cut
+    try:
+        call = _named_calls.decode(rest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return FilterCall(_read_pod(bytes(call.pod)), names)
 
 
 def _read_pod(sent: bytes) -> Pod:

@@ -80,9 +80,14 @@ class Following:
         resting = self._contained.resting
         first = earliest(*resting.values())
         for name, policy in self._keeps_time.items():
-            when = self._contained.ask(name, policy.next_deadline, None)
-            if when is not None and name not in resting:
-                first = earliest(first, when)
+            # As `ask_each`: it is asked after whatever has happened.
+            try:
+                when = policy.next_deadline()
+            except Exception as defect:
+                self._contained.met(name, defect)
+                continue
+            if when is not None and (first is None or when < first) and name not in resting:
+                first = when
         return first
 
     def tick(self, now: float) -> Iterator[NodeName]:

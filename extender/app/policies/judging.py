@@ -268,8 +268,16 @@ class Judging:
         return {node: score for node, score in scored if score}
 
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
-        asked = self._contained.ask_each(self._scores, lambda policy: policy.score(pod, self._facts), None)
-        found = [(name, scorer) for name, scorer in zip(self._scores, asked, strict=True) if scorer is not None]
+        found: list[tuple[str, Scorer]] = []
+        for name, policy in self._scores.items():
+            # As `_judges`.
+            try:
+                scorer = policy.score(pod, self._facts)
+            except Exception as defect:
+                self._contained.met(name, defect)
+                continue
+            if scorer is not None:
+                found.append((name, scorer))
         return [each for each in found if each[0] in self._deciding] or found
 
     def preferred(self, pod: Pod) -> Scorer | None:

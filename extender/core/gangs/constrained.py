@@ -46,6 +46,11 @@ class Constrained:
     )
     # A gang that is made anew under its name is another.
 
+    def forget(self, key: GangKey) -> None:
+        """The gang is no more: what is remembered of it has it whole."""
+        self._hopeless.pop(key, None)
+        self._concerned.pop(key, None)
+
     def concerns(self, gang: Gang) -> bool:
         """Whether the gang's places are to be planned here. O(members) after a change."""
         state = (gang.roster.changes, self._bystanders.repellers_changed)

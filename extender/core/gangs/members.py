@@ -179,6 +179,7 @@ class Members:
             return
         self._leave(gang, uid, now)
         self._table.leave(uid)
+        self._places.forget_member(uid)
         gang.roster.members.pop(uid, None)
         gang.roster.bound.discard(uid)
         gang.roster.leaving.discard(uid)
@@ -200,6 +201,7 @@ class Members:
         self._table.turn_back(gang, list(gang.barrier.arrived), "the gang has no members any more")
         self._quarantine.forget(gang)
         del self._table.by_key[gang.key]
+        self._places.forget(gang)
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
         """It has ended. One that ended well, and not because somebody deleted it, counts on; any other for nothing."""

@@ -344,6 +344,14 @@ class Places:
             if PodUid(held.holder) not in gang.roster.members:
                 self._ledger.release(held.holder)
 
+    def forget_member(self, uid: PodUid) -> None:
+        """It is gone: so is what it was offered."""
+        self._offers.forget(uid)
+
+    def forget(self, gang: Gang) -> None:
+        """It is no more."""
+        self._constrained.forget(gang.key)
+
     def release(self, gang: Gang) -> None:
         """Nothing is held but what is bound or being written."""
         for held in self.unbound(gang):

@@ -42,6 +42,11 @@ class Offers:
         if len(sent) < SAMPLE_FLOOR:
             self._of[pod.uid] = frozenset(sent)
 
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone: it would keep a hundred names of nodes."""
+        if uid in self._of:
+            del self._of[uid]
+
     def of(self, pod: Pod) -> frozenset[NodeName] | None:
         """Where the pod may be, as was told last; None if that is not known."""
         return self._of.get(pod.uid)

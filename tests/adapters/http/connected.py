@@ -27,19 +27,20 @@ class Line(asyncio.Transport):
         self.writes = 0
         self.ended = False
         self.closed_at: float | None = None
-        self._protocol, self._room, self._paused, self._half_closes = protocol, room, False, half_closes
+        self.protocol: Any = protocol
+        self._room, self._paused, self._half_closes = room, False, half_closes
         protocol.connection_made(self)
 
     def send(self, data: bytes) -> None:
         if self.closed_at is None:
-            self._protocol.data_received(data)
+            self.protocol.data_received(data)
 
     def write(self, data: Any) -> None:
         self.told += data
         self.writes += 1
         if len(self.told) > self._room and not self._paused:
             self._paused = True
-            self._protocol.pause_writing()
+            self.protocol.pause_writing()
 
     def get_write_buffer_size(self) -> int:
         return max(0, len(self.told) - self._room)
@@ -48,7 +49,7 @@ class Line(asyncio.Transport):
         self._room = 2**62
         if self._paused:
             self._paused = False
-            self._protocol.resume_writing()
+            self.protocol.resume_writing()
 
     def can_write_eof(self) -> bool:
         return self._half_closes
@@ -69,7 +70,7 @@ class Line(asyncio.Transport):
         if self.closed_at is None:
             loop = asyncio.get_running_loop()
             self.closed_at = loop.time()
-            loop.call_soon(self._protocol.connection_lost, None)
+            loop.call_soon(self.protocol.connection_lost, None)
 
     def pause_reading(self) -> None: ...
 

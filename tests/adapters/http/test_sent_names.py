@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from extender.adapters.http import wire
 from extender.adapters.http.problems import Problem
-from extender.adapters.http.sent_names import SentNames, sent_names
+from extender.adapters.http.sent_names import SentNames, cut_out, sent_names
 from extender.app.verbs import Verdict
 from tests.adapters.http.fakes import filter_body
 
@@ -76,6 +76,14 @@ def test_a_name_is_found_among_those_that_nobody_has_read(value: list[str], soug
         dumped([*NAMES, "UPPER"]),
         dumped(NAMES)[:-1] + b',"\\u0061"]',
         dumped(dict.fromkeys(NAMES, "a")),
+        # No JSON.
+        dumped(NAMES).replace(b'["', b'[a"'),
+        dumped(NAMES).replace(b'"]', b'"a]'),
+        dumped(NAMES).replace(b'","', b'"a,"', 1),
+        dumped(NAMES).replace(b'","', b'",a"', 1),
+        dumped(NAMES).replace(b'","', b'",-1,"', 1),
+        dumped(NAMES).replace(b'","', b'"",', 1),
+        dumped(NAMES)[:-1],
     ],
 )
 def test_all_else_is_to_be_read(raw: bytes) -> None:
@@ -103,3 +111,64 @@ def test_an_answer_is_the_same_whether_they_were_read_or_not(taken: list[Any]) -
     read = wire.filter_answer(Verdict(taken), None)
     assert read == wire.filter_answer(Verdict(call.nodes if taken == NAMES else taken), None)
     assert json.loads(read)["NodeNames"] == taken
+
+
+# -- cut out
+
+BODY = dumped(filter_body(names=NAMES))
+PIECES = [BODY[at:to] for at, to in ((0, 2), (0, 40), (40, 60), (60, -1), (-40, -1), (0, -1), (-1, None), (0, None))]
+pieces = st.sampled_from(
+    [*PIECES, b',"Nodes":null,"NodeNames":', dumped(NAMES), b'"', b"{", b"}", b"[", b"]", b"\\", b"a"]
+)
+
+
+def read_as_a_whole(body: bytes, read: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    with monkeypatch.context() as patched:
+        patched.setattr(wire, "cut_out", lambda body: None)
+        return answered(read, body)
+
+
+def answered(read: Any, body: bytes) -> Any:
+    try:
+        call = read(body)
+    except Problem as problem:
+        return problem.status, problem.field, problem.detail
+    return call.pod, list(call.nodes), call.sent
+
+
+@pytest.mark.parametrize("read", [wire.read_filter_call, wire.read_prioritize_call])
+@given(st.lists(pieces, max_size=5).map(b"".join) | st.just(BODY), st.data())
+def test_cut_out_or_not_a_body_is_read_as_the_same_call_or_refused_in_the_same_words(
+    read: Any, body: bytes, data: st.DataObject
+) -> None:
+    at, to = (data.draw(st.integers(0, len(body))) for _ in range(2))
+    changed = data.draw(st.sampled_from([body, body[:at] + body[to:], body[:at] + data.draw(pieces) + body[at:]]))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert answered(read, changed) == read_as_a_whole(changed, read, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"",
+        b"[",
+        b'{"a":"',
+        b'{"a":{"b":1',
+        b'{"a":[1',
+        b'{"a":"\\"',
+        b'{"NodeNames":["n1"],"a":1',
+        b'{"Nodes":{"items":[]},"a":1',
+        b'{"Pod":1',
+    ],
+)
+def test_names_that_are_not_those_of_the_call_are_cut_out_to_no_effect(before: bytes) -> None:
+    body = before + b',"Nodes":null,"NodeNames":' + dumped(NAMES) + b"}"
+    assert cut_out(body) is not None
+    for read in (wire.read_filter_call, wire.read_prioritize_call):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            assert answered(read, body) == read_as_a_whole(body, read, monkeypatch)
+
+
+@pytest.mark.parametrize("body", [dumped(filter_body(names=[])), dumped(filter_body(names=NAMES), spaces=True), b""])
+def test_names_that_are_elsewhere_or_few_are_read(body: bytes) -> None:
+    assert cut_out(body) is None
