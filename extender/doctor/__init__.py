@@ -1,0 +1,1 @@
+"""What `escher doctor` knows of a set-up."""
