@@ -6,6 +6,8 @@ is to look.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,14 +75,14 @@ def doctor(
             fail(f"{alone} is for --release-gates; give that too, or leave it out", code=2)
     elif scheduler_config or service_account:
         fail("--release-gates looks at pods alone; leave --scheduler-config and --service-account out", code=2)
-    _be_quiet()
     settings = _settings(config)
     where = _Where(kubeconfig or settings.kubeconfig, context or settings.context)
-    if release_gates:
-        _release_gates(service, where, namespace, yes=yes, force=force, as_json=as_json)
-    else:
-        account, service_is_given = _account(service_account), _address_is_given(command)
-        _look(service, service_is_given, where, scheduler_config or [], settings, config, account, as_json=as_json)
+    with _quietly():
+        if release_gates:
+            _release_gates(service, where, namespace, yes=yes, force=force, as_json=as_json)
+        else:
+            account, service_is_given = _account(service_account), _address_is_given(command)
+            _look(service, service_is_given, where, scheduler_config or [], settings, config, account, as_json=as_json)
 
 
 class _Where:
@@ -114,14 +116,19 @@ def _account(given: str | None) -> ServiceAccount | None:
     return ServiceAccount(namespace, name)
 
 
-def _be_quiet() -> None:
+@contextmanager
+def _quietly() -> Iterator[None]:
     """What happens on the way is told by what is found."""
     import logging
 
     import structlog
 
+    usual = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        structlog.configure(**usual)
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------
