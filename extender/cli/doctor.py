@@ -279,8 +279,8 @@ def _tell(facts: Facts, report: Report) -> None:
         table = Table(box=None, pad_edge=False)
         for head in ("found", "in", "what is wrong", "how to mend it"):
             table.add_column(head, overflow="fold")
-        for each in report.findings:
-            add_row(table, f"{each.severity} {each.check}", each.subject, each.wrong, each.mend)
+        for found in report.findings:
+            add_row(table, f"{found.severity} {found.check}", found.subject, found.wrong, found.mend)
         out.print()
         out.print(table, soft_wrap=False)
         out.print()

@@ -17,7 +17,7 @@ async def listed(requests: Requests, *parts: str, fields: str = "") -> AsyncIter
     """Each object of the collection at these path segments. `fields`: a field selector. Raises Unavailable, Refused."""
     following = ""
     while True:
-        query = {"limit": _PAGE, "continue": following, "fieldSelector": fields}
+        query: dict[str, str | int] = {"limit": _PAGE, "continue": following, "fieldSelector": fields}
         page = await answered(requests, "GET", address(*parts, query=query))
         for each in page.get("items") or ():
             yield each

@@ -79,6 +79,22 @@ def _one_entry_for_every_pod(s: SetUp) -> None:
     s.scheduler["extenders"] = [s.marked]
 
 
+def _filter_only_for_every_pod(s: SetUp) -> None:
+    _one_entry_for_every_pod(s)
+    s.every["filterVerb"] = "filter-only"
+
+
+def _insecure(s: SetUp) -> None:
+    s.over_https()
+    s.marked["tlsConfig"]["insecure"] = True
+
+
+def _https_by_address_alone(s: SetUp) -> None:
+    s.over_https()
+    del s.settings["tls_client_ca"], s.marked["tlsConfig"]
+    s.marked["enableHTTPS"] = False
+
+
 def _schema(s: SetUp) -> dict[str, object]:
     version = s.definitions[0]["spec"]["versions"][0]
     found: dict[str, object] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -293,7 +309,7 @@ MISTAKES = (
     ),
     Mistake(
         "filter-verb-unfit",
-        lambda s: (_one_entry_for_every_pod(s), s.every.update(filterVerb="filter-only")),
+        _filter_only_for_every_pod,
         "filterVerb is filter-only in an entry that binds",
         lambda s: s.every.update(filterVerb="filter"),
         "filterVerb: filter.",
@@ -322,19 +338,14 @@ MISTAKES = (
     ),
     Mistake(
         "certificate-unverified",
-        lambda s: (s.over_https(), s.marked["tlsConfig"].update(insecure=True)),
+        _insecure,
         "tlsConfig.insecure is true",
         lambda s: s.marked["tlsConfig"].pop("insecure"),
         "no insecure",
     ),
     Mistake(
         "https-not-configured",
-        lambda s: (
-            s.over_https(),
-            s.settings.pop("tls_client_ca"),
-            s.marked.update(enableHTTPS=False),
-            s.marked.pop("tlsConfig"),
-        ),
+        _https_by_address_alone,
         "without enableHTTPS and tlsConfig",
         lambda s: s.over_https(),
         "enableHTTPS: true and tlsConfig",
@@ -488,7 +499,7 @@ MISTAKES = (
     # -- nodes --
     Mistake(
         "resource-unheeded",
-        lambda s: (s.resources[0].pop("status"), _amounts(s, "4", *_BOTH)),
+        lambda s: s.resources[0].pop("status"),
         "since 2027-01-31T10:00:00Z nobody has said",
         lambda s: s.resources[0].update(SetUp().resources[0]),
         "Start the service",

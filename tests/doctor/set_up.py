@@ -38,7 +38,7 @@ def _shipped(folder: str, *names: str) -> list[Json]:
 
 def pod(name: str, *, node: str | None = "n1", scheduler: str = "escher", marked: bool = True, **more: Any) -> Json:
     """A member of a gang, which runs there, or waits."""
-    amounts = {"cpu": "1", **({MANAGED: "0"} if marked else {})}
+    amounts = {"cpu": "1"} | ({str(MANAGED): "0"} if marked else {})
     spec: Json = {"schedulerName": scheduler, "containers": [{"resources": {"requests": amounts, "limits": amounts}}]}
     metadata = {
         "namespace": "team",
@@ -55,7 +55,7 @@ def pod(name: str, *, node: str | None = "n1", scheduler: str = "escher", marked
     }
 
 
-GATED = {"schedulingGates": [{"name": "escher.dev/gang"}]}
+GATED: Json = {"schedulingGates": [{"name": "escher.dev/gang"}]}
 ORDINARY: Json = {"labels": {}, "annotations": {}}
 
 

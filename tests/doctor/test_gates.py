@@ -8,10 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from extender.app.ports import PodRef
+from extender.controlplane import places
+from extender.core.names import MANAGED
+from extender.doctor.from_files import scheduler_files
 from extender.doctor.gates import gated_pods, release
 from extender.kube.names import PodUid
 from extender.simulation import Simulation
 from kubesim.kinds import NAMESPACE, POD, Json
+from kubesim.options import Options
+from kubesim.virtual import VirtualCluster
 from loadtests.pods import pod
 
 pytestmark = pytest.mark.anyio
@@ -69,6 +74,21 @@ async def test_who_has_no_gate_any_more_is_placed_by_its_scheduler(uninstalled: 
         await release(uninstalled.requests, each.pod)
     await asyncio.sleep(5)
     assert (await stored(uninstalled, "ours", "team"))["spec"].get("nodeName")
+
+
+async def test_marked_pods_of_a_gang_are_placed_one_by_one_by_their_scheduler_once_it_has_no_extender() -> None:
+    """As docs/doctor.md says of an uninstall; the shipped configuration, without its `extenders`."""
+    [shipped] = scheduler_files(places.shipped("scheduler-config") / "escher.yaml")
+    config = {name: value for name, value in shipped.document.items() if name != "extenders"}
+    async with VirtualCluster(Options(scheduler_configs=[config])) as cluster:
+        await cluster.add_nodes(1)
+        for name, more in (("first", {MANAGED: 0}), ("second", {MANAGED: 0}), ("asks", {"escher.dev/default.r": 1})):
+            await cluster.ask("POST", POD.path("default"), pod(name, gang="late", quorum=3, gated=True, **more))
+        for each in await gated_pods(cluster.requests):
+            await release(cluster.requests, each.pod)
+        await asyncio.sleep(5)
+        pods = (await cluster.ask("GET", POD.path("default")))["items"]
+    assert {each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")} == {"first", "second"}
 
 
 async def test_a_namesake_that_came_meanwhile_is_left_alone_and_who_is_gone_is_no_failure(
