@@ -49,7 +49,7 @@ def _unmarked(facts: Facts) -> Iterator[Found]:
         if scheduler_of(pod) in facts.ours and needs_us(pod) and MANAGED not in _resources(pod)
     ]
     if missed:
-        wrong = f"it needs Escher and does not ask for {MANAGED}: it is refused, as are {len(missed) - 1} others"
+        wrong = f"it needs Escher and does not ask for {MANAGED}: whoever is so is refused ({some(missed)})"
         mend = (
             "Create it again, with the policy of deploy/policies/mark-pods.yaml in force: a pod's requests are final."
         )

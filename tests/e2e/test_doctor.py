@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.controlplane import places
+from extender.controlplane import binaries, places
 from extender.controlplane.api import Api
 from extender.controlplane.clusters import RealCluster
+from extender.controlplane.progress import Progress
+from extender.doctor import entry_checks, profile_checks
+from extender.doctor.checks import CHECKS
+from extender.doctor.findings import examine
+from extender.doctor.from_files import scheduler_files
 from extender.doctor.permissions import NEEDED
 from loadtests.pods import Json, pod
 from tests.controlplane.deadline import eventually
+from tests.doctor.mistakes import MISTAKES, Mistake
+from tests.doctor.set_up import SetUp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -117,6 +126,57 @@ def test_definitions_and_policies_that_are_changed_are_found(cluster: RealCluste
     api.put(DEFINITION, definition)
     api.delete(MARKING)
     assert looked_at(cluster)[0] == {"mark-missing"}
+
+
+def by_kube_scheduler(cluster: RealCluster, folder: Path, document: Json) -> tuple[Path | None, str]:
+    """That configuration as kube-scheduler itself writes it, with all that it takes for granted; None: it refuses it.
+    And what it says. It starts nothing."""
+    document["clientConnection"]["kubeconfig"] = str(cluster.kubeconfig)
+    given, written = folder / "given.yaml", folder / "written.yaml"
+    given.write_text(yaml.safe_dump(document))
+    program = binaries.build(Progress()) / "kube-scheduler"
+    ran = subprocess.run(
+        [program, f"--config={given}", f"--write-config-to={written}", "--secure-port=0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return (written if ran.returncode == 0 else None), ran.stderr
+
+
+IN_FILES = [
+    each for each in MISTAKES if each.check in {check.name for check in (*profile_checks.CHECKS, *entry_checks.CHECKS)}
+]
+
+
+@pytest.mark.parametrize("mistake", IN_FILES, ids=lambda each: each.check)
+def test_kube_scheduler_refuses_what_is_said_to_be_refused_and_takes_all_else(
+    cluster: RealCluster, tmp_path: Path, mistake: Mistake
+) -> None:
+    """So these mistakes are found by nobody else, and those are told in the words of what happens."""
+    set_up = SetUp()
+    mistake.make(set_up)
+    if any("tlsConfig" in each for each in set_up.scheduler.get("extenders", ())):
+        # Whether the files of certificates are there is looked at as well; these are not.
+        set_up.scheduler["extenders"] = [
+            {name: value for name, value in each.items() if name != "tlsConfig"}
+            for each in set_up.scheduler["extenders"]
+        ]
+    told = [each.wrong for each in examine(set_up.facts(), CHECKS).findings]
+    written, said = by_kube_scheduler(cluster, tmp_path, set_up.scheduler)
+    assert (written is None) == any("kube-scheduler refuses" in each for each in told), said[-500:]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_is_shipped_has_no_findings_as_kube_scheduler_itself_writes_it(
+    cluster: RealCluster, tmp_path: Path, number: int
+) -> None:
+    set_up = SetUp()
+    written, said = by_kube_scheduler(cluster, tmp_path, set_up.schedulers[number])
+    assert written is not None, said
+    [found] = scheduler_files(written)
+    set_up.schedulers[number] = dict(found.document)
+    assert examine(set_up.facts(), CHECKS).findings == ()
 
 
 def test_while_the_service_is_away_what_waits_for_it_is_found_and_let_go(cluster: RealCluster) -> None:
