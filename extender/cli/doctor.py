@@ -23,15 +23,19 @@ if TYPE_CHECKING:
     from extender.doctor.gates import Gated
     from extender.settings import Settings
 
-HELP = """Look for mistakes in kube-scheduler's configuration, the cluster and the service, and say how to mend them.
+HELP = """Look for mistakes in a set-up, and say how to mend them.
 
-Example: escher doctor --scheduler-config scheduler-config/escher.yaml --config escher.yaml --url http://127.0.0.1:8080
+Example: escher doctor --scheduler-config scheduler-config/escher.yaml
 
-It changes nothing, and says what it could not look at. Exit code 0: no mistake was found (notes may be meant), 1: some
-were, 2: wrong use. docs/doctor.md has every check.
+It looks at kube-scheduler's configuration, at the cluster and at the service,
+changes nothing, and says what it could not look at. Exit code 0: no mistake
+was found (a note may be meant), 1: some were, 2: wrong use. docs/doctor.md
+has every check.
 
-With --release-gates it lists pods that wait at Escher's scheduling gate, and with --yes takes that gate off them: for
-when Escher is away or uninstalled. Example: escher doctor --release-gates --namespace team-a
+For when Escher is away or uninstalled, --release-gates lists pods that wait
+at its scheduling gate, and with --yes takes that gate off them.
+
+Example: escher doctor --release-gates --namespace team-a
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -76,13 +77,20 @@ async def test_who_has_no_gate_any_more_is_placed_by_its_scheduler(uninstalled: 
     assert (await stored(uninstalled, "ours", "team"))["spec"].get("nodeName")
 
 
+_ASKS: dict[str, dict[str, Any]] = {
+    "first": {MANAGED: 0},
+    "second": {MANAGED: 0},
+    "asks": {"escher.dev/default.r": 1},
+}
+
+
 async def test_marked_pods_of_a_gang_are_placed_one_by_one_by_their_scheduler_once_it_has_no_extender() -> None:
     """As docs/doctor.md says of an uninstall; the shipped configuration, without its `extenders`."""
     [shipped] = scheduler_files(places.shipped("scheduler-config") / "escher.yaml")
     config = {name: value for name, value in shipped.document.items() if name != "extenders"}
     async with VirtualCluster(Options(scheduler_configs=[config])) as cluster:
         await cluster.add_nodes(1)
-        for name, more in (("first", {MANAGED: 0}), ("second", {MANAGED: 0}), ("asks", {"escher.dev/default.r": 1})):
+        for name, more in _ASKS.items():
             await cluster.ask("POST", POD.path("default"), pod(name, gang="late", quorum=3, gated=True, **more))
         for each in await gated_pods(cluster.requests):
             await release(cluster.requests, each.pod)
