@@ -18,6 +18,7 @@ from extender.doctor.from_cluster import ServiceAccount, read_cluster
 from extender.doctor.from_files import shipped
 from extender.doctor.gates import gated_pods
 from extender.doctor.node_checks import CHECKS as ON_NODES
+from extender.kube.requests import MERGE_PATCH
 from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD
@@ -115,10 +116,8 @@ def test_what_is_typed_first_can_be_typed(cluster: LocalCluster) -> None:
 def test_the_command_that_removes_what_is_left_over_removes_it(cluster: LocalCluster) -> None:
     """As the check `left-over` prints it."""
     [name] = cluster.add_nodes(1)
-    node = cluster.ask("GET", f"/api/v1/nodes/{name}")
-    for field in ("capacity", "allocatable"):
-        node["status"][field]["escher.dev/old.x"] = "2"
-    cluster.ask("PUT", f"/api/v1/nodes/{name}/status", node)
+    left = {field: {"escher.dev/old.x": "2"} for field in ("capacity", "allocatable")}
+    cluster.ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": left}, content_type=MERGE_PATCH)
     facts = Facts(
         now=datetime.now(UTC),
         shipped=shipped("9.9"),
