@@ -81,6 +81,10 @@ class Api:
         """Where the service is."""
         return str(self._client.base_url)
 
+    def get(self, path: str) -> httpx.Response:
+        """What is answered there, of whatever status. Raises httpx.HTTPError."""
+        return self._client.get(path)
+
     def call(
         self,
         method: str,

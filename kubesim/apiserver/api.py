@@ -228,7 +228,7 @@ class ApiServer:
         if request.method != "POST" or target.name:
             raise no_method()
         body = bodies.read_review(request, target.kind, self.served.all())
-        answered = reviews.answered(target.kind, body, _shown(user), self._of_token)
+        answered = reviews.answered(target.kind, body, _shown(user), self._of_token, self._clock.stamp())
         return Answer(201, _encode(answered))
 
     def _of_token(self, token: str) -> Json | None:

@@ -30,8 +30,8 @@ _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 _EVERY_PATH = {"verbs": ["*"], "nonResourceURLs": ["*"]}
 
 
-def answered(kind: Kind, body: Json, user: Json, of_token: Callable[[str], Json | None]) -> Json:
-    """The object with its status. `user` asks; `of_token` knows whose token it is, None if nobody's."""
+def answered(kind: Kind, body: Json, user: Json, of_token: Callable[[str], Json | None], now: str) -> Json:
+    """The object with its status. `user` asks, `now`; `of_token` knows whose token it is, None if nobody's."""
     spec = body.get("spec") if isinstance(body.get("spec"), Mapping) else {}
     match kind.name:
         case "SelfSubjectReview":
@@ -47,4 +47,7 @@ def answered(kind: Kind, body: Json, user: Json, of_token: Callable[[str], Json 
     metadata = body.get("metadata") if isinstance(body.get("metadata"), Mapping) else {}
     said: Json = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": {**(metadata or {})}}
     said["metadata"].setdefault("creationTimestamp", None)
+    if kind.name == "SelfSubjectReview":
+        # Of all reviews this one alone says when it was asked.
+        said["metadata"]["creationTimestamp"] = now
     return said | ({"spec": spec} if kind.name != "SelfSubjectReview" else {}) | {"status": status}

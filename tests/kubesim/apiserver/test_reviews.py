@@ -66,6 +66,12 @@ async def test_who_asks_is_told_who_it_is() -> None:
     assert anonymous["status"]["userInfo"]["username"] == "system:anonymous"
 
 
+async def test_who_asks_who_it_is_is_told_the_time_too() -> None:
+    kind, api = BY_NAME["SelfSubjectReview"], Api()
+    assert api.ok("POST", kind.path(), {})["metadata"]["creationTimestamp"] == api.server._clock.stamp()
+    assert _asked("SelfSubjectAccessReview", {"resourceAttributes": {}})["metadata"]["creationTimestamp"] is None
+
+
 @pytest.mark.parametrize("kind", reviews.KINDS, ids=repr)
 async def test_nothing_of_them_is_kept(kind: Kind) -> None:
     assert Api().refused("GET", kind.path("default"))[0] == 405

@@ -1,0 +1,15 @@
+"""Every check there is, in the order in which findings are told. docs/doctor.md has them as a table."""
+
+from __future__ import annotations
+
+from extender.doctor import entry_checks, install_checks, node_checks, pod_checks, profile_checks, service_checks
+from extender.doctor.findings import Check
+
+CHECKS: tuple[Check, ...] = (
+    *profile_checks.CHECKS,
+    *entry_checks.CHECKS,
+    *install_checks.CHECKS,
+    *node_checks.CHECKS,
+    *pod_checks.CHECKS,
+    *service_checks.CHECKS,
+)

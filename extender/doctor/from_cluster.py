@@ -1,0 +1,195 @@
+"""From the cluster: what its API server says of the parts of a set-up, and why of some it does not.
+
+Reads, and asks what may be done; changes nothing. Of pods and nodes, of which there may be many, it keeps what checks
+look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from extender.core.names import DOMAIN
+from extender.doctor.facts import Cluster, Json, Part, metadata_of, spec_of
+from extender.doctor.lists import answered, listed
+from extender.doctor.permissions import NEEDED, OPTIONAL_KINDS, Permission
+from extender.kube.errors import Away, Gone, Refused, Unavailable
+from extender.kube.requests import Requests
+
+PARTS = (
+    *(Part.VERSION, Part.CLOCK, Part.NODES, Part.PODS, Part.RESOURCES),
+    *(Part.DEFINITIONS, Part.MARKING, Part.CLASSES, Part.PERMISSIONS),
+)
+"""What is read here."""
+
+_ADMISSION = ("apis", "admissionregistration.k8s.io", "v1")
+_METADATA = ("name", "namespace", "labels", "annotations", "ownerReferences")
+_POD_SPEC = ("schedulerName", "nodeName", "schedulingGates")
+_MADE_BY_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class ServiceAccount(NamedTuple):
+    namespace: str
+    name: str
+
+    @property
+    def user(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> list[str]:
+        return ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
+
+
+async def read_cluster(
+    requests: Requests, now: Callable[[], datetime], *, where: str = "", account: ServiceAccount | None = None
+) -> tuple[Cluster, dict[Part, str]]:
+    """What is there, and of which part nothing is known, and why. `account`: whose permissions; None: the caller's.
+
+    `where`: the API server's address, for people.
+    """
+    unread: dict[Part, str] = {}
+    said: dict[str, Any] = {"address": where}
+
+    async def read(part: Part, reading: Awaitable[Mapping[str, Any]]) -> None:
+        try:
+            said.update(await reading)
+        except (Refused, Unavailable) as error:
+            unread[part] = str(error)
+
+    try:
+        said.update(await _version(requests))
+    except Away as error:
+        return Cluster(address=where, unreachable=str(error)), dict.fromkeys(PARTS, "no API server answers")
+    except (Refused, Unavailable) as error:
+        unread[Part.VERSION] = str(error)
+    await asyncio.gather(
+        read(Part.CLOCK, _clock(requests, now)),
+        read(Part.NODES, _all("nodes", requests, "api", "v1", "nodes", keep=_node)),
+        read(Part.PODS, _all("pods", requests, "api", "v1", "pods", keep=_pod)),
+        read(Part.RESOURCES, _resources(requests)),
+        read(Part.DEFINITIONS, _definitions(requests)),
+        read(Part.MARKING, _marking(requests)),
+        read(Part.CLASSES, _classes(requests)),
+        read(Part.PERMISSIONS, _denied(requests, account)),
+    )
+    return Cluster(**said), unread
+
+
+async def _version(requests: Requests) -> Mapping[str, Any]:
+    said = await answered(requests, "GET", "/version")
+    number = re.match(r"\d+", str(said.get("minor", "")))
+    if number is None:
+        raise Unavailable(f"minor is {said.get('minor')!r}, no number")
+    return {"minor": int(number[0])}
+
+
+async def _who(requests: Requests) -> dict[str, Any]:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    return await answered(requests, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+
+
+async def _clock(requests: Requests, now: Callable[[], datetime]) -> Mapping[str, Any]:
+    """Of all that can be asked and is not stored, this says when it was asked."""
+    before = now()
+    stamp = metadata_of(await _who(requests)).get("creationTimestamp")
+    if not stamp:
+        raise Unavailable("it does not tell the time in a SelfSubjectReview")
+    between = before + (now() - before) / 2
+    # It leaves out what is below a second: half of one on average.
+    return {"ahead": (datetime.fromisoformat(stamp) - between).total_seconds() + 0.5}
+
+
+async def _all(
+    what: str, requests: Requests, *parts: str, keep: Callable[[Json], Json] = lambda each: each
+) -> Mapping[str, Any]:
+    return {what: tuple([keep(each) async for each in listed(requests, *parts)])}
+
+
+async def _resources(requests: Requests) -> Mapping[str, Any]:
+    try:
+        return await _all("resources", requests, "apis", DOMAIN, "v1alpha1", "ephemeralresources")
+    except Gone:
+        raise Unavailable("the kind is not installed") from None
+
+
+async def _definitions(requests: Requests) -> Mapping[str, Any]:
+    found = listed(requests, "apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    return {"definitions": tuple([each async for each in found if spec_of(each).get("group") == DOMAIN])}
+
+
+async def _marking(requests: Requests) -> Mapping[str, Any]:
+    try:
+        policies = [each async for each in listed(requests, *_ADMISSION, "mutatingadmissionpolicies")]
+        bindings = [each async for each in listed(requests, *_ADMISSION, "mutatingadmissionpolicybindings")]
+    except Gone:
+        raise Unavailable("it has no MutatingAdmissionPolicy v1, which comes with Kubernetes 1.36") from None
+    return {
+        "policies": tuple(policies),
+        "bound": frozenset(str(spec_of(each).get("policyName")) for each in bindings),
+    }
+
+
+async def _classes(requests: Requests) -> Mapping[str, Any]:
+    try:
+        return await _all("classes", requests, "apis", "resource.k8s.io", "v1", "deviceclasses")
+    except Gone:
+        # Where the kind is not there, nobody claims anything.
+        return {"classes": ()}
+
+
+async def _denied(requests: Requests, account: ServiceAccount | None) -> Mapping[str, Any]:
+    groups = await answered(requests, "GET", "/apis")
+    installed = {str(each.get("name")) for each in groups.get("groups") or ()}
+    asked = [each for each in NEEDED if each.group not in OPTIONAL_KINDS or each.group in installed]
+    allowed = await asyncio.gather(*(_allowed(requests, each, account) for each in asked))
+    whose = account.user if account else str(((await _who(requests)).get("status") or {})["userInfo"]["username"])
+    return {
+        "denied": tuple(each for each, may in zip(asked, allowed, strict=True) if not may),
+        "account": whose,
+    }
+
+
+async def _allowed(requests: Requests, asked: Permission, account: ServiceAccount | None) -> bool:
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+    resource, _, subresource = asked.resource.partition("/")
+    attributes = {"group": asked.group, "resource": resource, "subresource": subresource, "verb": asked.verb}
+    who = {} if account is None else {"user": account.user, "groups": account.groups}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": kind,
+        "spec": {"resourceAttributes": attributes, **who},
+    }
+    answer = await answered(requests, "POST", f"/apis/authorization.k8s.io/v1/{kind.lower()}s", body)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+# -- what is kept of objects of which there are many -----------------------------------------------------------------
+
+
+def _pod(pod: Json) -> Json:
+    spec = spec_of(pod)
+    containers = {
+        field: [{"resources": each.get("resources")} for each in spec.get(field) or ()]
+        for field in ("containers", "initContainers")
+    }
+    status = {"phase": (pod.get("status") or {}).get("phase", "Pending")}
+    return {"metadata": _metadata(pod), "spec": {**_only(spec, _POD_SPEC), **containers}, "status": status}
+
+
+def _node(node: Json) -> Json:
+    return {"metadata": _metadata(node), "status": _only(node.get("status") or {}, ("capacity", "allocatable"))}
+
+
+def _metadata(thing: Json) -> Json:
+    metadata = dict(_only(metadata_of(thing), _METADATA))
+    annotations = dict(metadata.get("annotations") or {})
+    annotations.pop(_MADE_BY_KUBECTL, None)
+    return {**metadata, "annotations": annotations}
+
+
+def _only(said: Json, fields: Iterable[str]) -> Json:
+    return {field: said[field] for field in fields if field in said}

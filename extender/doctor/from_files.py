@@ -1,0 +1,126 @@
+"""From files: kube-scheduler's configuration as people have it, in a file or in the ConfigMap of a chart.
+
+What kube-scheduler could not read either is refused here, so that no check has to think of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from extender.controlplane import crds, places
+from extender.doctor.facts import Shipped
+from extender.doctor.scheduler_file import SchedulerFile
+
+KIND = "KubeSchedulerConfiguration"
+
+
+class BadFile(ValueError):
+    """A file that cannot be used; `str()` names it, and field and value."""
+
+
+class _Shape(Struct, rename="camel"):
+    pass
+
+
+class _Managed(_Shape):
+    name: str = ""
+    ignored_by_scheduler: bool = False
+
+
+class _Extender(_Shape):
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    bind_verb: str = ""
+    weight: float | None = 0
+    enable_h_t_t_p_s: bool = msgspec.field(name="enableHTTPS", default=False)
+    tls_config: dict[str, Any] | None = None
+    node_cache_capable: bool = False
+    ignorable: bool = False
+    managed_resources: list[_Managed] | None = None
+
+
+class _Args(_Shape):
+    ignored_resource_groups: list[str] | None = None
+
+
+class _Plugin(_Shape):
+    name: str = ""
+    args: _Args | None = None
+
+
+class _Profile(_Shape):
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: int | None = None
+    plugin_config: list[_Plugin] | None = None
+
+
+class _Election(_Shape):
+    leader_elect: bool | None = None
+    resource_namespace: str = ""
+    resource_name: str = ""
+
+
+class _Client(_Shape):
+    qps: float = 0
+    burst: float = 0
+
+
+class _Configuration(_Shape):
+    """What checks look at, as kube-scheduler's API has it."""
+
+    api_version: str = ""
+    percentage_of_nodes_to_score: int | None = None
+    pod_max_backoff_seconds: float | None = None
+    profiles: list[_Profile] | None = None
+    extenders: list[_Extender] | None = None
+    leader_election: _Election | None = None
+    client_connection: _Client | None = None
+
+
+def scheduler_files(path: Path) -> list[SchedulerFile]:
+    """The configurations in this file, or in the ConfigMaps in it. Raises BadFile."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    found = list(_configurations(str(path), text))
+    if not found:
+        raise BadFile(f"{path}: it holds no {KIND}, nor a ConfigMap with one")
+    return found
+
+
+def _configurations(name: str, text: str) -> Iterator[SchedulerFile]:
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise BadFile(f"{name}: it is no YAML: {error}") from error
+    for document in documents:
+        if not isinstance(document, dict):
+            continue
+        if document.get("kind") == KIND:
+            try:
+                msgspec.convert(document, _Configuration)
+            except msgspec.ValidationError as error:
+                what, _, where = str(error).partition(" - at ")
+                field = where.strip("`").removeprefix("$.") or "the document"
+                raise BadFile(f"{name}: {field}: {what[:1].lower()}{what[1:]}") from error
+            yield SchedulerFile(name, document)
+        elif document.get("kind") == "ConfigMap":
+            for key, content in (document.get("data") or {}).items():
+                if isinstance(content, str) and KIND in content:
+                    yield from _configurations(f"{name} ({key})", content)
+
+
+def shipped(version: str) -> Shipped:
+    """What this version wants to be installed: deploy/crds and deploy/policies/mark-pods.yaml."""
+    policies = crds.documents(places.shipped("deploy") / "policies" / "mark-pods.yaml")
+    mark = next(each for each in policies if each["kind"] == "MutatingAdmissionPolicy")
+    return Shipped(version=version, definitions=tuple(crds.shipped_definitions()), mark_policy=mark)

@@ -1,0 +1,68 @@
+"""From the service: what it says of itself over HTTP. Must not know how it is reached, nor by what certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from cryptography import x509
+
+from extender.doctor.facts import Part, Service
+
+PARTS = (Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.ITS_NODES)
+"""What is read here."""
+
+
+class Answer(NamedTuple):
+    """`body` is the JSON object; empty where the answer is none. `certificate`: the server's (DER), over https."""
+
+    status: int
+    body: Mapping[str, Any]
+    certificate: bytes | None = None
+
+
+class NobodyThere(Exception):
+    """No answer; `str()` says why."""
+
+
+def read_service(address: str, get: Callable[[str], Answer]) -> tuple[Service, dict[Part, str]]:
+    """What it says, and of which part nothing is known, and why. `get` asks for a path; raises NobodyThere."""
+    try:
+        version = get("/version")
+        name = version.body.get("version")
+        if version.status != 200 or not isinstance(name, str):
+            raise NobodyThere(f"what answers there is no Escher service: GET /version answers {version.status}")
+        return _read(address, name, version.certificate, get)
+    except NobodyThere as error:
+        return Service(address=address, unreachable=str(error)), dict.fromkeys(PARTS, "no service answers")
+
+
+def _read(
+    address: str, version: str, certificate: bytes | None, get: Callable[[str], Answer]
+) -> tuple[Service, dict[Part, str]]:
+    unread: dict[Part, str] = {}
+    said: dict[str, Any] = {"address": address, "version": version}
+    if certificate is not None:
+        said["certificate_ends"] = x509.load_der_x509_certificate(certificate).not_valid_after_utc
+    ready = get("/readyz")
+    if ready.status == 200:
+        said["ages"] = {kind: float(age) for kind, age in (ready.body.get("ages") or {}).items()}
+    else:
+        said["not_ready"] = _why(ready)
+    brake = get("/v1/brake")
+    if brake.status == 200:
+        said["observes_only"] = bool((brake.body.get("everywhere") or {}).get("observe_only"))
+    else:
+        unread[Part.BRAKE] = _why(brake)
+    # One page is enough to see whether these are the nodes of a cluster.
+    nodes = get("/v1/cluster-state?limit=100")
+    if nodes.status == 200:
+        said["nodes"] = frozenset(str(each.get("node")) for each in nodes.body.get("items") or ())
+    else:
+        unread[Part.ITS_NODES] = _why(nodes)
+    return Service(**said), unread
+
+
+def _why(answer: Answer) -> str:
+    detail = answer.body.get("detail")
+    return f"{answer.status}: {detail}" if detail else f"it answers {answer.status}"

@@ -1,0 +1,59 @@
+"""Gates: pods that wait at our scheduling gate, and their release when no service is there to do it.
+
+The one module of these that changes something: it takes off our gate and no other, of the very pod that was listed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from extender.adapters.kube.writers import ApiWaker
+from extender.app.ports import PodRef
+from extender.core.gang_ask import GANG_GATE, GANG_LABEL
+from extender.doctor.facts import metadata_of, scheduler_of, spec_of
+from extender.doctor.lists import listed
+from extender.doctor.pod_checks import at_our_gate
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import PodUid
+from extender.kube.requests import Requests
+
+
+class Gated(NamedTuple):
+    pod: PodRef
+    gang: str
+    """As its label says; empty without one."""
+    scheduler: str
+    other_gates: tuple[str, ...]
+    """Those of others, behind which it goes on waiting."""
+
+
+async def gated_pods(requests: Requests, namespace: str | None = None) -> list[Gated]:
+    """All that wait at our gate, by namespace and name. Raises Unavailable, Refused."""
+    where = ("namespaces", namespace) if namespace is not None else ()
+    found = []
+    # A pod that has a node has no gate.
+    async for pod in listed(requests, "api", "v1", *where, "pods", fields="spec.nodeName="):
+        if not at_our_gate(pod):
+            continue
+        metadata = metadata_of(pod)
+        gates = tuple(str(each.get("name")) for each in spec_of(pod).get("schedulingGates") or ())
+        found.append(
+            Gated(
+                PodRef(metadata["namespace"], metadata["name"], PodUid(metadata["uid"])),
+                str((metadata.get("labels") or {}).get(GANG_LABEL, "")),
+                scheduler_of(pod),
+                tuple(each for each in gates if each != GANG_GATE),
+            )
+        )
+    return sorted(found, key=lambda each: (each.pod.namespace, each.pod.name))
+
+
+async def release(requests: Requests, pod: PodRef) -> str:
+    """Our gate is off that pod, or the pod is gone; otherwise why not."""
+    try:
+        await ApiWaker(requests).open_gate(pod)
+    except Gone:
+        return ""
+    except (Refused, Unavailable) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,217 @@
+"""Checks of what is installed in the cluster: its version, definitions, admission policies, permissions, classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from extender.core.names import MANAGED, in_domain
+from extender.doctor.facts import Facts, Json, Part, metadata_of, named, spec_of
+from extender.doctor.findings import Check, Found, Severity
+
+_MARKS_FROM = 36
+"""The first minor that serves MutatingAdmissionPolicy as v1."""
+_SKEW = 10.0
+_MARK = "deploy/policies/mark-pods.yaml"
+_APPLY_MARK = f"kubectl apply -f {_MARK}"
+
+
+def _unreachable(facts: Facts) -> Iterator[Found]:
+    if facts.cluster.unreachable:
+        mend = "Name a kubeconfig and context that work: kubectl --kubeconfig PATH --context NAME get nodes."
+        yield Found(facts.cluster.address or "cluster", facts.cluster.unreachable, mend)
+
+
+def _too_old(facts: Facts) -> Iterator[Found]:
+    if facts.cluster.minor < _MARKS_FROM and facts.relies_on_the_mark:
+        wrong = (
+            f"it is 1.{facts.cluster.minor}, and MutatingAdmissionPolicy v1 comes with 1.{_MARKS_FROM}: nobody marks "
+            "pods, and gangs without the mark are refused"
+        )
+        mend = (
+            "Use one entry of `extenders` for every pod: scheduler-config/escher.yaml says how, above its `extenders`."
+        )
+        yield Found("Kubernetes", wrong, mend)
+
+
+def _skewed(facts: Facts) -> Iterator[Found]:
+    ahead = facts.cluster.ahead
+    if abs(ahead) > _SKEW:
+        wrong = f"it is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the clock of this machine"
+        mend = "Have both follow the same time (NTP): times to live end by the service's clock, certificates by both."
+        yield Found("API server's clock", wrong, mend)
+
+
+# -- definitions of our kinds ----------------------------------------------------------------------------------------
+
+
+def _installed(facts: Facts) -> Iterator[tuple[Json, Json | None]]:
+    """Each definition that is shipped, and as the cluster has it."""
+    there = {named(each): each for each in facts.cluster.definitions}
+    for shipped in facts.shipped.definitions:
+        yield shipped, there.get(named(shipped))
+
+
+def _versions(definition: Json) -> dict[str, Json]:
+    return {str(each.get("name")): each for each in spec_of(definition).get("versions") or ()}
+
+
+def _undefined(facts: Facts) -> Iterator[Found]:
+    for shipped, there in _installed(facts):
+        if there is None:
+            wrong = "the CustomResourceDefinition is not installed"
+            yield Found(named(shipped), wrong, "kubectl apply -f deploy/crds/")
+
+
+def _defined_otherwise(facts: Facts) -> Iterator[Found]:
+    for shipped, there in _installed(facts):
+        if there is None:
+            continue
+        found = _versions(there)
+        for name, version in _versions(shipped).items():
+            if not found.get(name, {}).get("served"):
+                wrong = f"version {name} is not served, but {', '.join(found) or 'none'}"
+            elif (where := _difference(_schema(version), _schema(found[name]))) is not None:
+                wrong = (
+                    f"version {name} differs from what Escher {facts.shipped.version} has, at {where or 'its schema'}"
+                )
+            else:
+                continue
+            mend = f"Apply deploy/crds/ of Escher {facts.shipped.version}, or use the version that installed these."
+            yield Found(named(shipped), wrong, mend)
+
+
+def _schema(version: Json) -> Any:
+    return (version.get("schema") or {}).get("openAPIV3Schema")
+
+
+def _difference(shipped: Any, there: Any, where: str = "") -> str | None:
+    """The first place at which they differ; None if nowhere. Texts for people may."""
+    if isinstance(shipped, Mapping) and isinstance(there, Mapping):
+        for key in sorted({*shipped, *there} - {"description"}):
+            if (place := _difference(shipped.get(key), there.get(key), f"{where}.{key}")) is not None:
+                return place
+        return None
+    if isinstance(shipped, list) and isinstance(there, list) and len(shipped) == len(there):
+        for at, pair in enumerate(zip(shipped, there, strict=True)):
+            if (place := _difference(*pair, f"{where}[{at}]")) is not None:
+                return place
+        return None
+    return None if shipped == there else where.removeprefix(".")
+
+
+# -- the mark --------------------------------------------------------------------------------------------------------
+
+
+def _marking(facts: Facts) -> list[Json]:
+    """The admission policies that put the mark on, by whatever name."""
+    if not facts.relies_on_the_mark or facts.cluster.minor < _MARKS_FROM:
+        return []
+    return [each for each in facts.cluster.policies if any(MANAGED in text for text in _mutations(each).values())]
+
+
+def _mutations(policy: Json) -> dict[str, str]:
+    found = {}
+    for at, each in enumerate(spec_of(policy).get("mutations") or ()):
+        said = each.get("applyConfiguration") or each.get("jsonPatch") or {}
+        found[f"mutations[{at}]"] = " ".join(str(said.get("expression", "")).split())
+    return found
+
+
+def _conditions(policy: Json) -> dict[str, str]:
+    said = spec_of(policy).get("matchConditions") or ()
+    return {f"matchConditions {each.get('name')}": " ".join(str(each.get("expression")).split()) for each in said}
+
+
+def _nobody_marks(facts: Facts) -> Iterator[Found]:
+    if facts.relies_on_the_mark and facts.cluster.minor >= _MARKS_FROM and not _marking(facts):
+        wrong = f"no MutatingAdmissionPolicy puts {MANAGED} on pods: gangs that do not bear it themselves are refused"
+        yield Found("mark-pods.escher.dev", wrong, _APPLY_MARK)
+
+
+def _unbound(facts: Facts) -> Iterator[Found]:
+    for policy in _marking(facts):
+        if named(policy) not in facts.cluster.bound:
+            wrong = "no MutatingAdmissionPolicyBinding names it: it marks nothing"
+            yield Found(named(policy), wrong, _APPLY_MARK)
+
+
+def _unmentioned(facts: Facts) -> Iterator[Found]:
+    for policy in _marking(facts):
+        chosen = [text for text in _conditions(policy).values() if "schedulerName" in text]
+        for name in facts.ours if chosen else ():
+            if not any(f'"{name}"' in text or f"'{name}'" in text for text in chosen):
+                wrong = f"matchConditions do not name schedulerName {name}, which is ours: its pods are not marked"
+                yield Found(named(policy), wrong, f'Add "{name}" to the condition of-escher.')
+
+
+def _marks_otherwise(facts: Facts) -> Iterator[Found]:
+    wanted = _conditions(facts.shipped.mark_policy) | _mutations(facts.shipped.mark_policy)
+    for policy in _marking(facts):
+        there = _conditions(policy) | _mutations(policy)
+        for where, text in wanted.items():
+            # Which schedulers' pods it marks is the user's affair.
+            if "schedulerName" not in text and there.get(where) != text:
+                wrong = f"{where} is another than in {_MARK} of Escher {facts.shipped.version}: it may miss pods"
+                yield Found(named(policy), wrong, f"Apply that, with your own schedulers' names: {_APPLY_MARK}")
+
+
+def _fails(facts: Facts) -> Iterator[Found]:
+    for policy in _marking(facts):
+        said = spec_of(policy).get("failurePolicy") or "Fail"
+        if said != "Ignore":
+            wrong = f"failurePolicy is {said}: a pod for which an expression fails cannot be created at all"
+            yield Found(named(policy), wrong, "Set failurePolicy: Ignore; who was missed is refused with a reason.")
+
+
+# -- what the service may do, and who else claims our names ------------------------------------------------------------
+
+
+def _forbidden(facts: Facts) -> Iterator[Found]:
+    by_resource: dict[tuple[str, str, str], list[str]] = {}
+    for each in facts.cluster.denied:
+        by_resource.setdefault((each.group, each.resource, each.without), []).append(each.verb)
+    for (group, resource, without), verbs in by_resource.items():
+        full = f"{resource}.{group}" if group else resource
+        wrong = f"may not {', '.join(verbs)} {full}; without that {without or 'the service does not work'}"
+        rule = f'apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(verbs)}]'
+        mend = f"Grant it in a ClusterRole that is bound to it: {rule}."
+        yield Found(facts.cluster.account, wrong, mend)
+
+
+def _claimed(facts: Facts) -> Iterator[Found]:
+    for each in facts.cluster.classes:
+        name = str(spec_of(each).get("extendedResourceName") or "")
+        if in_domain(name):
+            wrong = f"extendedResourceName is {name}: pods that ask for it wait for a device instead"
+            yield Found(f"DeviceClass {metadata_of(each).get('name')}", wrong, "Give it a name of another domain.")
+
+
+CHECKS = (
+    Check("api-server-unreachable", "no API server answers where the kubeconfig says", _unreachable, ()),
+    Check("kubernetes-too-old", "Kubernetes before 1.36 with an entry for marked pods", _too_old, (Part.VERSION,)),
+    Check("clock-skew", "clocks of API server and this machine more than 10 s apart", _skewed, (Part.CLOCK,)),
+    Check("definition-missing", "a kind of Escher's that is not installed", _undefined, (Part.DEFINITIONS,)),
+    Check(
+        "definition-differs", "a definition of another version than this one", _defined_otherwise, (Part.DEFINITIONS,)
+    ),
+    Check("mark-missing", "no admission policy that marks pods", _nobody_marks, (Part.MARKING, Part.VERSION)),
+    Check("mark-unbound", "that policy without a binding", _unbound, (Part.MARKING, Part.VERSION)),
+    Check(
+        "mark-misses-scheduler",
+        "that policy without one of `scheduler_names`",
+        _unmentioned,
+        (Part.MARKING, Part.VERSION),
+    ),
+    Check(
+        "mark-differs", "that policy of another version than this one", _marks_otherwise, (Part.MARKING, Part.VERSION)
+    ),
+    Check("mark-fails", "that policy with `failurePolicy: Fail`", _fails, (Part.MARKING, Part.VERSION), Severity.NOTE),
+    Check(
+        "permission-missing",
+        "something that the service may not do, of its table of permissions",
+        _forbidden,
+        (Part.PERMISSIONS,),
+    ),
+    Check("name-claimed", "a DeviceClass with a resource name of ours", _claimed, (Part.CLASSES,)),
+)

@@ -1,0 +1,127 @@
+"""Checks of what nodes say they have, against the EphemeralResources that say what they should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from extender.core.names import DOMAIN, in_domain
+from extender.doctor.facts import Facts, Json, Part, key_of, metadata_of, named, some, spec_of
+from extender.doctor.findings import Check, Found, Severity
+
+_SOON = timedelta(seconds=60)
+_OF_A_TRANSACTION = f"{DOMAIN}/transaction"
+_WRITER = "kubectl get node {} -o yaml --show-managed-fields, under managedFields"
+
+
+def _has(node: Json, field: str) -> dict[str, str]:
+    """Of ours, as node status has them in that field."""
+    said = (node.get("status") or {}).get(field) or {}
+    return {key: str(units) for key, units in said.items() if in_domain(key)}
+
+
+def _ready(resource: Json) -> str | None:
+    """What its condition Ready says; None: it has none yet."""
+    for each in (resource.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "Ready":
+            return str(each.get("status"))
+    return None
+
+
+def _alive(facts: Facts) -> Iterator[Json]:
+    """Those that are in the way to be in force: not on their way out, and no transaction's."""
+    for each in facts.cluster.resources:
+        metadata = metadata_of(each)
+        if not metadata.get("deletionTimestamp") and _OF_A_TRANSACTION not in (metadata.get("annotations") or {}):
+            yield each
+
+
+def _units(resource: Json) -> dict[str, int]:
+    """By node, as desired: those that were chosen, and those that are named."""
+    chosen = (resource.get("status") or {}).get("nodes") or {}
+    return {**chosen, **(spec_of(resource).get("nodes") or {})}
+
+
+def _unheeded(facts: Facts) -> Iterator[Found]:
+    for each in _alive(facts):
+        created = metadata_of(each).get("creationTimestamp")
+        if _ready(each) is None and created and facts.now - datetime.fromisoformat(created) > _SOON:
+            wrong = f"since {created} nobody has said in its status whether it is in force"
+            mend = "Start the service, or see its log: it may not read EphemeralResources, or not write their status."
+            yield Found(f"EphemeralResource {named(each)}", wrong, mend)
+
+
+def _lacking(facts: Facts) -> Iterator[Found]:
+    nodes = {named(each): each for each in facts.cluster.nodes}
+    for resource in _alive(facts):
+        if _ready(resource) != "True":
+            continue
+        key, apart = key_of(resource), []
+        for name, units in _units(resource).items():
+            there = nodes.get(name)
+            if there is None or not units:
+                continue
+            capacity, allocatable = _has(there, "capacity").get(key), _has(there, "allocatable").get(key)
+            if capacity == allocatable != str(units):
+                apart.append(f"{name} ({capacity or 'none'}, not {units})")
+        if apart:
+            wrong = f"{key} is not as it should be on {some(apart)}: a kubelet or another controller has set it back"
+            mend = (
+                f"If it stays so, find who writes it ({_WRITER.format(apart[0].split()[0])}) and have it stop; "
+                "the service writes it again."
+            )
+            yield Found(f"EphemeralResource {named(resource)}", wrong, mend)
+
+
+def _half(facts: Facts) -> Iterator[Found]:
+    for node in facts.cluster.nodes:
+        capacity, allocatable = _has(node, "capacity"), _has(node, "allocatable")
+        for key in sorted({*capacity, *allocatable}):
+            if capacity.get(key) != allocatable.get(key):
+                wrong = (
+                    f"{key} is {capacity.get(key, 'missing')} in capacity and {allocatable.get(key, 'missing')} in "
+                    "allocatable: kube-scheduler goes by the one, a kubelet by the other"
+                )
+                mend = f"Whoever writes it is to write both; find it by {_WRITER.format(named(node))}."
+                yield Found(f"Node {named(node)}", wrong, mend)
+
+
+def _left_over(facts: Facts) -> Iterator[Found]:
+    wanted = {(name, key_of(each)) for each in facts.cluster.resources for name in _units(each)}
+    by_key: dict[str, list[str]] = {}
+    for node in facts.cluster.nodes:
+        for key in {**_has(node, "capacity"), **_has(node, "allocatable")}:
+            if (named(node), key) not in wanted:
+                by_key.setdefault(key, []).append(named(node))
+    for key, names in sorted(by_key.items()):
+        wrong = f"{key} is on {some(names)}, and no EphemeralResource says so"
+        mend = (
+            "If no application without the service has set it, take it off: "
+            f'kubectl patch node {names[0]} --subresource=status --type=merge -p \'{{"status": {{"capacity": '
+            f'{{"{key}": null}}, "allocatable": {{"{key}": null}}}}}}\''
+        )
+        yield Found(f"Node {names[0]}", wrong, mend)
+
+
+CHECKS = (
+    Check(
+        "resource-unheeded",
+        "an EphemeralResource of which nobody says whether it is in force",
+        _unheeded,
+        (Part.RESOURCES,),
+    ),
+    Check(
+        "status-reset",
+        "nodes without what an EphemeralResource gives them: a kubelet or another resets it",
+        _lacking,
+        (Part.NODES, Part.RESOURCES),
+    ),
+    Check("status-half", "a key of ours that differs between capacity and allocatable", _half, (Part.NODES,)),
+    Check(
+        "left-over",
+        "a key of ours on nodes, and no EphemeralResource for it",
+        _left_over,
+        (Part.NODES, Part.RESOURCES),
+        Severity.NOTE,
+    ),
+)

@@ -1,0 +1,52 @@
+"""Permissions: what the service asks of the API server, as one table. docs/operations.md has it for people, and tests
+hold both to what the service's code calls.
+
+Must not know how permission is asked for or granted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from extender.core.names import DOMAIN
+
+
+class Permission(NamedTuple):
+    group: str
+    """Empty: the core group."""
+    resource: str
+    """With its subresource, if it is about one: `pods/binding`."""
+    verb: str
+    without: str = ""
+    """What is true without it; empty: the service does not work."""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}" + (f".{self.group}" if self.group else "")
+
+
+def _all(group: str, resource: str, verbs: str, without: str = "") -> tuple[Permission, ...]:
+    return tuple(Permission(group, resource, verb, without) for verb in verbs.split())
+
+
+NEEDED = (
+    *_all("", "nodes", "list watch"),
+    *_all("", "nodes/status", "patch", "ephemeral resources are not written to nodes"),
+    *_all("", "pods", "get list watch"),
+    *_all("", "pods", "patch", "scheduling gates are not taken off, and pods that were turned away are not woken"),
+    *_all("", "namespaces", "list watch", "labels of namespaces hold nothing back"),
+    *_all("", "pods/status", "patch", "kube-scheduler is not told which node a gang's member keeps"),
+    *_all("", "pods/binding", "create", "no pod that Escher is to bind gets a node"),
+    *_all("", "pods/eviction", "create", "nobody is evicted, not even parts of gangs that are known to be such"),
+    *_all("events.k8s.io", "events", "create", "no event says why a gang waits"),
+    *_all("policy", "poddisruptionbudgets", "list watch", "no gang preempts"),
+    *_all("batch", "jobs", "list watch", "a gang is planned when all of its members exist, and not before"),
+    *_all(DOMAIN, "ephemeralresources", "get list watch create patch delete"),
+    *_all(DOMAIN, "ephemeralresources/status", "patch", "objects do not say whether they are in force"),
+    *_all(DOMAIN, "escherpolicies", "get list watch create patch delete", "no EscherPolicy is in force"),
+    *_all(DOMAIN, "escherpolicies/status", "patch", "policies do not say whether they are in force"),
+    *_all("scheduling.x-k8s.io", "podgroups", "list watch", "PodGroups of scheduler-plugins are not heeded"),
+)
+"""Everything, and nothing more: what least privilege is."""
+
+OPTIONAL_KINDS = frozenset({"scheduling.x-k8s.io"})
+"""Groups that a cluster need not have."""

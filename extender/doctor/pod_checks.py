@@ -1,0 +1,125 @@
+"""Checks of pods: who bears no mark, waits at our gate in vain, or is of another scheduler on the same nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER, POD_GROUP_LABEL
+from extender.core.names import DOMAIN, MANAGED, in_domain
+from extender.doctor.facts import Facts, Json, Part, metadata_of, named, scheduler_of, some, spec_of
+from extender.doctor.findings import Check, Found, Severity
+
+_OF_PLAYED_KUBELETS = {f"{DOMAIN}/{name}" for name in ("run-seconds", "stop-seconds", "stop-exit-code")}
+_SYSTEM = "kube-system"
+_OF_EVERY_NODE = ("DaemonSet", "Node")
+
+
+def _resources(pod: Json) -> set[str]:
+    """Names of all that its containers ask for."""
+    spec = spec_of(pod)
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    said = [each.get("resources") or {} for each in containers]
+    return {name for each in said for field in ("requests", "limits") for name in each.get(field) or ()}
+
+
+def at_our_gate(pod: Json) -> bool:
+    return any(each.get("name") == GANG_GATE for each in spec_of(pod).get("schedulingGates") or ())
+
+
+def needs_us(pod: Json) -> bool:
+    """As deploy/policies/mark-pods.yaml has it, of whichever scheduler it is."""
+    metadata = metadata_of(pod)
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return (
+        POD_GROUP_LABEL in labels
+        or any(map(in_domain, labels))
+        or any(in_domain(key) and key not in _OF_PLAYED_KUBELETS for key in annotations)
+        or at_our_gate(pod)
+        or any(map(in_domain, _resources(pod)))
+    )
+
+
+def _unmarked(facts: Facts) -> Iterator[Found]:
+    if not facts.relies_on_the_mark:
+        return
+    missed = [
+        named(pod)
+        for pod in facts.waiting_pods()
+        if scheduler_of(pod) in facts.ours and needs_us(pod) and MANAGED not in _resources(pod)
+    ]
+    if missed:
+        wrong = f"it needs Escher and does not ask for {MANAGED}: whoever is so is refused ({some(missed)})"
+        mend = (
+            "Create it again, with the policy of deploy/policies/mark-pods.yaml in force: a pod's requests are final."
+        )
+        yield Found(f"Pod {missed[0]}", wrong, mend)
+
+
+def _gated_for_nobody(facts: Facts) -> Iterator[Found]:
+    gated = [pod for pod in facts.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) not in facts.ours]
+    for pod in gated[:1]:
+        wrong = (
+            f"it waits at our gate, and its schedulerName is {scheduler_of(pod)}, not ours: nobody takes the gate off "
+            f"(so of {len(gated)} pods)"
+        )
+        mend = f"escher doctor --release-gates --namespace {metadata_of(pod).get('namespace')}, and no gate for these."
+        yield Found(f"Pod {named(pod)}", wrong, mend)
+
+
+def _gated_without_service(facts: Facts) -> Iterator[Found]:
+    gated = [named(pod) for pod in facts.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) in facts.ours]
+    if gated and facts.service.unreachable:
+        wrong = f"{some(gated)} wait at our gate, and no service answers that would take it off"
+        mend = "Start the service; or let them go without it: escher doctor --release-gates."
+        yield Found(f"Pod {gated[0]}", wrong, mend)
+
+
+def _asks_another(facts: Facts) -> Iterator[Found]:
+    asking: dict[str, list[str]] = {}
+    for pod in facts.waiting_pods():
+        metadata = metadata_of(pod)
+        said = GANG_LABEL in (metadata.get("labels") or {}) or MIN_MEMBER in (metadata.get("annotations") or {})
+        if said and scheduler_of(pod) not in facts.ours and not at_our_gate(pod):
+            asking.setdefault(scheduler_of(pod), []).append(named(pod))
+    for scheduler, names in asking.items():
+        wrong = f"it says that it is of a gang, and its schedulerName is {scheduler}: nobody heeds that ({some(names)})"
+        yield Found(f"Pod {names[0]}", wrong, f"Set schedulerName: {facts.ours[0]} in what creates them.")
+
+
+def _foreign(facts: Facts) -> Iterator[Found]:
+    """Who runs on every node anyway, and the system, take no room by surprise."""
+    running = [pod for pod in facts.cluster.pods if (pod.get("status") or {}).get("phase") in ("Pending", "Running")]
+    shared = {spec_of(pod).get("nodeName") for pod in running if scheduler_of(pod) in facts.ours} - {None, ""}
+    others: Counter[str] = Counter()
+    for pod in running:
+        metadata = metadata_of(pod)
+        owners = {each.get("kind") for each in metadata.get("ownerReferences") or ()}
+        of_system = metadata.get("namespace") == _SYSTEM or owners & set(_OF_EVERY_NODE)
+        if scheduler_of(pod) not in facts.ours and not of_system and spec_of(pod).get("nodeName") in shared:
+            others[scheduler_of(pod)] += 1
+    for scheduler, count in others.most_common():
+        wrong = f"{count} of its pods are on nodes where pods of ours are: it knows nothing of room that is reserved"
+        mend = "Keep them apart by taints or node labels, or have these pods placed by a profile that asks Escher."
+        yield Found(f"scheduler {scheduler}", wrong, mend)
+
+
+CHECKS = (
+    Check("pod-unmarked", "waiting pods that need Escher and bear no mark", _unmarked, (Part.PODS,)),
+    Check("gate-of-nobody", "pods at our gate whose `schedulerName` is not ours", _gated_for_nobody, (Part.PODS,)),
+    Check("gate-without-service", "pods at our gate while no service answers", _gated_without_service, (Part.PODS,)),
+    Check(
+        "gang-elsewhere",
+        "waiting members of gangs whose `schedulerName` is not ours",
+        _asks_another,
+        (Part.PODS,),
+        Severity.NOTE,
+    ),
+    Check(
+        "foreign-scheduler",
+        "pods of other schedulers on nodes where pods of ours are",
+        _foreign,
+        (Part.PODS,),
+        Severity.NOTE,
+    ),
+)

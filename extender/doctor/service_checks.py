@@ -1,0 +1,90 @@
+"""Checks of the service that runs: whether it answers, follows this cluster, and is the version that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from extender.doctor.facts import Facts, Part, named, some
+from extender.doctor.findings import Check, Found, Severity
+from extender.doctor.scheduler_file import on_this_machine
+
+_SILENT = 120.0
+"""Seconds: kube-apiserver sends a bookmark every minute."""
+_ENDS_SOON = timedelta(days=14)
+
+
+def _unreachable(facts: Facts) -> Iterator[Found]:
+    if facts.service.unreachable:
+        mend = "Start it (escher serve), or give its address with --url or ESCHER_URL."
+        yield Found(facts.service.address, facts.service.unreachable, mend)
+
+
+def _not_ready(facts: Facts) -> Iterator[Found]:
+    if facts.service.not_ready:
+        wrong = f"it is not ready: {facts.service.not_ready}"
+        mend = "If it stays so, its log says which kind it cannot list; mostly a permission or a definition is missing."
+        yield Found(facts.service.address, wrong, mend)
+
+
+def _another_version(facts: Facts) -> Iterator[Found]:
+    if facts.service.version != facts.shipped.version:
+        wrong = f"it is Escher {facts.service.version}, and this command {facts.shipped.version}"
+        mend = "Use the same version of both; definitions and admission policies are compared with this command's."
+        yield Found(facts.service.address, wrong, mend)
+
+
+def _deaf(facts: Facts) -> Iterator[Found]:
+    if not facts.settings.stale_after_seconds:
+        return
+    for kind, age in facts.service.ages.items():
+        if age > _SILENT:
+            wrong = f"its watch on {kind} has said nothing for {age:.0f} s; nothing new is planned after "
+            wrong += f"{facts.settings.stale_after_seconds:g} s (stale_after_seconds)"
+            mend = "See its log for why; with kube-apiserver's watch cache switched off set stale_after_seconds: 0."
+            yield Found(facts.service.address, wrong, mend)
+
+
+def _another_cluster(facts: Facts) -> Iterator[Found]:
+    here, there = {named(each) for each in facts.cluster.nodes}, facts.service.nodes
+    if here and there and not here & there:
+        wrong = f"it follows another cluster: its nodes are {some(sorted(there))}, and here {some(sorted(here))}"
+        mend = "Give it the kubeconfig and context of this cluster, or give these of its cluster here."
+        yield Found(facts.service.address, wrong, mend)
+
+
+def _ends_soon(facts: Facts) -> Iterator[Found]:
+    ends = facts.service.certificate_ends
+    if ends is not None and ends - facts.now < _ENDS_SOON:
+        when = f"{ends:%Y-%m-%d %H:%M} UTC"
+        wrong = f"its certificate {'has ended' if ends <= facts.now else 'ends'} on {when}"
+        yield Found(facts.service.address, wrong, "Renew it, and have what renews it do so earlier.")
+
+
+def _observes(facts: Facts) -> Iterator[Found]:
+    if facts.service.observes_only:
+        wrong = "observe_only holds everywhere: it decides and explains, and every pod is placed as without it"
+        yield Found(facts.service.address, wrong, "Set observe_only: false in its settings when you have seen enough.")
+
+
+def _open(facts: Facts) -> Iterator[Found]:
+    if not on_this_machine(facts.settings.host) and facts.settings.tls_client_ca is None:
+        wrong = (
+            f"host is {facts.settings.host}, without tls_client_ca: whoever reaches the port can act as kube-scheduler"
+        )
+        mend = "Set tls_certificate, tls_key and tls_client_ca, or listen on 127.0.0.1."
+        yield Found("settings", wrong, mend)
+
+
+CHECKS = (
+    Check("service-unreachable", "no service answers at the address that was given", _unreachable, ()),
+    Check("service-not-ready", "it has not read the cluster yet", _not_ready, (Part.SERVICE,)),
+    Check("service-version", "another version than this command's", _another_version, (Part.SERVICE,)),
+    Check("watch-silent", "a watch of its that has said nothing for two minutes", _deaf, (Part.SERVICE,)),
+    Check("another-cluster", "it follows a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
+    Check("certificate-ends", "its certificate ends within 14 days", _ends_soon, (Part.CERTIFICATE,)),
+    Check("observe-only", "it is set to observe only", _observes, (Part.BRAKE,), Severity.NOTE),
+    Check(
+        "open-to-all", "settings by which it listens to other machines without `tls_client_ca`", _open, (Part.SETTINGS,)
+    ),
+)

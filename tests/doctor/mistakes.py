@@ -1,0 +1,628 @@
+"""Mistakes made on purpose in the sound set-up: which check finds each, what it tells, and the mend that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import NamedTuple
+
+from extender.core.names import MANAGED
+from extender.doctor.permissions import Permission
+from tests.doctor.set_up import GATED, KEY, NOW, ORDINARY, SetUp, pod
+
+Act = Callable[[SetUp], object]
+
+
+class Mistake(NamedTuple):
+    check: str
+    make: Act
+    tells: str
+    """In what is wrong: field and value."""
+    mend: Act
+    says: str
+    """In how to mend it."""
+    is_note: bool = False
+
+
+def _second_binder(s: SetUp) -> None:
+    s.scheduler["extenders"].append(
+        {"urlPrefix": "http://127.0.0.1:9/other", "bindVerb": "bind", "nodeCacheCapable": True}
+    )
+
+
+def _filter_for_marked_alone(s: SetUp) -> None:
+    del s.every["filterVerb"]
+    s.marked["filterVerb"] = "filter"
+
+
+def _filter_for_every_pod(s: SetUp) -> None:
+    s.every["filterVerb"] = "filter-only"
+    del s.marked["filterVerb"]
+
+
+def _ignore_domain(s: SetUp, profile: str) -> None:
+    ledger = s.profile("escher-ledger")
+    s.profile(profile)["pluginConfig"] = ledger["pluginConfig"]
+
+
+def _remember_fit(s: SetUp) -> None:
+    s.profile("escher-ledger")["pluginConfig"] = [
+        {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["escher.dev"]}}
+    ]
+
+
+def _in_clear_beyond_loopback(s: SetUp) -> None:
+    for each in s.scheduler["extenders"]:
+        each["urlPrefix"] = "http://escher.escher-system.svc:8080/scheduler"
+
+
+def _on_loopback(s: SetUp) -> None:
+    for each in s.scheduler["extenders"]:
+        each["urlPrefix"] = "http://127.0.0.1:8080/scheduler"
+
+
+def _https_in_name_alone(s: SetUp) -> None:
+    s.every["enableHTTPS"] = True
+
+
+def _not_https(s: SetUp) -> None:
+    s.every["enableHTTPS"] = False
+
+
+def _rename(s: SetUp, old: str, new: str) -> None:
+    s.profile(old)["schedulerName"] = new
+
+
+def _one_entry_for_every_pod(s: SetUp) -> None:
+    s.marked.pop("managedResources")
+    s.marked.update(filterVerb="filter", preemptVerb="preempt")
+    s.scheduler["extenders"] = [s.marked]
+
+
+def _filter_only_for_every_pod(s: SetUp) -> None:
+    _one_entry_for_every_pod(s)
+    s.every["filterVerb"] = "filter-only"
+
+
+def _insecure(s: SetUp) -> None:
+    s.over_https()
+    s.marked["tlsConfig"]["insecure"] = True
+
+
+def _https_by_address_alone(s: SetUp) -> None:
+    s.over_https()
+    del s.settings["tls_client_ca"], s.marked["tlsConfig"]
+    s.marked["enableHTTPS"] = False
+
+
+def _schema(s: SetUp) -> dict[str, object]:
+    version = s.definitions[0]["spec"]["versions"][0]
+    found: dict[str, object] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return found
+
+
+def _amounts(s: SetUp, units: str | None, *fields: str) -> None:
+    for name in fields:
+        s.nodes[0]["status"][name].pop(KEY, None)
+        if units is not None:
+            s.nodes[0]["status"][name][KEY] = units
+
+
+_BOTH = ("capacity", "allocatable")
+
+MISTAKES = (
+    # -- kube-scheduler's configuration, as a whole --
+    Mistake(
+        "api-version-unknown",
+        lambda s: s.scheduler.update(apiVersion="kubescheduler.config.k8s.io/v1beta3"),
+        "apiVersion is 'kubescheduler.config.k8s.io/v1beta3'",
+        lambda s: s.scheduler.update(apiVersion="kubescheduler.config.k8s.io/v1"),
+        "kubescheduler.config.k8s.io/v1",
+    ),
+    Mistake(
+        "extender-missing",
+        lambda s: s.scheduler.pop("extenders"),
+        "escher and escher-ledger",
+        lambda s: s.scheduler.update(extenders=SetUp().scheduler["extenders"]),
+        "scheduler-config/escher.yaml",
+    ),
+    Mistake(
+        "ledger-sampled",
+        lambda s: s.profile("escher-ledger").pop("percentageOfNodesToScore"),
+        "percentageOfNodesToScore is 0",
+        lambda s: s.profile("escher-ledger").update(percentageOfNodesToScore=100),
+        "percentageOfNodesToScore: 100",
+    ),
+    Mistake(
+        "ledger-sampled",
+        lambda s: (
+            s.scheduler.update(percentageOfNodesToScore=100),
+            s.profile("escher-ledger").update(percentageOfNodesToScore=50),
+        ),
+        "percentageOfNodesToScore is 50",
+        lambda s: s.profile("escher-ledger").pop("percentageOfNodesToScore"),
+        "percentageOfNodesToScore: 100",
+    ),
+    Mistake(
+        "ledger-fitted",
+        lambda s: s.profile("escher-ledger").pop("pluginConfig"),
+        "ignoredResourceGroups lacks escher.dev",
+        _remember_fit,
+        "ignoredResourceGroups: [escher.dev]",
+    ),
+    Mistake(
+        "fit-ignores-us",
+        lambda s: _ignore_domain(s, "escher"),
+        "ignoredResourceGroups has escher.dev",
+        lambda s: s.profile("escher").pop("pluginConfig"),
+        "Take it out",
+    ),
+    Mistake(
+        "filter-missing",
+        lambda s: s.every.pop("filterVerb"),
+        "no entry has filterVerb",
+        lambda s: s.every.update(filterVerb="filter-only"),
+        "filterVerb: filter-only",
+    ),
+    Mistake(
+        "pods-unfiltered",
+        _filter_for_marked_alone,
+        f"managedResources is {MANAGED}",
+        _filter_for_every_pod,
+        "entry without managedResources, as filter-only",
+    ),
+    Mistake(
+        "bind-missing",
+        lambda s: s.marked.pop("bindVerb"),
+        "no entry has bindVerb",
+        lambda s: s.marked.update(bindVerb="bind"),
+        "bindVerb: bind",
+    ),
+    Mistake(
+        "bind-twice",
+        _second_binder,
+        "extenders[1] and extenders[2] have bindVerb",
+        lambda s: s.scheduler["extenders"][2].pop("bindVerb"),
+        "Leave it in one of them",
+    ),
+    Mistake(
+        "preempt-missing",
+        lambda s: s.every.pop("preemptVerb"),
+        "no entry for every pod has preemptVerb",
+        lambda s: s.every.update(preemptVerb="preempt"),
+        "preemptVerb: preempt",
+    ),
+    Mistake(
+        "preempt-missing",
+        lambda s: s.marked.update(preemptVerb=s.every.pop("preemptVerb")),
+        "no entry for every pod has preemptVerb",
+        lambda s: s.every.update(preemptVerb=s.marked.pop("preemptVerb")),
+        "without managedResources",
+    ),
+    Mistake(
+        "lease-taken",
+        lambda s: s.scheduler.pop("leaderElection"),
+        "its lease is kube-system/kube-scheduler",
+        lambda s: s.scheduler.update(leaderElection={"resourceName": "escher-scheduler"}),
+        "leaderElection.resourceName: escher-scheduler",
+    ),
+    Mistake(
+        "default-scheduler-twice",
+        lambda s: s.scheduler["profiles"].append({"schedulerName": "default-scheduler"}),
+        "profile default-scheduler",
+        lambda s: s.scheduler["profiles"].pop(),
+        "Take the profile out",
+    ),
+    Mistake(
+        "profile-of-nobody",
+        lambda s: s.scheduler["profiles"].append({"schedulerName": "batch"}),
+        "scheduler_names is escher, escher-ledger",
+        lambda s: (
+            s.settings.update(scheduler_names=("escher", "escher-ledger", "batch")),
+            s.mark["matchConditions"][0].update(
+                expression='object.spec.?schedulerName.orValue("") in ["escher", "escher-ledger", "batch"]'
+            ),
+        ),
+        "Name it in scheduler_names and in mark-pods.yaml",
+        is_note=True,
+    ),
+    Mistake(
+        "profile-missing",
+        lambda s: s.scheduler["profiles"].remove(s.profile("escher-ledger")),
+        "scheduler_names has escher-ledger",
+        lambda s: s.settings.update(scheduler_names=("escher",)),
+        "take the name out",
+        is_note=True,
+    ),
+    Mistake(
+        "client-limits",
+        lambda s: s.scheduler["clientConnection"].pop("burst"),
+        "clientConnection.burst is 100, the default",
+        lambda s: s.scheduler["clientConnection"].update(burst=1000),
+        "burst: 1000",
+        is_note=True,
+    ),
+    Mistake(
+        "long-back-off",
+        lambda s: s.scheduler.pop("podMaxBackoffSeconds"),
+        "podMaxBackoffSeconds is 10, the default",
+        lambda s: s.scheduler.update(podMaxBackoffSeconds=1),
+        "podMaxBackoffSeconds: 1",
+        is_note=True,
+    ),
+    # -- its entries for Escher --
+    Mistake(
+        "time-out-unreadable",
+        lambda s: s.marked.update(httpTimeout=60),
+        "httpTimeout is 60,",
+        lambda s: s.marked.update(httpTimeout="60s"),
+        "httpTimeout: 60s",
+    ),
+    Mistake(
+        "time-out-short",
+        lambda s: s.marked.pop("httpTimeout"),
+        "httpTimeout is 5s, the default",
+        lambda s: s.marked.update(httpTimeout="60s"),
+        "httpTimeout: 60s",
+    ),
+    Mistake(
+        "time-out-short",
+        lambda s: s.every.update(httpTimeout="29s500ms"),
+        "httpTimeout is 29s500ms:",
+        lambda s: s.every.update(httpTimeout="1m"),
+        "httpTimeout: 60s",
+    ),
+    Mistake(
+        "time-out-differs",
+        lambda s: s.marked.update(httpTimeout="90s"),
+        "httpTimeout is 90s, and the service goes by 60 s (scheduler_http_timeout_seconds)",
+        lambda s: s.marked.update(httpTimeout="60s"),
+        "scheduler_http_timeout_seconds: 90",
+    ),
+    Mistake(
+        "time-out-differs",
+        lambda s: s.settings.update(scheduler_http_timeout_seconds=45),
+        "the service goes by 45 s",
+        lambda s: [each.update(httpTimeout="45s") for each in s.scheduler["extenders"]],
+        "httpTimeout: 45s",
+    ),
+    Mistake(
+        "address-wrong",
+        lambda s: s.marked.update(urlPrefix="http://127.0.0.1:8080"),
+        "urlPrefix is 'http://127.0.0.1:8080'",
+        lambda s: s.marked.update(urlPrefix="http://127.0.0.1:8080/scheduler"),
+        "/scheduler",
+    ),
+    Mistake(
+        "verb-unknown",
+        lambda s: s.marked.update(prioritizeVerb="score"),
+        "prioritizeVerb is 'score'",
+        lambda s: s.marked.update(prioritizeVerb="prioritize"),
+        "prioritizeVerb: prioritize",
+    ),
+    Mistake(
+        "filter-verb-unfit",
+        lambda s: s.every.update(filterVerb="filter"),
+        "filterVerb is filter in an entry that does not bind",
+        lambda s: s.every.update(filterVerb="filter-only"),
+        "filterVerb: filter-only",
+    ),
+    Mistake(
+        "filter-verb-unfit",
+        _filter_only_for_every_pod,
+        "filterVerb is filter-only in an entry that binds",
+        lambda s: s.every.update(filterVerb="filter"),
+        "filterVerb: filter.",
+    ),
+    Mistake(
+        "ignorable",
+        lambda s: s.every.update(ignorable=True),
+        "ignorable is true",
+        lambda s: s.every.update(ignorable=False),
+        "ignorable: false",
+    ),
+    Mistake(
+        "nodes-sent-whole",
+        lambda s: s.every.pop("nodeCacheCapable"),
+        "nodeCacheCapable is false",
+        lambda s: s.every.update(nodeCacheCapable=True),
+        "nodeCacheCapable: true",
+        is_note=True,
+    ),
+    Mistake(
+        "certificate-unverified",
+        lambda s: s.over_https(certFile="/tls.crt", keyFile="/tls.key"),
+        "tlsConfig names no caFile",
+        lambda s: s.over_https(),
+        "tlsConfig.caFile",
+    ),
+    Mistake(
+        "certificate-unverified",
+        _insecure,
+        "tlsConfig.insecure is true",
+        lambda s: s.marked["tlsConfig"].pop("insecure"),
+        "no insecure",
+    ),
+    Mistake(
+        "https-not-configured",
+        _https_by_address_alone,
+        "without enableHTTPS and tlsConfig",
+        lambda s: s.over_https(),
+        "enableHTTPS: true and tlsConfig",
+    ),
+    Mistake(
+        "client-certificate-missing",
+        lambda s: s.over_https(caFile="/ca.crt"),
+        "tlsConfig names no certFile, and the service requires a client's certificate (tls_client_ca = /ca.crt)",
+        lambda s: s.over_https(),
+        "tlsConfig.certFile and keyFile",
+    ),
+    Mistake(
+        "in-the-clear",
+        _in_clear_beyond_loopback,
+        "urlPrefix is http://escher.escher-system.svc:8080/scheduler",
+        _on_loopback,
+        "an address of loopback",
+    ),
+    Mistake("in-the-clear", _https_in_name_alone, "enableHTTPS is true", _not_https, "Write https:// in urlPrefix"),
+    Mistake(
+        "scheme-differs",
+        lambda s: s.settings.update(tls_certificate="/tls.crt", tls_key="/tls.key"),
+        "have it speak https",
+        lambda s: s.over_https(),
+        "Write https:// there",
+    ),
+    Mistake(
+        "weight-missing",
+        lambda s: s.marked.pop("weight"),
+        "weight is None beside prioritizeVerb",
+        lambda s: s.marked.update(weight=1),
+        "weight: 1",
+    ),
+    Mistake(
+        "mark-not-managed",
+        lambda s: s.marked.update(managedResources=[{"name": "escher.dev/mark", "ignoredByScheduler": True}]),
+        "managedResources names escher.dev/mark, and not escher.dev/managed",
+        lambda s: s.marked.update(managedResources=[{"name": MANAGED, "ignoredByScheduler": True}]),
+        f"Name {MANAGED} there",
+    ),
+    Mistake(
+        "mark-counted",
+        lambda s: s.marked["managedResources"][0].pop("ignoredByScheduler"),
+        f"{MANAGED} is not ignoredByScheduler",
+        lambda s: s.marked["managedResources"][0].update(ignoredByScheduler=True),
+        "ignoredByScheduler: true",
+        is_note=True,
+    ),
+    # -- what is installed --
+    Mistake(
+        "api-server-unreachable",
+        lambda s: setattr(s, "cluster_unreachable", "GET /version: connection refused"),
+        "connection refused",
+        lambda s: setattr(s, "cluster_unreachable", ""),
+        "kubeconfig and context that work",
+    ),
+    Mistake(
+        "kubernetes-too-old",
+        lambda s: setattr(s, "minor", 35),
+        "it is 1.35",
+        _one_entry_for_every_pod,
+        "one entry of `extenders` for every pod",
+    ),
+    Mistake(
+        "clock-skew",
+        lambda s: setattr(s, "ahead", -31.0),
+        "it is 31 s behind the clock of this machine",
+        lambda s: setattr(s, "ahead", 0.0),
+        "NTP",
+    ),
+    Mistake(
+        "definition-missing",
+        lambda s: s.definitions.pop(),
+        "not installed",
+        lambda s: s.definitions.append(SetUp().definitions[-1]),
+        "kubectl apply -f deploy/crds/",
+    ),
+    Mistake(
+        "definition-differs",
+        lambda s: _schema(s).pop("expiresAt"),
+        "properties.spec.properties.expiresAt",
+        lambda s: setattr(s, "definitions", SetUp().definitions),
+        "Apply deploy/crds/ of Escher 9.9",
+    ),
+    Mistake(
+        "definition-differs",
+        lambda s: s.definitions[1]["spec"]["versions"][0].update(name="v1alpha2"),
+        "version v1alpha1 is not served, but v1alpha2",
+        lambda s: setattr(s, "definitions", SetUp().definitions),
+        "Apply deploy/crds/ of Escher 9.9",
+    ),
+    Mistake(
+        "mark-missing",
+        lambda s: s.policies.pop(0),
+        f"no MutatingAdmissionPolicy puts {MANAGED} on pods",
+        lambda s: setattr(s, "policies", SetUp().policies),
+        "kubectl apply -f deploy/policies/mark-pods.yaml",
+    ),
+    Mistake(
+        "mark-unbound",
+        lambda s: s.bound.discard("mark-pods.escher.dev"),
+        "no MutatingAdmissionPolicyBinding names it",
+        lambda s: s.bound.add("mark-pods.escher.dev"),
+        "kubectl apply -f deploy/policies/mark-pods.yaml",
+    ),
+    Mistake(
+        "mark-misses-scheduler",
+        lambda s: s.mark["matchConditions"][0].update(expression='object.spec.schedulerName in ["escher"]'),
+        "do not name schedulerName escher-ledger",
+        lambda s: s.mark["matchConditions"][0].update(
+            expression="object.spec.schedulerName in ['escher', 'escher-ledger']"
+        ),
+        'Add "escher-ledger"',
+    ),
+    Mistake(
+        "mark-differs",
+        lambda s: s.mark["matchConditions"][2].update(expression='"escher.dev/gang" in object.metadata.labels'),
+        "matchConditions needs-escher is another",
+        lambda s: setattr(s, "policies", SetUp().policies),
+        "Apply that",
+    ),
+    Mistake(
+        "mark-fails",
+        lambda s: s.mark.pop("failurePolicy"),
+        "failurePolicy is Fail",
+        lambda s: s.mark.update(failurePolicy="Ignore"),
+        "failurePolicy: Ignore",
+        is_note=True,
+    ),
+    Mistake(
+        "permission-missing",
+        lambda s: s.denied.append(Permission("", "pods/binding", "create", "no gang is bound")),
+        "may not create pods/binding; without that no gang is bound",
+        lambda s: s.denied.clear(),
+        'apiGroups: [""], resources: [pods/binding], verbs: [create]',
+    ),
+    Mistake(
+        "permission-missing",
+        lambda s: s.denied.extend(Permission("escher.dev", "ephemeralresources", verb) for verb in ("list", "watch")),
+        "may not list, watch ephemeralresources.escher.dev; without that the service does not work",
+        lambda s: s.denied.clear(),
+        'apiGroups: ["escher.dev"], resources: [ephemeralresources], verbs: [list, watch]',
+    ),
+    Mistake(
+        "name-claimed",
+        lambda s: s.classes[0]["spec"].update(extendedResourceName="escher.dev/team.gpu"),
+        "extendedResourceName is escher.dev/team.gpu",
+        lambda s: s.classes[0]["spec"].update(extendedResourceName="example.com/gpu"),
+        "another domain",
+    ),
+    # -- nodes --
+    Mistake(
+        "resource-unheeded",
+        lambda s: s.resources[0].pop("status"),
+        "since 2027-01-31T10:00:00Z nobody has said",
+        lambda s: s.resources[0].update(SetUp().resources[0]),
+        "Start the service",
+    ),
+    Mistake(
+        "status-reset",
+        lambda s: _amounts(s, None, *_BOTH),
+        f"{KEY} is not as it should be on n1 (none, not 4)",
+        lambda s: _amounts(s, "4", *_BOTH),
+        "kubectl get node n1 -o yaml --show-managed-fields",
+    ),
+    Mistake(
+        "status-reset",
+        lambda s: _amounts(s, "0", *_BOTH),
+        f"{KEY} is not as it should be on n1 (0, not 4)",
+        lambda s: _amounts(s, "4", *_BOTH),
+        "have it stop",
+    ),
+    Mistake(
+        "status-half",
+        lambda s: _amounts(s, None, "allocatable"),
+        f"{KEY} is 4 in capacity and missing in allocatable",
+        lambda s: _amounts(s, "4", *_BOTH),
+        "write both",
+    ),
+    Mistake(
+        "left-over",
+        lambda s: [s.nodes[1]["status"][each].update({"escher.dev/old.x": "1"}) for each in _BOTH],
+        "escher.dev/old.x is on n2, and no EphemeralResource says so",
+        lambda s: [s.nodes[1]["status"][each].pop("escher.dev/old.x") for each in _BOTH],
+        '{"status": {"capacity": {"escher.dev/old.x": null}, "allocatable": {"escher.dev/old.x": null}}}',
+        is_note=True,
+    ),
+    # -- pods --
+    Mistake(
+        "pod-unmarked",
+        lambda s: s.pods.append(pod("lost-0", node=None, marked=False)),
+        f"does not ask for {MANAGED}",
+        lambda s: s.pods.__setitem__(-1, pod("lost-0", node=None)),
+        "Create it again",
+    ),
+    Mistake(
+        "gate-of-nobody",
+        lambda s: s.pods.append(pod("lost-0", node=None, scheduler="default-scheduler", **GATED)),
+        "its schedulerName is default-scheduler",
+        lambda s: s.pods[-1]["spec"].pop("schedulingGates") and s.pods[-1]["metadata"].update(ORDINARY),
+        "escher doctor --release-gates --namespace team",
+    ),
+    Mistake(
+        "gang-elsewhere",
+        lambda s: s.pods.append(pod("lost-0", node=None, scheduler="default-scheduler")),
+        "its schedulerName is default-scheduler",
+        lambda s: s.pods[-1]["spec"].update(schedulerName="escher"),
+        "schedulerName: escher",
+        is_note=True,
+    ),
+    Mistake(
+        "foreign-scheduler",
+        lambda s: s.pods.append(
+            pod("web-9", node="n2", scheduler="default-scheduler", marked=False, metadata=ORDINARY)
+        ),
+        "1 of its pods are on nodes where pods of ours are",
+        lambda s: s.pods[-1]["spec"].update(nodeName="n3"),
+        "Keep them apart",
+        is_note=True,
+    ),
+    # -- the service --
+    Mistake(
+        "service-not-ready",
+        lambda s: s.service.update(not_ready="503: the cluster has not been read completely yet"),
+        "has not been read completely",
+        lambda s: s.service.update(not_ready=""),
+        "its log",
+    ),
+    Mistake(
+        "service-version",
+        lambda s: s.service.update(version="9.8"),
+        "it is Escher 9.8, and this command 9.9",
+        lambda s: s.service.update(version="9.9"),
+        "the same version",
+    ),
+    Mistake(
+        "watch-silent",
+        lambda s: s.service.update(ages={"pods": 121.0, "nodes": 2.0}),
+        "its watch on pods has said nothing for 121 s",
+        lambda s: s.settings.update(stale_after_seconds=0),
+        "stale_after_seconds: 0",
+    ),
+    Mistake(
+        "another-cluster",
+        lambda s: s.service.update(nodes=frozenset({"m1", "m2"})),
+        "its nodes are m1, m2, and here n1, n2",
+        lambda s: s.service.update(nodes=frozenset({"n1", "n2"})),
+        "kubeconfig and context of this cluster",
+    ),
+    Mistake(
+        "certificate-ends",
+        lambda s: s.service.update(certificate_ends=NOW + timedelta(days=3)),
+        "its certificate ends on 2027-02-03 12:00 UTC",
+        lambda s: s.service.update(certificate_ends=NOW + timedelta(days=90)),
+        "Renew it",
+    ),
+    Mistake(
+        "certificate-ends",
+        lambda s: s.service.update(certificate_ends=NOW - timedelta(hours=1)),
+        "its certificate has ended on 2027-01-31 11:00 UTC",
+        lambda s: s.service.update(certificate_ends=NOW + timedelta(days=90)),
+        "Renew it",
+    ),
+    Mistake(
+        "observe-only",
+        lambda s: s.service.update(observes_only=True),
+        "observe_only holds everywhere",
+        lambda s: s.service.update(observes_only=False),
+        "observe_only: false",
+        is_note=True,
+    ),
+    Mistake(
+        "open-to-all",
+        lambda s: s.settings.update(host="0.0.0.0"),
+        "host is 0.0.0.0, without tls_client_ca",
+        lambda s: s.over_https(),
+        "tls_client_ca",
+    ),
+)
+"""Each is found by that check and by no other. What two find at once is in the tests."""

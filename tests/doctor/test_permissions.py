@@ -1,0 +1,150 @@
+"""What the service needs to be allowed stands once; the page for people and the code that asks agree with it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extender import bootstrap
+from extender.adapters.kube.policies import Policies
+from extender.app.objects.kind import Declared, Identity, Replacement, Standing
+from extender.app.ports import EphemeralResource, EventType, Notice, PodRef, ResourceChange, ResourceStatus
+from extender.bootstrap import Cluster
+from extender.core.names import EphemeralName
+from extender.core.policy_types import PolicySpec
+from extender.doctor.permissions import NEEDED, Permission
+from extender.kube.errors import Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
+from extender.simulation import Simulation
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
+from tests.doctor.called import Called, Noted, permission_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
+
+
+ROOT = Path(__file__).parents[2]
+ASKED = {(each.group, each.resource, each.verb) for each in NEEDED}
+
+
+def test_the_table_for_people_says_the_same() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    section = page.partition("\n## Permissions\n")[2].partition("\n## ")[0]
+    said: set[Called] = set()
+    for group, resources, verbs in re.findall(r"^\| ([\w.-]+) \| ([\w/]+) \| ([^|]+) \|$", section, re.MULTILINE):
+        named = verbs.partition(";")[0]
+        said |= {("" if group == "core" else group, resources, verb.strip()) for verb in named.split(",")}
+    assert said == ASKED
+
+
+def test_nothing_is_said_twice_and_what_the_service_cannot_do_without_is_not_excused() -> None:
+    assert [each for each, times in Counter(map(str, NEEDED)).items() if times > 1] == []
+    assert {str(each) for each in NEEDED if not each.without} == {
+        *("list nodes", "watch nodes", "get pods", "list pods", "watch pods"),
+        *(f"{verb} ephemeralresources.escher.dev" for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    }
+    assert str(Permission("", "pods/binding", "create")) == "create pods/binding"
+
+
+POD = PodRef("team", "a", PodUid("u"))
+RESOURCE = EphemeralResource(EphemeralName("team", "a"), {NodeName("n1"): 1}, uid="u")
+POLICY = Declared(Identity("team", "a"), PolicySpec("balance", {}), uid="u")
+GIVEN: dict[str, Any] = {
+    "pod": POD,
+    "node": NodeName("n1"),
+    "token": "t",
+    "notice": Notice(POD, EventType.NORMAL, "GangWaiting", "one has no room"),
+    "desired": {},
+    "absent": (),
+    "resources": (),
+    "namespace": "team",
+    "name": RESOURCE.name,
+    "item": RESOURCE,
+    "change": ResourceChange({NodeName("n1"): 2}),
+    "status": ResourceStatus(True, "Set", ""),
+}
+"""What is given to a method that writes, by the name of its parameter."""
+OF_POLICIES: dict[str, Any] = {
+    "name": POLICY.name,
+    "item": POLICY,
+    "change": Replacement(POLICY.spec, PolicySpec("balance", {"spread": 2})),
+    "status": Standing(True, "InForce", ""),
+}
+
+
+async def called_by_each_method(adapter: Any, noted: Noted, given: dict[str, Any]) -> None:
+    methods = inspect.getmembers(adapter, inspect.iscoroutinefunction)
+    for name, method in methods:
+        if name.startswith("_"):
+            continue
+        needed = [each.name for each in inspect.signature(method).parameters.values() if each.default is each.empty]
+        with suppress(Refused, Unavailable):
+            await method(*(given[each] for each in needed))
+
+
+async def everything_that_adapters_ask() -> set[Called]:
+    noted = Noted()
+    classes: dict[str, Any] = {name: each for name, each in vars(bootstrap).items() if name.startswith("Api")}
+    assert len(classes) >= 10
+    for name, each in classes.items():
+        if name == "ApiObjectStore":
+            await called_by_each_method(each(noted, Policies()), noted, GIVEN | OF_POLICIES)
+        else:
+            await called_by_each_method(each(noted), noted, GIVEN)
+    return noted.called
+
+
+class NotedSimulation(Simulation):
+    noted: Noted
+
+    def connection_of_service(self) -> Cluster:
+        self.noted = Noted(super().connection_of_service())
+        return self.noted
+
+
+async def everything_that_is_followed() -> set[Called]:
+    definition = yaml.safe_load((ROOT / "extender" / "compare" / "coscheduling" / "podgroups.yaml").read_text())
+    async with NotedSimulation(nodes=1) as simulation:
+        await simulation.create(definition, CUSTOM_RESOURCE_DEFINITION)
+        await asyncio.sleep(130)
+        return simulation.noted.called
+
+
+async def test_what_the_code_calls_is_what_is_needed() -> None:
+    called = await everything_that_adapters_ask() | await everything_that_is_followed()
+    assert called - ASKED == set(), "extender/doctor/permissions.py and docs/operations.md lack these"
+    assert ASKED - called == set(), "nobody calls these"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("GET", "/api/v1/pods?limit=500", ("", "pods", "list")),
+        ("GET", "/api/v1/namespaces?limit=1", ("", "namespaces", "list")),
+        ("GET", "/api/v1/namespaces/team", ("", "namespaces", "get")),
+        ("GET", "/api/v1/namespaces/team/pods/a", ("", "pods", "get")),
+        ("POST", "/api/v1/namespaces/team/pods/a/binding", ("", "pods/binding", "create")),
+        ("PATCH", "/api/v1/nodes/n1/status", ("", "nodes/status", "patch")),
+        (
+            "DELETE",
+            "/apis/escher.dev/v1alpha1/namespaces/t/escherpolicies/p",
+            ("escher.dev", "escherpolicies", "delete"),
+        ),
+        ("GET", "/version", None),
+        ("GET", "/apis/scheduling.x-k8s.io/v1alpha1", None),
+    ],
+)
+def test_a_request_is_a_permission(method: str, path: str, asked: Called | None) -> None:
+    assert permission_of(method, path) == asked
