@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
+from extender.adapters.http.entry import entry_of
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
@@ -375,6 +376,7 @@ class Application:
             body_limit=settings.body_limit_bytes,
             room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
+            entry=entry_of(settings),
         )
 
     async def close(self) -> None:

@@ -16,7 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import __version__
+from extender.adapters.http.entry import Entry
 from extender.adapters.http.listening import http_server
+from extender.adapters.http.tls import ServedCertificates
 from extender.app.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
@@ -308,10 +310,9 @@ async def over_tls(world: World, files: Certificates) -> AsyncIterator[str]:
     """The world's service over https, for clients with a certificate of the authority; its address."""
     listener = listening()
     server = http_server(
-        service(management=world.management()),
-        Settings.model_validate(
-            {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
-        ),
+        service(management=world.management(), entry=Entry(certificates=True)),
+        Settings(),
+        certificates=ServedCertificates(files.certificate, files.key, files.ca),
     )
     serving = asyncio.create_task(server.serve([listener]))
     try:
@@ -344,7 +345,7 @@ async def test_a_service_over_tls_is_called_with_the_certificate_that_it_require
         assert (stranger.exit_code, "Name whom to trust with --tls-ca or ESCHER_TLS_CA" in stranger.stderr) == (1, True)
         without = await escher("state", "--url", url, ca)
         assert without.exit_code == 1
-        assert "If it requires a certificate, show one: --tls-certificate" in without.stderr
+        assert "this connection has shown no certificate" in without.stderr
         for variable, file in (("CA", files.ca), ("CERTIFICATE", files.certificate), ("KEY", files.key)):
             monkeypatch.setenv(f"ESCHER_TLS_{variable}", str(file))
         monkeypatch.setenv("ESCHER_URL", url)
