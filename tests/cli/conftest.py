@@ -37,7 +37,7 @@ async def world() -> AsyncIterator[World]:
 @pytest.fixture
 async def escher(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Escher]:
     """Runs `escher` with these arguments against the world's service."""
-    for variable in ("NAMESPACE", "NODE", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY"):
+    for variable in ("NAMESPACE", "NODE", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY", "TOKEN", "TOKEN_FILE"):
         monkeypatch.delenv(f"ESCHER_{variable}", raising=False)
     async with on_loopback(service(management=world.management())) as port:
         monkeypatch.setenv("ESCHER_URL", f"http://127.0.0.1:{port}")

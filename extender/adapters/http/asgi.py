@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
+from extender.adapters.http.auditing import audited
 from extender.adapters.http.bodies import Answer, BodyRoom, ClientLeft, Share, answer, read_body, replaying, told
 from extender.adapters.http.entry import Entry
 from extender.adapters.http.metrics import verb_metrics
@@ -61,7 +62,7 @@ def create_app(
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
         calls,
-        lambda: create_api(management, ready, registry, lifespan, ages),
+        lambda: create_api(management, ready, registry, lifespan, ages, behind_entry=True),
         ready,
         body_limit,
         room or BodyRoom(2 * body_limit),
@@ -148,10 +149,21 @@ class Service:
             return told(_internal())
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._entry.check(scope)
-        with Share(self._room) as share:
-            body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
-            await self._management(scope, body, receive, send)
+        with audited(scope) as statuses:
+
+            async def send_on(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+                await send(message)
+
+            try:
+                await self._entry.admit(scope)
+                with Share(self._room) as share:
+                    body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
+                    await self._management(scope, body, receive, send_on)
+            except Problem as problem:
+                statuses.append(problem.status)
+                raise
 
     async def _management(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         begun = False
