@@ -311,7 +311,7 @@ async def over_tls(world: World, files: Certificates) -> AsyncIterator[str]:
     listener = listening()
     server = http_server(
         service(management=world.management(), entry=Entry(certificates=True)),
-        Settings(),
+        Settings.model_validate({}),
         certificates=ServedCertificates(files.certificate, files.key, files.ca),
     )
     serving = asyncio.create_task(server.serve([listener]))

@@ -19,7 +19,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
 from extender.adapters.http.auditing import audited
-from extender.adapters.http.bodies import Answer, BodyRoom, ClientLeft, Share, answer, read_body, replaying, told
+from extender.adapters.http.bodies import (
+    AS_SAID,
+    Answer,
+    BodyRoom,
+    ClientLeft,
+    Share,
+    answer,
+    read_body,
+    replaying,
+    told,
+)
 from extender.adapters.http.entry import Entry
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.peer import Peer
@@ -154,6 +164,7 @@ class Service:
             async def send_on(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     statuses.append(message["status"])
+                    message["headers"] = [*message["headers"], AS_SAID]
                 await send(message)
 
             try:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 CONTENT_TYPE = "application/problem+json"
+LONGEST_DETAIL = 4000
+"""Characters: nobody reads more, and a refusal should not be larger than what it refuses."""
 
 
 class ProblemKind(Enum):
@@ -93,8 +95,9 @@ def details(
     field: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Problem details as JSON."""
-    told = {"type": type_uri, "title": title, "status": status, "detail": detail, "field": field}
+    """Problem details as JSON. A detail that quotes too much of the request is cut."""
+    said = detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]}..."
+    told = {"type": type_uri, "title": title, "status": status, "detail": said, "field": field}
     return msgspec.json.encode({**told, **(extra or {})})
 
 

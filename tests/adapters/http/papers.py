@@ -59,7 +59,7 @@ def caller(trusting: trustme.CA, shown_by: trustme.CA | None = None, name: str =
 async def over_tls(app: Service, certificates: ServedCertificates) -> AsyncIterator[str]:
     """The address of a server as `escher serve` makes it."""
     listener = listening()
-    server = http_server(app, Settings(), certificates=certificates)
+    server = http_server(app, Settings.model_validate({}), certificates=certificates)
     serving = asyncio.create_task(server.serve([listener]))
     try:
         yield f"https://127.0.0.1:{listener.getsockname()[1]}"

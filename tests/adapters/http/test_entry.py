@@ -143,7 +143,7 @@ async def test_health_is_not_counted() -> None:
 
 
 def test_the_rate_is_a_setting() -> None:
-    entry = entry_of(Settings(management_calls_per_second=1.0, management_burst=2))
+    entry = entry_of(Settings.model_validate({"management_calls_per_second": 1.0, "management_burst": 2}))
     assert entry.rates is not None
     assert [entry.rates.take("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
 
