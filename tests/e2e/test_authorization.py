@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.timeout(300)]
 Cluster = RealCluster | EmbeddedCluster
 RESOURCE = {"capacity": 1, "node_spec": {}}
 ROOT = Path(__file__).parents[2]
-SECURITY, SHARED_NAMES = ROOT / "docs" / "security.md", ROOT / "deploy" / "policies" / "shared-names.yaml"
+SECURITY, SHARED_NAMES = ROOT / "docs" / "security.md", ROOT / "deploy" / "authorization" / "shared-names.yaml"
 KUBECTL = Path(sys.executable).with_name("kubectl")
 PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
