@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from extender.adapters.http.bodies import Answer, declared_length
 from extender.adapters.http.connections import BoundedProtocol, Bounds
 from extender.adapters.http.heads import Heads
+from extender.adapters.http.peer import MaySchedule, Peer, anybody
 
 
 class Served(Protocol):
@@ -33,6 +34,10 @@ class Served(Protocol):
 
     def at_once(self, method: str, path: str, body: bytes) -> Answer | None:
         """The answer to a request with that body, which is complete; None: it is to be asked as an application."""
+        ...
+
+    def may_schedule(self, peer: Peer) -> bool:
+        """Whether what that peer asks may be answered so."""
         ...
 
 
@@ -46,9 +51,11 @@ _AWAITED_SECONDS = 0.01
 
 
 class DirectProtocol(BoundedProtocol):
-    """One connection. `at_once`: as of what is served; `heads`, `awaited`: of all connections of one server."""
+    """One connection. `at_once`, `may_schedule`: as of what is served; `heads`, `awaited`: of all connections of one
+    server."""
 
     at_once: AtOnce
+    may_schedule: MaySchedule
     heads: Heads
     awaited: set[DirectProtocol]
     """Those of which a request has begun, the rest of whose body is awaited."""
@@ -62,6 +69,12 @@ class DirectProtocol(BoundedProtocol):
         """The request that is next, of which no task has been made."""
         self._patience: asyncio.TimerHandle | None = None
         """Until its body is not awaited any more."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self.may_schedule(self.peer):
+            # It is said why by the application; here nothing has to be asked at each call.
+            self.at_once = _nothing
 
     # -- by sight ------------------------------------------------------------------------------------------------
 
@@ -86,15 +99,11 @@ class DirectProtocol(BoundedProtocol):
     def _answered_by_sight(self, data: bytes) -> bool:
         """As `_answered`, without a parser, and with nothing of what uvicorn makes for a request."""
         seen = self.heads.read(data)
-        if seen is None or (answer := self._ask(*seen)) is None:
+        if seen is None or (answer := self.at_once(*seen)) is None:
             return False
         self.transport.write(_written(answer, self.server_state.default_headers))
         self.on_response_complete()
         return True
-
-    def _ask(self, method: str, path: str, body: bytes) -> Answer | None:
-        """Every request that is not uvicorn's is asked here: who may not ask is told so by uvicorn's way (None)."""
-        return self.at_once(method, path, body)
 
     # -- by what the parser has made of it -----------------------------------------------------------------------
 
@@ -167,7 +176,7 @@ class DirectProtocol(BoundedProtocol):
         if self.parser.should_upgrade():
             # Its body is none, whatever length was announced.
             return False
-        answer = self._ask(cycle.scope["method"], cycle.scope["path"], bytes(cycle.body))
+        answer = self.at_once(cycle.scope["method"], cycle.scope["path"], bytes(cycle.body))
         if answer is None:
             return False
         cycle.response_started = cycle.response_complete = True
@@ -192,8 +201,13 @@ def _written(answer: Answer, default: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-def direct(bounds: Bounds, at_once: AtOnce) -> type[DirectProtocol]:
-    """The protocol with these bounds, for uvicorn's `http`. `at_once`: of what is served, which uvicorn does not tell:
-    it wraps that."""
-    of_one_server = {"bounds": bounds, "at_once": staticmethod(at_once), "heads": Heads(), "awaited": set()}
-    return type("DirectProtocol", (DirectProtocol,), of_one_server)
+def _nothing(method: str, path: str, body: bytes) -> Answer | None:
+    return None
+
+
+def direct(bounds: Bounds, at_once: AtOnce, may_schedule: MaySchedule = anybody) -> type[DirectProtocol]:
+    """The protocol with these bounds, for uvicorn's `http`. `at_once`, `may_schedule`: of what is served, which uvicorn
+    does not tell: it wraps that."""
+    of_served = {"at_once": staticmethod(at_once), "may_schedule": staticmethod(may_schedule)}
+    of_one_server = {"bounds": bounds, "heads": Heads(), "awaited": set()}
+    return type("DirectProtocol", (DirectProtocol,), {**of_served, **of_one_server})
