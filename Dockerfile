@@ -26,5 +26,8 @@ ENV PATH=/opt/escher/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 EXPOSE 8080
 ENTRYPOINT ["escher"]
-# In a pod the service account is used. Other machines must reach it, unlike the default.
-CMD ["serve", "--host", "0.0.0.0", "--port", "8080"]
+# In a pod the service account is used. Other machines must reach it, unlike the default: with the certificate, key and
+# clients' authority of a Secret of cert-manager (or one of the same keys) mounted here, and callers who show who they are.
+CMD ["serve", "--host", "0.0.0.0", "--port", "8080", "--authorization", "kubernetes", \
+     "--tls-certificate", "/etc/escher/tls/tls.crt", "--tls-key", "/etc/escher/tls/tls.key", \
+     "--tls-client-ca", "/etc/escher/tls/ca.crt"]

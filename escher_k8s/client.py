@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from escher_k8s.following import SILENCE, Reading
 from escher_k8s.holding import DEFAULT_TTL, held, held_awaited
 from escher_k8s.operations import NodeSpec
 from escher_k8s.retrying import Retrying
+from escher_k8s.tokens import token_for
 
 if TYPE_CHECKING:
     import ssl
@@ -43,15 +45,24 @@ DEFAULT_RETRY = 10.0
 class _Addressed(Calls):
     """How requests of this client look on the wire."""
 
-    def __init__(self, url: str | None, namespace: str | None, node: str | None, retry_for: float) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        namespace: str | None,
+        node: str | None,
+        retry_for: float,
+        token: str | None,
+        token_file: Path | str | None,
+    ) -> None:
         self._retry_for = retry_for
         self.url = (url or os.environ.get("ESCHER_URL") or DEFAULT_URL).rstrip("/")
+        self._token = token_for(self.url, token, token_file, os.environ)
         self.namespace = namespace or os.environ.get("ESCHER_NAMESPACE") or "default"
         self.node = node or os.environ.get("ESCHER_NODE") or None
 
     def _spelt(self, request: Request) -> dict[str, Any]:
         """The request as httpx takes it."""
-        headers = {"Escher-Node": self.node, **request.headers}
+        headers = {"Escher-Node": self.node, "Authorization": self._token.header(), **request.headers}
         spelt: dict[str, Any] = {
             "method": request.method,
             "url": f"{self.url}/v1/" + "/".join(quote(part, safe="") for part in request.path),
@@ -102,6 +113,8 @@ class Escher(_Addressed):
         *,
         namespace: str | None = None,
         node: str | None = None,
+        token: str | None = None,
+        token_file: Path | str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         verify: ssl.SSLContext | bool = True,
         retry_for: float = DEFAULT_RETRY,
@@ -110,12 +123,14 @@ class Escher(_Addressed):
         """`url`: of the service; else $ESCHER_URL, else http://127.0.0.1:8080. `namespace`: of calls that name none;
         else $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE,
         else, in a pod, it is found out.
+        `token`: says who calls; or `token_file`, which is read for every call; else $ESCHER_TOKEN, else the file in
+        $ESCHER_TOKEN_FILE, else, in a pod and over https, that of its service account.
         `timeout`: seconds for each answer. `verify`: for https: whom to trust, and which certificate to show.
         `retry_for`: seconds for which what may be repeated is sent again while the service is away, or cannot.
         """
         import httpx
 
-        super().__init__(url, namespace, node, retry_for)
+        super().__init__(url, namespace, node, retry_for, token, token_file)
         self._http = httpx.Client(timeout=timeout, verify=verify, transport=transport)
 
     def __enter__(self) -> Self:
@@ -218,6 +233,8 @@ class AsyncEscher(_Addressed):
         *,
         namespace: str | None = None,
         node: str | None = None,
+        token: str | None = None,
+        token_file: Path | str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         verify: ssl.SSLContext | bool = True,
         retry_for: float = DEFAULT_RETRY,
@@ -226,7 +243,7 @@ class AsyncEscher(_Addressed):
         """As `Escher`."""
         import httpx
 
-        super().__init__(url, namespace, node, retry_for)
+        super().__init__(url, namespace, node, retry_for, token, token_file)
         self._http = httpx.AsyncClient(timeout=timeout, verify=verify, transport=transport)
 
     async def __aenter__(self) -> Self:

@@ -93,14 +93,28 @@ class Conflict(Problem):
         return msgspec.convert(self.details.get("conflicts") or [], list[Refusal])
 
 
+class Unauthenticated(Problem):
+    """The service does not know who calls: it needs a token, or another one; or a certificate."""
+
+
+class NotAllowed(Problem):
+    """The caller has not the right to do that; `details["missing"]` says which it would be."""
+
+
 class Unavailable(Problem):
     """The service is not ready, has too much to do, or cannot reach the API server. It may be tried again."""
+
+
+class TooManyCalls(Unavailable):
+    """This caller has made too many calls. It may be tried again, after `retry_after`."""
 
 
 BY_TYPE: Mapping[str, type[Problem]] = {
     "not-http": Invalid,
     "not-json": Invalid,
     "wrong-shape": Invalid,
+    "unauthenticated": Unauthenticated,
+    "not-allowed": NotAllowed,
     "outside-domain": OutsideDomain,
     "quota-exceeded": QuotaExceeded,
     "not-found": NotFound,
@@ -113,13 +127,24 @@ BY_TYPE: Mapping[str, type[Problem]] = {
     "too-large": Invalid,
     "invalid": Invalid,
     "head-too-large": Invalid,
+    "too-many": TooManyCalls,
     "internal": Problem,
     "not-ready": Unavailable,
     "busy": Unavailable,
     "unavailable": Unavailable,
 }
 """By the last part of the type's URI."""
-_BY_STATUS = {400: Invalid, 404: NotFound, 409: Conflict, 412: VersionConflict, 422: Invalid, 503: Unavailable}
+_BY_STATUS = {
+    400: Invalid,
+    401: Unauthenticated,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    412: VersionConflict,
+    422: Invalid,
+    429: TooManyCalls,
+    503: Unavailable,
+}
 
 
 def problem(status: int, reason: str, body: bytes, retry_after: str | None = None) -> Problem:

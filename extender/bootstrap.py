@@ -20,10 +20,12 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
+from extender.adapters.http.entry import entry_of
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kube.reviews import ApiReviews
 from extender.adapters.kube.store import ApiObjectStore, ApiResourceStore
 from extender.adapters.kube.where_there import WhereThere
 from extender.adapters.kube.writers import (
@@ -42,6 +44,7 @@ from extender.app import decision_log
 from extender.app.announcing import Announcements
 from extender.app.asked import AskedPolicies, tried
 from extender.app.auditor import Auditor
+from extender.app.authority import Authority
 from extender.app.braking import Braking
 from extender.app.destroyed import logged
 from extender.app.dumping import Dumping
@@ -96,6 +99,14 @@ class Cluster(Requests, Protocol):
     """What the application needs of its connection to a cluster."""
 
     async def keep_warm(self, connections: int) -> None: ...
+
+
+def authority(connection: Requests, settings: Settings) -> Authority | None:
+    """Whoever says what callers of the management API may do; None where they may do everything."""
+    if settings.authorization == "none":
+        return None
+    reviews = ApiReviews(connection, settings.token_audiences)
+    return Authority(reviews, asyncio.get_running_loop().time, settings.authorization_cache_seconds)
 
 
 class Application:
@@ -252,6 +263,7 @@ class Application:
             self.keeper.tables.gangs.planning.heed_given_up = decision_log.plan_given_up
             self.resources.capacities.heed = decision_log.resource_set
         self._connection = connection
+        self._authority = authority(connection, settings)
         elapsed = asyncio.get_running_loop().time
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
@@ -375,6 +387,7 @@ class Application:
             body_limit=settings.body_limit_bytes,
             room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
+            entry=entry_of(settings, self._authority),
         )
 
     async def close(self) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import structlog
 
-from extender.adapters.http.listening import bound, check_tls, http_server
-from extender.adapters.metrics import CredentialMetrics
+from extender.adapters.http.listening import bound, http_server
+from extender.adapters.http.tls import served_certificates
+from extender.adapters.metrics import CertificateMetrics, CredentialMetrics
 from extender.adapters.open_files import raise_limit
 from extender.bootstrap import Application
 from extender.kube.connection import Connection
@@ -33,7 +34,7 @@ async def serve(
     Raises CannotListen, BadConfiguration, BadPolicy, and what a part of it died of. `load` reads the settings `file`
     again, in which some may be changed meanwhile.
     """
-    check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    certificates = served_certificates(settings)
     async with AsyncExitStack() as stack:
         asked = stack.enter_context(Asked())
         sockets = bound(settings.host, settings.port)
@@ -48,14 +49,19 @@ async def serve(
         application = Application(connection, settings, open_files=raise_limit())
         application.registry.register(CredentialMetrics(credentials))
         service = application.asgi(settings)
-        server = http_server(service, settings, application.connections)
+        server = http_server(service, settings, application.connections, certificates)
         beside = [application.settle_memory()]
+        if certificates is not None:
+            application.registry.register(CertificateMetrics(certificates))
+            beside.append(certificates.run())
         if file is not None and load is not None:
             beside.append(application.settings_file(file, load, settings).run())
         following = asyncio.create_task(application.run(*beside))
         serving = asyncio.create_task(server.serve(sockets))
         at = ["{}:{}".format(*each.getsockname()) for each in sockets]
         _log.info("starting", at=at, tls=settings.tls_certificate is not None)
+        if settings.insecure and settings.tls_client_ca is None:
+            _log.warning("whoever reaches the port may call kube-scheduler's verbs", setting="insecure")
         await _unless_asked(asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
         _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
         # Those who wait at a barrier first: the server waits for the answers to its calls.

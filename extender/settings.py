@@ -7,8 +7,9 @@ Must not know what the settings are for beyond their meaning to the user.
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,7 +34,31 @@ class Settings(BaseModel):
     context: str | None = Field(None, description="the context of the kubeconfig to use; default: its current one")
     tls_certificate: Path | None = Field(None, description="certificate chain (PEM) to serve https with")
     tls_key: Path | None = Field(None, description="its private key (PEM)")
-    tls_client_ca: Path | None = Field(None, description="clients must show a certificate signed by one of these (PEM)")
+    tls_client_ca: Path | None = Field(
+        None, description="kube-scheduler must show a certificate that one of these signed (PEM); others may"
+    )
+    tls_scheduler_names: tuple[str, ...] = Field(
+        ("system:kube-scheduler",),
+        min_length=1,
+        description="common names in certificates of those who may call the verbs; only with tls_client_ca",
+    )
+    insecure: bool = Field(
+        False, description="listen where other machines reach it though not everybody has to show who they are"
+    )
+    authorization: Literal["none", "kubernetes"] = Field(
+        "none",
+        description="kubernetes: callers of /v1 show a token, and RBAC says what they may do; none: they may do all",
+    )
+    token_audiences: tuple[str, ...] = Field(
+        (), description="tokens are good that were made for one of these; none: for the API server itself"
+    )
+    authorization_cache_seconds: float = Field(
+        10.0, ge=0.0, le=300.0, description="what the API server said of a token or of what it may do holds for so long"
+    )
+    management_calls_per_second: float = Field(
+        200.0, gt=0.0, le=1_000_000.0, description="calls of /v1 by one client, on average; see management_burst"
+    )
+    management_burst: int = Field(1000, ge=1, le=1_000_000, description="and how many of them at once, at most")
     scheduler_http_timeout_seconds: float = Field(
         60.0, gt=1.0, le=600.0, description="the extender's httpTimeout in kube-scheduler's configuration"
     )
@@ -168,6 +193,7 @@ def load_settings(file: Path | None, heard: Callable[[str], None] = lambda said:
         lines = [f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}" for e in error.errors()]
         raise BadSettings("; ".join(lines)) from error
     _check_tls(settings)
+    _check_reach(settings)
     _check_bodies(settings)
     return settings
 
@@ -194,3 +220,22 @@ def _check_tls(settings: Settings) -> None:
             f"tls_client_ca = {authority}: certificates of clients can be asked for over https only; "
             "give tls_certificate and tls_key too, or leave it out"
         )
+
+
+def _check_reach(settings: Settings) -> None:
+    """Nobody on another machine may do anything without showing who they are, unless that is wanted. Raises
+    BadSettings."""
+    if settings.insecure or settings.tls_client_ca is not None or _is_loopback(settings.host):
+        return
+    raise BadSettings(
+        f"host = {settings.host!r}: other machines reach it, and whoever does could call kube-scheduler's verbs; give "
+        "tls_certificate, tls_key and tls_client_ca, or, where the network lets nobody else through, insecure: true "
+        "(--insecure)"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -5,6 +5,7 @@ No label has values that a user can multiply: resources are counted by class, ga
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ from extender.core.names import in_domain
 from extender.kube.names import CPU, MEMORY, PODS
 
 if TYPE_CHECKING:
-    # It brings the `kubernetes` client, half a second of imports that the embedded cluster has no use for.
+    # They bring cryptography and the `kubernetes` client, half a second of imports that the embedded cluster has no use
+    # for.
+    from extender.adapters.http.tls import ServedCertificates
     from extender.kube.credentials import Credentials
 
 _GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
@@ -55,6 +58,26 @@ class CredentialMetrics(Collector):
         )
         vain.add_metric([], self._credentials.vain)
         yield vain
+
+
+class CertificateMetrics(Collector):
+    """Tells whether callers will take our certificate for long."""
+
+    def __init__(self, certificates: ServedCertificates, now: Callable[[], float] = time.time) -> None:
+        self._certificates = certificates
+        self._now = now
+
+    def collect(self) -> Iterable[Metric]:
+        expires = GaugeMetricFamily(
+            "escher_certificate_expires_seconds", "Until the first certificate of the served chain ends; then negative"
+        )
+        expires.add_metric([], self._certificates.ends_at - self._now())
+        yield expires
+        unusable = CounterMetricFamily(
+            "escher_certificates_unusable", "Times that new certificates could not be used, and the old ones stayed"
+        )
+        unusable.add_metric([], self._certificates.unusable)
+        yield unusable
 
 
 class Metrics(Collector):

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _TIMEOUT = 60.0
+_SHOW = (
+    "Say who calls with --token-file, ESCHER_TOKEN_FILE or ESCHER_TOKEN; or, where the service knows callers by "
+    "certificates, with --tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
+)
 
 out = Console(highlight=False, soft_wrap=True)
 if not out.is_terminal:
@@ -51,6 +55,14 @@ TlsCertificate = Annotated[
 ]
 TlsKey = Annotated[
     Path | None, typer.Option("--tls-key", envvar="ESCHER_TLS_KEY", help="Private key of the certificate (PEM).")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="ESCHER_TOKEN_FILE",
+        help="File with the bearer token that says who calls; or give the token in ESCHER_TOKEN.",
+    ),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", envvar="ESCHER_NAMESPACE", help="Kubernetes namespace.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -144,7 +156,11 @@ class Api:
 
 
 def _open(
-    url: Url = DEFAULT_URL, tls_ca: TlsCa = None, tls_certificate: TlsCertificate = None, tls_key: TlsKey = None
+    url: Url = DEFAULT_URL,
+    tls_ca: TlsCa = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    token_file: TokenFile = None,
 ) -> Any:
     """A connection to the service (httpx.Client), with the options of every command that needs one."""
     _check_address(url)
@@ -156,7 +172,11 @@ def _open(
             f"{option} (or {_variable(option)}) is {path}, but {url} is not https; write https:// or leave it out",
             code=2,
         )
-    return connect(url, _trust(tls_ca, tls_certificate, tls_key) if named else True)
+    authorization = _authorization(url, token_file)
+    client = connect(url, _trust(tls_ca, tls_certificate, tls_key) if named else True)
+    if authorization is not None:
+        client.headers["Authorization"] = authorization
+    return client
 
 
 _OPTIONS = inspect.signature(_open, eval_str=True).parameters
@@ -185,6 +205,16 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     vars(run)["__signature__"] = signature.replace(parameters=parameters)
     return run
+
+
+def _authorization(url: str, token_file: Path | None) -> str | None:
+    from escher_k8s.errors import EscherError
+    from escher_k8s.tokens import token_for
+
+    try:
+        return token_for(url, None, token_file, os.environ).header()
+    except EscherError as error:
+        fail(f"--token-file (or ESCHER_TOKEN_FILE, or ESCHER_TOKEN): {error}", code=2)
 
 
 def _check_address(url: str) -> None:
@@ -288,4 +318,5 @@ def _refusal(answer: httpx.Response) -> str:
         detail, field = str(problem["detail"]), problem.get("field")
     except (ValueError, KeyError, TypeError):
         return f"the service answers {answer.status_code} {answer.reason_phrase}"
-    return detail if field is None or str(field) in detail else f"{field}: {detail}"
+    told = detail if field is None or str(field) in detail else f"{field}: {detail}"
+    return f"{told}. {_SHOW}" if answer.status_code == 401 else told

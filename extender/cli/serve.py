@@ -35,7 +35,9 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
 
 These need a restart: scheduler_names, preempts_other_schedulers, preemptions_per_gang_and_hour,
 preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds, long_running_seconds,
-gather_limit; and what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes.
+gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
+management_calls_per_second, management_burst; and who they are: tls_scheduler_names, authorization, token_audiences,
+authorization_cache_seconds, insecure. Certificates are followed in their files.
 docs/operations.md describes every setting.
 """
 
@@ -51,7 +53,15 @@ def serve(
     tls_certificate: Annotated[Path | None, typer.Option(help="Serve https with this certificate chain (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(help="Require client certificates signed by one of these authorities (PEM).")
+        Path | None,
+        typer.Option(help="kube-scheduler must show a certificate that one of these authorities signed (PEM)."),
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Listen where other machines reach it without asking who they are."),
+    ] = None,
+    authorization: Annotated[
+        str | None, typer.Option(help="none or kubernetes: whether tokens and RBAC say who may do what in /v1.")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text, or json: one object a line.")] = None,
@@ -74,6 +84,8 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,
+        insecure=insecure,
+        authorization=authorization,
         log_level=log_level,
         log_format=log_format,
     )
@@ -98,7 +110,7 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) 
     gc.disable()
     import uvloop
 
-    from extender.adapters.http.listening import CannotListen
+    from extender.adapters.http.tls import CannotListen
     from extender.kube.credentials import BadConfiguration
     from extender.registry import BadPolicy
     from extender.serving import serve as run_service

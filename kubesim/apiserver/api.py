@@ -68,7 +68,8 @@ _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status"
 class ApiServer:
     """`token`: the bearer token of the admin; None lets everybody in. `tokens`: others that do, and whose they are.
 
-    Who asks is told to `audit`, and makes no difference else.
+    Who asks is told to `audit`, and makes no difference else. `allows`: what is answered to those who ask what others
+    may do; None: everything.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class ApiServer:
         kinds: Iterable[Kind] = BUILT_IN,
         token: str | None = None,
         tokens: Mapping[str, str] | None = None,
+        allows: reviews.Allows | None = None,
     ) -> None:
         self.store = Store(now=clock.now)
         self.served = Served((*kinds, *reviews.KINDS))
@@ -87,6 +89,7 @@ class ApiServer:
         self._users = None if token is None else {f"Bearer {key}": of for key, of in (tokens or {}).items()}
         if self._users is not None:
             self._users[f"Bearer {token}"] = ADMIN
+        self._allows = allows
         self._clock = clock
         self._rng = rng
         self._admission = Admission(self.store, clock, rng)
@@ -228,7 +231,7 @@ class ApiServer:
         if request.method != "POST" or target.name:
             raise no_method()
         body = bodies.read_review(request, target.kind, self.served.all())
-        answered = reviews.answered(target.kind, body, _shown(user), self._of_token, self._clock.stamp())
+        answered = reviews.answered(target.kind, body, _shown(user), self._of_token, self._clock.stamp(), self._allows)
         return Answer(201, _encode(answered))
 
     def _of_token(self, token: str) -> Json | None:

@@ -1,6 +1,7 @@
 """Reviews: objects that are asked and not stored: who somebody is, and what they may do.
 
-In the embedded cluster whoever is let in may do everything; so that is what is answered.
+In the embedded cluster whoever is let in may do everything; so that is what is answered, unless it is told what
+others, who ask about somebody, are to hear.
 """
 
 from __future__ import annotations
@@ -30,8 +31,20 @@ _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 _EVERY_PATH = {"verbs": ["*"], "nonResourceURLs": ["*"]}
 
 
-def answered(kind: Kind, body: Json, user: Json, of_token: Callable[[str], Json | None], now: str) -> Json:
-    """The object with its status. `user` asks, `now`; `of_token` knows whose token it is, None if nobody's."""
+Allows = Callable[[Json], bool]
+"""Whether somebody may do something, by the spec of a SubjectAccessReview."""
+
+
+def answered(
+    kind: Kind,
+    body: Json,
+    user: Json,
+    of_token: Callable[[str], Json | None],
+    now: str,
+    allows: Allows | None = None,
+) -> Json:
+    """The object with its status. `user` asks, `now`; `of_token` knows whose token it is, None if nobody's; `allows`:
+    what others may do, None: everything."""
     spec = body.get("spec") if isinstance(body.get("spec"), Mapping) else {}
     match kind.name:
         case "SelfSubjectReview":
@@ -42,6 +55,8 @@ def answered(kind: Kind, body: Json, user: Json, of_token: Callable[[str], Json 
             token = (spec or {}).get("token")
             found = of_token(token) if isinstance(token, str) else None
             status = {"authenticated": True, "user": found} if found is not None else {"user": {}}
+        case "SubjectAccessReview" if allows is not None:
+            status = {"allowed": allows(spec or {})}
         case _:
             status = {"allowed": True, "reason": "the embedded cluster lets everybody do everything"}
     metadata = body.get("metadata") if isinstance(body.get("metadata"), Mapping) else {}

@@ -8,6 +8,7 @@ from functools import cache
 import anyio
 import pytest
 import typer.main
+from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from extender.cli.main import app
@@ -37,12 +38,14 @@ async def world() -> AsyncIterator[World]:
 @pytest.fixture
 async def escher(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Escher]:
     """Runs `escher` with these arguments against the world's service."""
-    for variable in ("NAMESPACE", "NODE", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY"):
+    for variable in ("NAMESPACE", "NODE", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY", "TOKEN", "TOKEN_FILE"):
         monkeypatch.delenv(f"ESCHER_{variable}", raising=False)
-    async with on_loopback(service(management=world.management())) as port:
-        monkeypatch.setenv("ESCHER_URL", f"http://127.0.0.1:{port}")
+    # What the service logs is none of a command's output.
+    with capture_logs():
+        async with on_loopback(service(management=world.management())) as port:
+            monkeypatch.setenv("ESCHER_URL", f"http://127.0.0.1:{port}")
 
-        async def run(*arguments: str) -> Result:
-            return await anyio.to_thread.run_sync(lambda: CliRunner().invoke(app, arguments))
+            async def run(*arguments: str) -> Result:
+                return await anyio.to_thread.run_sync(lambda: CliRunner().invoke(app, arguments))
 
-        yield run
+            yield run

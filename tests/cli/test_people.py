@@ -16,7 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import __version__
+from extender.adapters.http.entry import Entry
 from extender.adapters.http.listening import http_server
+from extender.adapters.http.tls import ServedCertificates
+from extender.app.authority import Authority
 from extender.app.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
@@ -26,7 +29,8 @@ from extender.core.policy_types import DataLocality, PolicyInForce
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName
 from extender.settings import Settings
-from tests.adapters.http.fakes import listening, service
+from tests.adapters.http.fakes import listening, on_loopback, service
+from tests.adapters.http.known import APP_A, Known
 from tests.app.fakes import Fault
 from tests.app.world import World
 from tests.builders import gang_pods, pod
@@ -308,10 +312,9 @@ async def over_tls(world: World, files: Certificates) -> AsyncIterator[str]:
     """The world's service over https, for clients with a certificate of the authority; its address."""
     listener = listening()
     server = http_server(
-        service(management=world.management()),
-        Settings.model_validate(
-            {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
-        ),
+        service(management=world.management(), entry=Entry(certificates=True)),
+        Settings.model_validate({}),
+        certificates=ServedCertificates(files.certificate, files.key, files.ca),
     )
     serving = asyncio.create_task(server.serve([listener]))
     try:
@@ -344,7 +347,7 @@ async def test_a_service_over_tls_is_called_with_the_certificate_that_it_require
         assert (stranger.exit_code, "Name whom to trust with --tls-ca or ESCHER_TLS_CA" in stranger.stderr) == (1, True)
         without = await escher("state", "--url", url, ca)
         assert without.exit_code == 1
-        assert "If it requires a certificate, show one: --tls-certificate" in without.stderr
+        assert "this connection has shown no certificate" in without.stderr
         for variable, file in (("CA", files.ca), ("CERTIFICATE", files.certificate), ("KEY", files.key)):
             monkeypatch.setenv(f"ESCHER_TLS_{variable}", str(file))
         monkeypatch.setenv("ESCHER_URL", url)
@@ -426,3 +429,26 @@ async def test_a_quota_is_shown_with_what_waits_and_the_domain(escher: Escher, w
     world.start_pod("p", {"escher.dev/team.r2": 1})
     told = " ".join((await escher("explain", "pod", "p", "--namespace", "team")).stdout.split())
     assert "escher.dev/team.r2 is not wholly in force: exceeded quota of namespace team" in told
+
+
+async def test_a_service_that_asks_for_tokens_is_shown_one_from_a_file_or_the_environment(
+    escher: Escher, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, file = Known(), tmp_path / "token"
+    file.write_text("admin-token\n")
+    authority = Authority(known, asyncio.get_running_loop().time, 10.0)
+    async with on_loopback(service(management=world.management(), entry=Entry(authority=authority))) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert (await escher("resource", "list", "--url", url, "--token-file", str(file))).exit_code == 0
+        nobody = await escher("resource", "list", "--url", url)
+        assert nobody.exit_code == 1
+        assert "a token is needed" in nobody.stderr
+        assert "--token-file, ESCHER_TOKEN_FILE or ESCHER_TOKEN" in nobody.stderr
+        monkeypatch.setenv("ESCHER_TOKEN", "a-token")
+        other = await escher("resource", "list", "--url", url)
+        assert other.exit_code == 1
+        assert f"{APP_A!r} may not list ephemeralresources.escher.dev in namespace default" in other.stderr
+        monkeypatch.delenv("ESCHER_TOKEN")
+        away = await escher("resource", "list", "--url", url, "--token-file", str(tmp_path / "none"))
+        assert (away.exit_code, "No such file" in away.stderr) == (2, True)
+        assert "admin-token" not in nobody.stderr + other.stderr + away.stderr

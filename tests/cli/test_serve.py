@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import socket
-import ssl
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
@@ -22,18 +21,14 @@ import httpx
 import pytest
 import uvicorn
 import yaml
-from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
-from extender.adapters.http.asgi import create_app
-from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.cli.main import app
-from extender.settings import Settings
+from extender.settings import BadSettings, load_settings
 from kubesim.apiserver.api import ApiServer
 from kubesim.apiserver.server import application
 from kubesim.clock import Clock
-from tests.adapters.http.fakes import NotedManagement, NotedVerbs
 from tests.cli.certificates import Certificates
 from tests.kubesim.apiserver.apis import NODES, PODS
 
@@ -337,7 +332,7 @@ async def test_a_port_that_is_taken_is_named_in_one_line(tmp_path: Path) -> None
 def test_an_address_that_is_none_of_this_machine_is_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch, host: str, why: str
 ) -> None:
-    code, told = refused(monkeypatch, "--host", host, "--port", "0", "--kubeconfig", "/none")
+    code, told = refused(monkeypatch, "--host", host, "--insecure", "--port", "0", "--kubeconfig", "/none")
     assert (code, len(told)) == (1, 1)
     assert told[0].startswith(f"escher serve: host = '{host}'{why}")
 
@@ -359,23 +354,32 @@ def test_what_would_be_served_without_tls_though_it_is_asked_for_is_wrong_use(
     assert [each for each in named if each not in told[0]] == []
 
 
-async def test_whoever_shows_no_certificate_is_not_let_in_where_one_is_required(tmp_path: Path) -> None:
-    files = Certificates(tmp_path)
-    paths = {"tls_certificate": files.certificate, "tls_key": files.key, "tls_client_ca": files.ca}
-    settings = Settings.model_validate(paths)
-    check_tls(files.certificate, files.key, files.ca)
-    asgi = create_app(NotedVerbs(), NotedManagement().by_noun(), ready=lambda: True, registry=CollectorRegistry())
-    server = http_server(asgi, settings)
-    [listener] = bound("127.0.0.1", 0)
-    serving = asyncio.create_task(server.serve([listener]))
-    trusting = ssl.create_default_context(cafile=files.ca)
-    shown = ssl.create_default_context(cafile=files.ca)
-    shown.load_cert_chain(files.certificate, files.key)
-    address = f"https://127.0.0.1:{listener.getsockname()[1]}/healthz"
-    async with httpx.AsyncClient(verify=trusting, trust_env=False) as stranger:
-        with pytest.raises(httpx.TransportError):
-            await stranger.get(address)
-    async with httpx.AsyncClient(verify=shown, trust_env=False) as known:
-        assert (await known.get(address)).status_code == 200
-    server.should_exit = True
-    await serving
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "escher.example"])
+def test_to_listen_for_other_machines_without_asking_who_they_are_has_to_be_said(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    code, told = refused(monkeypatch, "--host", host, "--port", "0", "--kubeconfig", "/none")
+    assert (code, len(told)) == (2, 1), told
+    assert told[0].startswith(f"escher serve: host = {host!r}: other machines reach it")
+    assert all(each in told[0] for each in ("tls_client_ca", "insecure: true", "--insecure"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "127.0.0.1"},
+        {"host": "127.1.2.3"},
+        {"host": "::1"},
+        {"host": "localhost"},
+        {"host": "0.0.0.0", "insecure": True},
+        {"host": "0.0.0.0", "tls_certificate": "crt", "tls_key": "key", "tls_client_ca": "ca"},
+    ],
+    ids=str,
+)
+def test_what_only_this_machine_reaches_and_what_asks_who_calls_needs_no_word(given: dict[str, Any]) -> None:
+    assert load_settings(None, **given).host == given["host"]
+
+
+def test_a_certificate_alone_says_nothing_of_those_who_call() -> None:
+    with pytest.raises(BadSettings, match="other machines reach it"):
+        load_settings(None, host="0.0.0.0", tls_certificate="crt", tls_key="key")

@@ -135,7 +135,8 @@ def client(request: pytest.FixtureRequest, stage: Stage) -> Client:
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Those of no pod, wherever the tests run. The file that a service account has the namespace in."""
-    for variable in ("ESCHER_NODE", "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "HOSTNAME", "KUBERNETES_SERVICE_HOST"):
+    of_pods = ("NODE_NAME", "POD_NAME", "POD_NAMESPACE", "HOSTNAME", "KUBERNETES_SERVICE_HOST")
+    for variable in ("ESCHER_NODE", "ESCHER_TOKEN", "ESCHER_TOKEN_FILE", *of_pods):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr("escher_k8s.calls.NAMESPACE_FILE", tmp_path / "namespace")
     return tmp_path / "namespace"

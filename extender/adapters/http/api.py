@@ -87,8 +87,11 @@ def create_api(
     registry: CollectorRegistry,
     lifespan: Lifespan | None = None,
     ages: Callable[[], Mapping[str, float]] = dict,
+    *,
+    behind_entry: bool = False,
 ) -> FastAPI:
-    """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`."""
+    """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`. `behind_entry`: whoever calls has
+    been let in, or is not answered; otherwise everybody may do everything."""
     app = FastAPI(
         title="Escher for Kubernetes",
         version=__version__,
@@ -100,6 +103,7 @@ def create_api(
     app.state.ready = ready
     app.state.ages = ages
     app.state.registry = registry
+    app.state.behind_entry = behind_entry
     app.router.routes.extend(_routes())
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
@@ -125,9 +129,12 @@ def _v1() -> APIRouter:
     """
     errors = documented(
         {
-            403: "Beyond the namespace's quota, with the numbers in `quota`; or outside of its scheduling domain",
+            401: "It is not known who calls: a token, or a certificate, is needed",
+            403: "The caller has not the right in `missing`; or it is beyond the namespace's quota, with the numbers in"
+            " `quota`; or outside of its scheduling domain",
             404: "What is asked for is not there",
             422: "A value cannot be accepted; `field` names it",
+            429: "The caller has made too many calls",
         }
     )
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)

@@ -18,8 +18,21 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
-from extender.adapters.http.bodies import Answer, BodyRoom, ClientLeft, Share, answer, read_body, replaying, told
+from extender.adapters.http.auditing import audited
+from extender.adapters.http.bodies import (
+    AS_SAID,
+    Answer,
+    BodyRoom,
+    ClientLeft,
+    Share,
+    answer,
+    read_body,
+    replaying,
+    told,
+)
+from extender.adapters.http.entry import Entry
 from extender.adapters.http.metrics import verb_metrics
+from extender.adapters.http.peer import Peer
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.readiness import not_ready
 from extender.adapters.http.verbs import VerbCalls
@@ -47,20 +60,23 @@ def create_app(
     room: BodyRoom | None = None,
     longest_wait: float = LONGEST_WAIT,
     lifespan: Lifespan | None = None,
+    entry: Entry | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
     `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
     ago each watch said anything. `room`: for all bodies together; by default twice the largest. `longest_wait`: the
     scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
+    `entry`: who is let in; by default everybody.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
         calls,
-        lambda: create_api(management, ready, registry, lifespan, ages),
+        lambda: create_api(management, ready, registry, lifespan, ages, behind_entry=True),
         ready,
         body_limit,
         room or BodyRoom(2 * body_limit),
+        entry or Entry(),
     )
 
 
@@ -74,12 +90,18 @@ class Service:
         ready: Callable[[], bool],
         body_limit: int,
         room: BodyRoom,
+        entry: Entry,
     ) -> None:
         self.calls = calls
         self._make_behind = make_behind
         self._ready = ready
         self._body_limit = body_limit
         self._room = room
+        self._entry = entry
+
+    def may_schedule(self, peer: Peer) -> bool:
+        """Whether a peer may call the verbs; `at_once` is for those who may."""
+        return self._entry.may_schedule(peer)
 
     @cached_property
     def _behind(self) -> ASGIApp:
@@ -100,6 +122,7 @@ class Service:
             return
 
     async def _verb(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._entry.check_scheduler(scope)
         verb = scope["path"][len(_PREFIX) :]
         call = self.calls.by_name.get(verb)
         if call is None:
@@ -136,9 +159,22 @@ class Service:
             return told(_internal())
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with Share(self._room) as share:
-            body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
-            await self._management(scope, body, receive, send)
+        with audited(scope) as statuses:
+
+            async def send_on(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+                    message["headers"] = [*message["headers"], AS_SAID]
+                await send(message)
+
+            try:
+                await self._entry.admit(scope)
+                with Share(self._room) as share:
+                    body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
+                    await self._management(scope, body, receive, send_on)
+            except Problem as problem:
+                statuses.append(problem.status)
+                raise
 
     async def _management(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         begun = False

@@ -16,6 +16,8 @@ from starlette.types import Message, Receive, Scope, Send
 from extender.adapters.http.problems import CONTENT_TYPE, Problem, ProblemKind
 
 JSON = b"application/json"
+AS_SAID = (b"x-content-type-options", b"nosniff")
+"""No browser takes what a caller wrote into a name, and is told in a refusal, for a page."""
 
 LONGEST_WAIT = 5.0
 """Seconds for which a body waits for room: a call that takes longer is better begun anew."""
@@ -194,7 +196,7 @@ class Answer(NamedTuple):
 def told(problem: Problem) -> Answer:
     """The problem as problem details."""
     headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    return Answer(problem.body(), problem.status, CONTENT_TYPE.encode(), headers)
+    return Answer(problem.body(), problem.status, CONTENT_TYPE.encode(), [*headers, AS_SAID])
 
 
 async def answer(send: Send, answered: Answer) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from extender.adapters.http.peer import IN_STATE, STRANGER, peer_at
 from extender.adapters.http.problems import CONTENT_TYPE, Problem, ProblemKind
 
 _log = structlog.get_logger(__name__)
@@ -52,6 +53,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.peer = STRANGER
         self._in_body = False
         self._loose = 0
         """Bytes of this request that are not body."""
@@ -64,6 +66,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.peer = peer_at(transport)
+        if self.peer.verified:
+            # What requests of this connection begin with.
+            self.app_state = {**self.app_state, IN_STATE: self.peer}
         most = self.bounds.connections
         if most is None or len(self.connections) <= most:
             self.timeout_keep_alive_task = self.loop.call_later(

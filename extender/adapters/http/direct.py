@@ -8,6 +8,7 @@ is served.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from extender.adapters.http.bodies import Answer
 from extender.adapters.http.connections import BoundedProtocol, Bounds
+from extender.adapters.http.peer import MaySchedule, Peer, anybody
 
 
 class Served(Protocol):
@@ -27,20 +29,31 @@ class Served(Protocol):
         """The answer to a request with that body, which is complete; None: it is to be asked as an application."""
         ...
 
+    def may_schedule(self, peer: Peer) -> bool:
+        """Whether what that peer asks may be answered so."""
+        ...
+
 
 AtOnce = Callable[[str, str, bytes], Answer | None]
 
 
 class DirectProtocol(BoundedProtocol):
-    """One connection. `at_once`: as of what is served."""
+    """One connection. `at_once`, `may_schedule`: as of what is served."""
 
     at_once: AtOnce
+    may_schedule: MaySchedule
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._reading = False
         self._begun: tuple[RequestResponseCycle, Any] | None = None
         """The request that is next, of which no task has been made."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self.may_schedule(self.peer):
+            # It is said why by the application; here nothing has to be asked at each call.
+            self.at_once = _nothing
 
     def data_received(self, data: bytes) -> None:
         self._reading = True
@@ -84,7 +97,12 @@ def _written(answer: Answer, default: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-def direct(bounds: Bounds, at_once: AtOnce) -> type[DirectProtocol]:
-    """The protocol with these bounds, for uvicorn's `http`. `at_once`: of what is served, which uvicorn does not tell:
-    it wraps that."""
-    return type("DirectProtocol", (DirectProtocol,), {"bounds": bounds, "at_once": staticmethod(at_once)})
+def _nothing(method: str, path: str, body: bytes) -> Answer | None:
+    return None
+
+
+def direct(bounds: Bounds, at_once: AtOnce, may_schedule: MaySchedule = anybody) -> type[DirectProtocol]:
+    """The protocol with these bounds, for uvicorn's `http`. `at_once`, `may_schedule`: of what is served, which uvicorn
+    does not tell: it wraps that."""
+    of_served = {"at_once": staticmethod(at_once), "may_schedule": staticmethod(may_schedule)}
+    return type("DirectProtocol", (DirectProtocol,), {"bounds": bounds, **of_served})

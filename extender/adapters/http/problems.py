@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 CONTENT_TYPE = "application/problem+json"
+LONGEST_DETAIL = 4000
+"""Characters: nobody reads more, and a refusal should not be larger than what it refuses."""
 
 
 class ProblemKind(Enum):
@@ -21,6 +23,8 @@ class ProblemKind(Enum):
     NOT_HTTP = ("not-http", 400, "The request is not HTTP")
     NOT_JSON = ("not-json", 400, "The body is not JSON")
     WRONG_SHAPE = ("wrong-shape", 400, "The body is not what this call takes")
+    UNAUTHENTICATED = ("unauthenticated", 401, "It is not known who calls")
+    NOT_ALLOWED = ("not-allowed", 403, "Not allowed")
     OUTSIDE_DOMAIN = ("outside-domain", 403, "Outside of the namespace's scheduling domain")
     QUOTA_EXCEEDED = ("quota-exceeded", 403, "The namespace's quota is exceeded")
     NOT_FOUND = ("not-found", 404, "Not there")
@@ -33,6 +37,7 @@ class ProblemKind(Enum):
     TOO_LARGE = ("too-large", 413, "The body is too large")
     INVALID = ("invalid", 422, "A value cannot be accepted")
     HEAD_TOO_LARGE = ("head-too-large", 431, "The request's head is too large")
+    TOO_MANY = ("too-many", 429, "Too many calls")
     INTERNAL = ("internal", 500, "An error inside the service")
     NOT_READY = ("not-ready", 503, "The service is not ready")
     BUSY = ("busy", 503, "The service has too much to do at once")
@@ -90,8 +95,9 @@ def details(
     field: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Problem details as JSON."""
-    told = {"type": type_uri, "title": title, "status": status, "detail": detail, "field": field}
+    """Problem details as JSON. A detail that quotes too much of the request is cut."""
+    said = detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]}..."
+    told = {"type": type_uri, "title": title, "status": status, "detail": said, "field": field}
     return msgspec.json.encode({**told, **(extra or {})})
 
 

@@ -72,6 +72,17 @@ async def test_who_asks_who_it_is_is_told_the_time_too() -> None:
     assert _asked("SelfSubjectAccessReview", {"resourceAttributes": {}})["metadata"]["creationTimestamp"] is None
 
 
+async def test_what_others_may_do_is_answered_as_it_is_told() -> None:
+    api = ApiServer(Clock(), random.Random(1), allows=lambda spec: bool(spec["user"] == "bob"))
+    kind = BY_NAME["SubjectAccessReview"]
+    for user, allowed in (("bob", True), ("eve", False)):
+        spec = {"user": user, "resourceAttributes": {"verb": "get", "resource": "pods"}}
+        body = json.dumps({"spec": spec}).encode()
+        answer = api.handle(Request("POST", kind.path(), {}, {"content-type": "application/json"}, body))
+        assert isinstance(answer, Answer)
+        assert json.loads(answer.body)["status"]["allowed"] is allowed
+
+
 @pytest.mark.parametrize("kind", reviews.KINDS, ids=repr)
 async def test_nothing_of_them_is_kept(kind: Kind) -> None:
     assert Api().refused("GET", kind.path("default"))[0] == 405

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from extender.adapters.http.models import LABEL_SCHEMA
 from extender.adapters.http.node_spec import NODE_NAME_SCHEMA, node_name
 from extender.adapters.http.problems import Problem, ProblemKind, documented, quoted
-from extender.adapters.http.strict_json import StrictRoute
+from extender.adapters.http.rights import GuardedRoute
 from extender.app.management import Management
 from extender.kube.names import NodeName, require_label
 
@@ -18,7 +18,7 @@ NOT_AT_VERSION = documented({412: "Not at the expected version"})
 
 def noun(tag: str) -> APIRouter:
     """A router for the calls of one noun."""
-    return APIRouter(tags=[tag], route_class=StrictRoute)
+    return APIRouter(tags=[tag], route_class=GuardedRoute)
 
 
 async def management(request: Request) -> Management:

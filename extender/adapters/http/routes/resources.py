@@ -13,6 +13,7 @@ from extender.adapters.http import answers
 from extender.adapters.http.answers import Page, ResourceView
 from extender.adapters.http.models import LABEL_SCHEMA, ResourceBody
 from extender.adapters.http.problems import Problem, ProblemKind, documented
+from extender.adapters.http.rights import SET, require_shared
 from extender.adapters.http.routes.parameters import (
     NOT_AT_VERSION,
     CallerNode,
@@ -81,12 +82,15 @@ async def set_resource(
     if_match: IfMatch,
     if_absent: IfAbsent,
     dry_run: IsDryRun,
+    called: Request,
 ) -> ResourceView:
     """set_resource: absolute and idempotent. Answers the nodes chosen, and the key to ask for in pods.
 
     With `If-None-Match: *` only if there is none of that name.
     """
     resource = _resource_name(namespace, name, body.shared)
+    if body.shared:
+        await require_shared(called, namespace, name, SET)
     try:
         request = body.request(
             resource, caller_node=caller_node, if_version=if_match, if_absent=if_absent, dry_run=dry_run
@@ -119,6 +123,7 @@ async def delete_resource(
     name: Name,
     if_match: IfMatch,
     dry_run: IsDryRun,
+    called: Request,
     shared: Shared = False,
 ) -> Response:
     """It is removed from every node. Whoever holds it keeps it; deleting what is not there does nothing.
@@ -126,6 +131,8 @@ async def delete_resource(
     202 where finalizers hold the object: it cannot be set again before they have let go of it.
     """
     resource = _resource_name(namespace, name, shared)
+    if shared:
+        await require_shared(called, namespace, name, ("delete",))
     left = await calls.delete_resource(resource, if_version=if_match, dry_run=dry_run)
     if left is None:
         return Response(status_code=204)

@@ -10,6 +10,7 @@ from extender.adapters.http import answers
 from extender.adapters.http.answers import TransactionView
 from extender.adapters.http.models import TransactionBody
 from extender.adapters.http.problems import Problem, ProblemKind, documented
+from extender.adapters.http.rights import require_operations
 from extender.adapters.http.routes.parameters import NOT_AT_VERSION, CallerNode, IsDryRun, management, noun
 from extender.app.management import TransactionCalls
 
@@ -27,12 +28,15 @@ Calls = Annotated[TransactionCalls, Depends(_calls)]
     "/transactions",
     responses=NOT_AT_VERSION | documented({409: "Nothing was committed; `conflicts` says why"}),
 )
-async def transact(calls: Calls, body: TransactionBody, caller_node: CallerNode, dry_run: IsDryRun) -> TransactionView:
+async def transact(
+    calls: Calls, body: TransactionBody, caller_node: CallerNode, dry_run: IsDryRun, called: Request
+) -> TransactionView:
     """Several operations as one. 409 where a conflict left nothing to commit."""
     try:
         request = body.request(caller_node, dry_run)
     except ValueError as error:
         raise Problem(ProblemKind.INVALID, f"read {error}", field="read") from None
+    await require_operations(called, request.operations)
     view = answers.transaction_view(await calls.transact(request))
     if view.conflicts and not view.committed:
         conflicts = [each.model_dump(exclude_none=True) for each in view.conflicts]

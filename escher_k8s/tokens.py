@@ -1,0 +1,66 @@
+"""Tokens: what says to the service who calls. Nothing is sent unless it is given, or the caller's pod has it for https.
+
+In this order: what the client was given; $ESCHER_TOKEN; the file in $ESCHER_TOKEN_FILE; in a pod, and over https
+alone, the token of its service account. A file is read for every request, for tokens in files are renewed. Must not
+know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from escher_k8s.errors import Contradiction, EscherError
+
+TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Token:
+    """A bearer token, or the file that has it; neither: there is none. `needed`: it is an error if the file is away."""
+
+    text: str | None = None
+    file: Path | None = None
+    needed: bool = True
+
+    def header(self) -> str | None:
+        """What the header Authorization says now; None: it is left out. Raises EscherError."""
+        text = self.text if self.file is None else self._read(self.file)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isprintable() or not text or " " in text:
+            where = "the token" if self.file is None else f"what is in {self.file}"
+            raise EscherError(f"{where} is no bearer token: it is empty, or has characters that none has")
+        return f"Bearer {text}"
+
+    def _read(self, file: Path) -> str | None:
+        try:
+            return file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            if not self.needed:
+                return None
+            raise EscherError(f"the token cannot be read from {file}: {error}") from error
+
+
+def token_for(
+    url: str,
+    token: str | None,
+    token_file: Path | str | None,
+    environment: Mapping[str, str],
+    in_pod: Path = TOKEN_FILE,
+) -> Token:
+    """The caller's token for the service at that address. Raises Contradiction where two are given."""
+    if token is not None and token_file is not None:
+        raise Contradiction("token_file", "there is a token already: give one of the two")
+    if token is not None:
+        return Token(token.strip())
+    if token_file is not None:
+        return Token(file=Path(token_file))
+    if said := environment.get("ESCHER_TOKEN"):
+        return Token(said.strip())
+    if named := environment.get("ESCHER_TOKEN_FILE"):
+        return Token(file=Path(named))
+    if url.startswith("https://") and environment.get("KUBERNETES_SERVICE_HOST"):
+        return Token(file=in_pod, needed=False)
+    return Token()
