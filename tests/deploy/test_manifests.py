@@ -52,7 +52,12 @@ def test_the_chart_installs_this_version() -> None:
 def test_the_service_is_granted_what_it_calls_and_nothing_else() -> None:
     """What it calls is derived from the code by tests/doctor."""
     needed = {(each.group, each.resource, each.verb) for each in NEEDED}
-    assert granted(BASE, "escher") == needed
+    # Whose token is it, and what may they do: in every cluster where callers show tokens.
+    reviews = {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
+    assert granted(BASE, "escher") == needed | reviews
     assert granted(BASE, "escher", namespace=NAMESPACE) == set()
 
 
@@ -80,33 +85,55 @@ def test_the_cleanup_is_granted_what_it_calls_and_nothing_else() -> None:
     assert granted(CLEANUP, "escher-cleanup") == noted.called
 
 
+READ, WRITE = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
+
+
 @pytest.mark.parametrize(
-    ("role", "may", "aggregated"),
+    ("role", "writes", "aggregated"),
     [
-        ("viewer", {"ephemeralresources": "read", "escherpolicies": "read"}, {"view", "edit", "admin"}),
-        ("resource-editor", {"ephemeralresources": "write", "escherpolicies": "read"}, {"edit", "admin"}),
-        ("policy-editor", {"ephemeralresources": "read", "escherpolicies": "write"}, {"edit", "admin"}),
-        ("admin", {"ephemeralresources": "write", "escherpolicies": "write"}, {"admin"}),
+        ("viewer", {"whatifs"}, {"view", "edit", "admin"}),
+        ("resource-editor", {"ephemeralresources", "claims", "escherpolicies/ask"}, {"edit", "admin"}),
+        ("policy-editor", {"escherpolicies", "escherpolicies/ask"}, {"edit", "admin"}),
+        (
+            "admin",
+            {"ephemeralresources", "ephemeralresources/shared", "escherpolicies", "escherpolicies/ask"}
+            | {"claims", "whatifs"},
+            {"admin"},
+        ),
     ],
 )
-def test_people_have_roles_for_our_kinds_alone(role: str, may: dict[str, str], aggregated: set[str]) -> None:
+def test_people_have_roles_for_what_is_ours_alone(role: str, writes: set[str], aggregated: set[str]) -> None:
     found = one(BASE, "ClusterRole", f"escher-{role}")
-    reads = {"get", "list", "watch"}
-    writes = reads | {"create", "update", "patch", "delete", "deletecollection"}
+    may: dict[str, set[str]] = {}
     for rule in found["rules"]:
         assert rule["apiGroups"] == [DOMAIN]
         for resource in rule["resources"]:
-            assert set(rule["verbs"]) == (writes if may.pop(resource) == "write" else reads)
-    assert may == {}
+            may[resource] = may.get(resource, set()) | set(rule["verbs"])
+    assert {resource for resource, verbs in may.items() if verbs & WRITE} == writes
+    assert may["ephemeralresources"] >= READ
+    assert may["escherpolicies"] >= READ
     labels = found["metadata"]["labels"]
     prefix = "rbac.authorization.k8s.io/aggregate-to-"
     assert {label.removeprefix(prefix) for label in labels if label.startswith(prefix)} == aggregated
 
 
+def test_every_resource_that_the_management_api_asks_about_is_in_a_role() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    table = page.partition("\n## Who may do what\n")[2].partition("\n## ")[0]
+    asked = {
+        each for row in table.splitlines() if row.startswith("|") for each in re.findall(r"`([a-z]+(?:/[a-z]+)?)`", row)
+    }
+    roles = [
+        one(BASE, "ClusterRole", f"escher-{name}") for name in ("viewer", "resource-editor", "policy-editor", "admin")
+    ]
+    known = {resource for role in roles for rule in role["rules"] for resource in rule["resources"]}
+    assert len(asked) >= 10
+    assert asked == known
+
+
 def test_no_role_has_a_star() -> None:
     for role in (each for each in EVERYTHING if each["kind"] in ("Role", "ClusterRole")):
-        for rule in role["rules"]:
-            assert "*" not in rule["apiGroups"] + rule["resources"] + rule["verbs"]
+        assert "*" not in [each for rule in role["rules"] for said in rule.values() for each in said]
 
 
 # -- pods ------------------------------------------------------------------------------------------------------------
@@ -205,14 +232,18 @@ def test_the_service_understands_its_file(tmp_path: Path) -> None:
     [container] = PODS["Deployment/escher"]["containers"]
     assert settings.port == container["ports"][0]["containerPort"]
     mounted = {each["mountPath"] for each in container["volumeMounts"]}
-    assert {str(path.parent) for path in (settings.tls_certificate, settings.tls_key) if path} <= mounted
+    assert {
+        str(path.parent) for path in (settings.tls_certificate, settings.tls_key, settings.tls_client_ca) if path
+    } <= mounted
     assert container["args"][1:] == ["--config", "/etc/escher/settings/escher.yaml"]
     assert "/etc/escher/settings" in mounted
 
 
 def test_the_chart_knows_every_setting_and_those_that_need_no_restart() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
-    own = {"host", "port", "kubeconfig", "context", "tls_certificate", "tls_key", "tls_client_ca"}
+    own = {"host", "port", "kubeconfig", "context", "insecure", "authorization"}
+    own |= {"tls_certificate", "tls_key", "tls_client_ca", "tls_scheduler_names"}
+    own |= {"leader_election", "lease_name", "lease_namespace"}
     assert set(schema["settings"]["propertyNames"]["enum"]) == set(Settings.model_fields) - own
     template = (CHART / "templates" / "service.yaml").read_text()
     [omitted] = re.findall(r"omit \.Values\.settings ([^)]*)\)", template)
