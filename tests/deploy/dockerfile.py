@@ -74,6 +74,7 @@ class Built:
         self.environment["PATH"] = f"{folder / 'base'}:/usr/bin:/bin"
         self.environment.pop("PYTHONPATH", None)
         self._usual = dict(self.environment)
+        self._last = ""
         for name, steps in stages(read(dockerfile)):
             # A virtual environment knows where it is: what is copied from a stage must be where it was there.
             if self.root.exists():
