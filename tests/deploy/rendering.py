@@ -49,12 +49,14 @@ def parts() -> dict[str, list[Object]]:
     certified = _by_name(rendered("--set", "certificates.source=certManager"))
     switches = [f"monitoring.{each}.enabled=true" for each in ("serviceMonitor", "prometheusRule", "dashboard")]
     watched = _by_name(rendered("--set", ",".join(["certificates.source=secrets", *switches])))
+    namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     made: dict[str, list[Object]] = {
-        "base": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}],
+        "base": [namespace],
         "components/second-scheduler": [],
         "components/cert-manager": [each for name, each in certified.items() if name not in plain],
         "components/monitoring": [each for name, each in watched.items() if name not in plain],
-        "cleanup": [],
+        # That of the base has gone with it.
+        "cleanup": [namespace],
     }
     for each in plain.values():
         made[_part(each)].append(each)

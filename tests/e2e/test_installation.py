@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import ssl
 import subprocess
@@ -12,39 +13,97 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from extender.controlplane import ports
+from extender.controlplane import components, ports
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import RealCluster
 from loadtests.pods import EXTENDER, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
 from tests.deploy.kubelet import Container
-from tests.deploy.manifests import CHART, KUSTOMIZE, NAME, NAMESPACE, Object, objects, one
+from tests.deploy.manifests import KUSTOMIZE, NAME, NAMESPACE, ROOT, Object, objects, one
 from tests.deploy.tools import tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-NOT_OF_KUBERNETES = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"}
-IMAGES = ("--set", "image.registry=registry.invalid,scheduler.image.registry=registry.invalid")
+_CERT_MANAGER, _PROMETHEUS = "cert-manager.io", "monitoring.coreos.com"
+NOT_OF_KUBERNETES = {
+    **dict.fromkeys(("Certificate", "Issuer"), _CERT_MANAGER),
+    **dict.fromkeys(("PrometheusRule", "ServiceMonitor"), _PROMETHEUS),
+}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PAGE = (ROOT / "docs" / "install.md").read_text()
 PODS = "/api/v1/namespaces/default/pods"
 KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
+REGISTRY = "registry.invalid"
+
+
 @pytest.fixture(scope="module")
 def cluster(state_folder: Path) -> Iterator[RealCluster]:
-    """With nothing of Escher in it: no kinds, no policy, no service, no scheduler that would call one."""
+    """With nothing of Escher in it: no kinds, no policy, no service, no scheduler that would call one. The kinds of
+    cert-manager and of the Prometheus operator are there by name; nobody does anything about them."""
     with RealCluster.start(nodes=4, service=False, marks=False) as started:
         started.stop_component("kube-scheduler")
-        for definition in started.admin.list_all("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"):
-            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
+        for definition in started.admin.list_all(DEFINITIONS):
+            path = f"{DEFINITIONS}/{definition['metadata']['name']}"
             started.admin.delete(path)
             eventually(lambda path=path: gone(started, path), what=path)  # type: ignore[misc]
+        for kind, group in NOT_OF_KUBERNETES.items():
+            started.admin.post(DEFINITIONS, by_name_alone(kind, group))
         yield started
+
+
+def by_name_alone(kind: str, group: str) -> Object:
+    """The definition of a kind of others, which takes everything."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": plural}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}
+
+
+def typed(cluster: RealCluster, line: str, *more: str, folder: Path) -> str:
+    """What the page says to type has been typed, with more words behind it: it has succeeded, and printed this.
+
+    `line`: how the line begins; the first of docs/install.md is meant that does.
+    """
+    found = re.search(rf"^    ({re.escape(line)}.*)$", PAGE, re.MULTILINE)
+    assert found, line
+    programs = folder / "programs"
+    if not programs.is_dir():
+        programs.mkdir()
+        (programs / "helm").symlink_to(tool("helm"))
+        (programs / "kubectl").symlink_to(KUBECTL)
+        (programs / "escher").write_text(f'#!/bin/sh\nexec {sys.executable} -m extender "$@"\n')
+        (programs / "escher").chmod(0o755)
+    environment = {
+        **os.environ,
+        **components.import_path(),
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "REGISTRY": REGISTRY,
+        "CONTROL_PLANE": "192.0.2.0/24",
+    }
+    command = " ".join([found[1], *more])
+    ended = subprocess.run(
+        ["/bin/bash", "-c", command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
 
 
 def gone(cluster: RealCluster, path: str) -> bool:
@@ -55,16 +114,12 @@ def gone(cluster: RealCluster, path: str) -> bool:
     return False
 
 
-def command(program: str | Path, cluster: RealCluster, *words: str) -> str:
+def kubectl(cluster: RealCluster, *words: str) -> str:
     """What it printed: it has succeeded."""
-    said = [str(program), "--kubeconfig", str(cluster.kubeconfig), *words]
+    said = [str(KUBECTL), "--kubeconfig", str(cluster.kubeconfig), *words]
     ended = subprocess.run(said, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout}{ended.stderr}"
     return ended.stdout
-
-
-def helm(cluster: RealCluster, *words: str) -> str:
-    return command(tool("helm"), cluster, *words)
 
 
 def refused_calls(cluster: RealCluster) -> dict[str, int]:
@@ -85,11 +140,9 @@ def statuses(cluster: RealCluster) -> dict[str, Object]:
 
 def everything_of_ours(cluster: RealCluster) -> set[str]:
     """What bears our name, of all kinds that there are; Events end by themselves."""
-    kinds = command(KUBECTL, cluster, "api-resources", "--verbs=list", "--output=name").split()
+    kinds = kubectl(cluster, "api-resources", "--verbs=list", "--output=name").split()
     kinds = [kind for kind in kinds if not kind.startswith(("events", "componentstatuses"))]
-    listed = command(
-        KUBECTL, cluster, "get", ",".join(kinds), "--all-namespaces", "--output=name", "--ignore-not-found"
-    )
+    listed = kubectl(cluster, "get", ",".join(kinds), "--all-namespaces", "--output=name", "--ignore-not-found")
     return {each for each in listed.split() if "escher" in each and not each.startswith("namespace/")}
 
 
@@ -97,45 +150,54 @@ def everything_of_ours(cluster: RealCluster) -> set[str]:
 
 
 def test_every_object_is_as_the_api_server_has_its_kind(cluster: RealCluster, tmp_path: Path) -> None:
-    where = schemas.write(cluster.admin, tmp_path)
-    files = [str(each) for each in sorted(KUSTOMIZE.rglob("objects.yaml"))]
-    skipped = ",".join(sorted(NOT_OF_KUBERNETES))
-    said = ["-strict", "-schema-location", where, "-skip", skipped, "-output", "json", "-summary", *files]
-    ended = subprocess.run([tool("kubeconform"), *said], capture_output=True, text=True, check=False)
-    told = json.loads(ended.stdout)
+    files = sorted(KUSTOMIZE.rglob("objects.yaml"))
+    there = [each for file in files for each in objects(file.read_text())]
+    told = conform(cluster, tmp_path, files, there)
     assert [each["msg"] for each in told.get("resources", [])] == []
-    assert ended.returncode == 0
-    there = [each for file in files for each in objects(Path(file).read_text())]
     assert told["summary"]["skipped"] == len([each for each in there if each["kind"] in NOT_OF_KUBERNETES])
-    assert told["summary"]["valid"] == len(there) - told["summary"]["skipped"]
+    assert told["summary"]["valid"] == len(there) - told["summary"]["skipped"] > 30
 
 
 def test_a_field_that_there_is_not_would_be_noticed(cluster: RealCluster, tmp_path: Path) -> None:
-    where = schemas.write(cluster.admin, tmp_path)
     wrong = one(objects((KUSTOMIZE / "base" / "objects.yaml").read_text()), "Deployment", NAME)
     wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
     file = tmp_path / "wrong.json"
     file.write_text(json.dumps(wrong))
-    said = ["-strict", "-schema-location", where, str(file)]
+    [complaint] = conform(cluster, tmp_path, [file], [wrong])["resources"]
+    assert "readinesProbe" in complaint["msg"]
+
+
+def conform(cluster: RealCluster, folder: Path, files: list[Path], there: list[Object]) -> Any:
+    """What kubeconform says of the files, by the schemas of this API server."""
+    where = schemas.write(cluster.admin, folder, there)
+    skipped = ",".join(sorted(NOT_OF_KUBERNETES))
+    said = ["-strict", "-schema-location", where, "-skip", skipped, "-output", "json", "-summary", *map(str, files)]
     ended = subprocess.run([tool("kubeconform"), *said], capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert "readinesProbe" in ended.stdout
+    return json.loads(ended.stdout)
 
 
-def test_the_api_server_takes_everything_of_kustomize_in_a_dry_run_and_then_for_real(cluster: RealCluster) -> None:
-    """But for what cert-manager makes: its kinds are not installed here."""
-    folders = [KUSTOMIZE / "base", KUSTOMIZE / "components" / "second-scheduler"]
-    files = [word for folder in folders for word in ("--filename", str(folder / "objects.yaml"))]
+def test_by_kustomize_it_is_taken_in_a_dry_run_and_then_for_real_and_goes_again(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
     before = everything_of_ours(cluster)
+    overlay = "kubectl apply -k deploy/kustomize/overlays/second-scheduler"
     # A dry run finds no namespace that only a dry run has made.
-    command(KUBECTL, cluster, "create", "namespace", NAMESPACE)
-    command(KUBECTL, cluster, "apply", "--dry-run=server", *files)
+    kubectl(cluster, "create", "namespace", NAMESPACE)
+    typed(cluster, overlay, "--dry-run=server", folder=tmp_path)
     assert everything_of_ours(cluster) == before
-    command(KUBECTL, cluster, "apply", *files)
+    typed(cluster, overlay, folder=tmp_path)
     assert everything_of_ours(cluster) > before
-    command(KUBECTL, cluster, "delete", "--wait", *files)
-    eventually(lambda: everything_of_ours(cluster) == before, within=60, what="everything gone")
+    kubectl(cluster, "apply", "--dry-run=server", "-k", str(KUSTOMIZE / "overlays" / "default-scheduler"))
+    typed(cluster, "kubectl delete -k deploy/kustomize/overlays", folder=tmp_path)
     eventually(lambda: gone(cluster, f"/api/v1/namespaces/{NAMESPACE}"), within=60, what="the namespace gone")
+    assert everything_of_ours(cluster) == before
+    typed(cluster, "kubectl apply -k deploy/kustomize/cleanup", folder=tmp_path)
+    [job] = eventually(lambda: cleanup_pods(cluster), within=60, what="the Job's pod")
+    play_cleanup(cluster, Installed(cluster, tmp_path), job)
+    typed(cluster, "kubectl --namespace escher-system wait", folder=tmp_path)
+    typed(cluster, "kubectl delete -k deploy/kustomize/cleanup", folder=tmp_path)
+    eventually(lambda: gone(cluster, f"/api/v1/namespaces/{NAMESPACE}"), within=60, what="the namespace gone")
+    assert everything_of_ours(cluster) == before
 
 
 # -- a life ----------------------------------------------------------------------------------------------------------
@@ -202,10 +264,10 @@ def bound(cluster: RealCluster, *names: str) -> bool:
 
 def test_installed_used_upgraded_and_removed_it_leaves_nothing(cluster: RealCluster, tmp_path: Path) -> None:
     before, of_ours, refused = statuses(cluster), everything_of_ours(cluster), refused_calls(cluster)
-    release = (NAME, str(CHART), "--namespace", NAMESPACE, *IMAGES)
-    helm(cluster, "install", *release, "--create-namespace", "--dry-run=server")
+    install = "helm install escher deploy/chart"
+    typed(cluster, install, "--dry-run=server", folder=tmp_path)
     assert everything_of_ours(cluster) == of_ours
-    helm(cluster, "install", *release, "--create-namespace")
+    typed(cluster, install, folder=tmp_path)
     installed = Installed(cluster, tmp_path)
     eventually(lambda: not gone(cluster, "/apis/escher.dev/v1alpha1/ephemeralresources"), what="the kinds served")
     with installed.running() as (service, scheduler):
@@ -218,9 +280,20 @@ def test_installed_used_upgraded_and_removed_it_leaves_nothing(cluster: RealClus
         assert "forbidden" not in scheduler.log()
     assert refused_calls(cluster) == refused, "somebody lacks a permission"
     secrets = [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")]
-    helm(cluster, "upgrade", *release, "--set", "settings.observe_only=true")
+    typed(cluster, "helm upgrade escher deploy/chart", folder=tmp_path)
+    typed(
+        cluster,
+        "helm upgrade escher deploy/chart --namespace escher-system --reuse-values --set monitoring",
+        folder=tmp_path,
+    )
+    assert (
+        "observe_only: true"
+        in cluster.admin.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}")["data"]["escher.yaml"]
+    )
     assert [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")] == secrets
-    _uninstall(cluster, installed)
+    _uninstall(cluster, installed, tmp_path)
+    assert "nothing" in typed(cluster, "escher cleanup", folder=tmp_path)
+    typed(cluster, "escher cleanup --yes", folder=tmp_path)
     assert statuses(cluster) == before
     assert everything_of_ours(cluster) == of_ours
     assert bound(cluster, "train-0", "train-1", "train-2", "holder"), "what ran goes on"
@@ -263,21 +336,28 @@ def _ask_the_management_api(cluster: RealCluster, installed: Installed) -> None:
     assert installed.ask("/v1/namespaces/kube-system/resources", viewer) == 403
 
 
-def _uninstall(cluster: RealCluster, installed: Installed) -> None:
-    """By helm, whose hook makes a Job; its pod is played here."""
-    said = [tool("helm"), "--kubeconfig", str(cluster.kubeconfig), "uninstall", NAME, "--namespace", NAMESPACE]
-    with subprocess.Popen(said, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        label = "app.kubernetes.io/component=cleanup"
-        [job] = eventually(
-            lambda: cluster.admin.get(pods, labelSelector=label)["items"], within=60, what="the Job's pod"
-        )
-        cleanup = installed.container("batch/v1", f"jobs/{NAME}-cleanup")
-        cleanup.run("--kubeconfig", str(cleanup.kubeconfig))
-        name = job["metadata"]["name"]
-        eventually(lambda: cluster.admin.get(f"{pods}/{name}")["status"].get("phase") == "Running", what="it runs")
-        cluster.admin.patch(f"{pods}/{name}/status", {"status": {"phase": "Succeeded"}})
-        told, _ = running.communicate(timeout=120)
-    assert running.returncode == 0, told
+def cleanup_pods(cluster: RealCluster) -> list[Object]:
+    """The pods of the Job that cleans up."""
+    label = "app.kubernetes.io/component=cleanup"
+    found: list[Object] = cluster.admin.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=label)["items"]
+    return found
+
+
+def play_cleanup(cluster: RealCluster, installed: Installed, job: Object) -> None:
+    """Its process has run, and its pod says so."""
+    cleanup = installed.container("batch/v1", f"jobs/{NAME}-cleanup")
+    cleanup.run("--kubeconfig", str(cleanup.kubeconfig))
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{job['metadata']['name']}"
+    eventually(lambda: cluster.admin.get(path)["status"].get("phase") == "Running", what="it runs")
+    cluster.admin.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+
+
+def _uninstall(cluster: RealCluster, installed: Installed, folder: Path) -> None:
+    """By helm, whose hook makes a Job and waits for it; the Job's pod is played here."""
+    with ThreadPoolExecutor(1) as beside:
+        running = beside.submit(typed, cluster, "helm uninstall", folder=folder)
+        [job] = eventually(lambda: cleanup_pods(cluster), within=60, what="the Job's pod")
+        play_cleanup(cluster, installed, job)
+        running.result()
     cluster.admin.delete(f"/api/v1/namespaces/{NAMESPACE}")
     eventually(lambda: gone(cluster, f"/api/v1/namespaces/{NAMESPACE}"), within=60, what="the namespace gone")
