@@ -15,6 +15,13 @@ KUSTOMIZE = DEPLOY / "kustomize"
 NAMESPACE = "escher-system"
 NAME = "escher"
 
+OF_THE_CHART = {
+    *("host", "port", "kubeconfig", "context", "insecure", "authorization"),
+    *("tls_certificate", "tls_key", "tls_client_ca", "tls_scheduler_names"),
+    *("leader_election", "lease_name", "lease_namespace", "leader_service", "leader_service_port"),
+}
+"""Settings that the chart sets itself, or that make no sense in a pod: its `settings` refuse them."""
+
 Object = dict[str, Any]
 
 

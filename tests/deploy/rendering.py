@@ -2,11 +2,13 @@
 
     python -m tests.deploy.rendering
 
-copies into the chart what it has from elsewhere, and writes deploy/kustomize/*/objects.yaml anew. A test compares.
+copies into the chart what it has from elsewhere, tells its schema which settings there are, and writes
+deploy/kustomize/*/objects.yaml anew. Tests compare.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,9 +16,11 @@ from typing import Any
 
 import yaml
 
-from tests.deploy.manifests import CHART, KUSTOMIZE, NAME, NAMESPACE, Object, copies, objects
+from extender.settings import Settings
+from tests.deploy.manifests import CHART, KUSTOMIZE, NAME, NAMESPACE, OF_THE_CHART, Object, copies, objects
 from tests.deploy.tools import tool
 
+SCHEMA = CHART / "values.schema.json"
 KUBERNETES = "1.36.0"
 REGISTRY = "registry.invalid"
 """In place of the user's, whom kustomization.yaml tells where to say his."""
@@ -119,6 +123,9 @@ def main() -> None:
     for copy, source in copies().items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)
+    schema = json.loads(SCHEMA.read_text())
+    schema["properties"]["settings"]["propertyNames"]["enum"] = sorted(set(Settings.model_fields) - OF_THE_CHART)
+    SCHEMA.write_text(json.dumps(schema, indent=2) + "\n")
     for folder, found in parts().items():
         file_of(folder).parent.mkdir(parents=True, exist_ok=True)
         file_of(folder).write_text(written(found))

@@ -54,8 +54,13 @@ def test_with_leader_election_there_are_two_spread_and_the_verbs_go_where_the_le
     assert "selector" in one(found, "Service", "escher-replicas")["spec"]
     said = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
     assert (said["leader_election"], said["lease_name"], said["lease_namespace"]) == (True, "escher", NAMESPACE)
-    own = granted(found, "escher", namespace=NAMESPACE)
-    assert {resource for _, resource, _ in own} == {"leases", "endpointslices"}
+    [port] = one(found, "Service", "escher")["spec"]["ports"]
+    assert (said["leader_service"], said["leader_service_port"]) == ("escher", port["name"])
+    lease, kept_slice = "coordination.k8s.io", "discovery.k8s.io"
+    assert granted(found, "escher", namespace=NAMESPACE) == {
+        *((lease, "leases", verb) for verb in ("get", "create", "patch")),
+        *((kept_slice, "endpointslices", verb) for verb in ("get", "create", "update", "delete")),
+    }
     assert ("Lease", "escher") in kinds(found)
 
 

@@ -22,7 +22,19 @@ from extender.core.names import DOMAIN
 from extender.doctor.permissions import NEEDED
 from extender.kube.names import PodUid, ResourceKey
 from extender.settings import CHANGEABLE, Settings, load_settings
-from tests.deploy.manifests import CHART, KUSTOMIZE, NAMESPACE, ROOT, Object, copies, granted, grants, objects, one
+from tests.deploy.manifests import (
+    CHART,
+    KUSTOMIZE,
+    NAMESPACE,
+    OF_THE_CHART,
+    ROOT,
+    Object,
+    copies,
+    granted,
+    grants,
+    objects,
+    one,
+)
 from tests.deploy.manifests import pod_specs as pods_of
 from tests.doctor.called import Noted
 
@@ -70,7 +82,9 @@ def test_the_scheduler_has_what_kubernetes_grants_schedulers_and_one_lease() -> 
 def test_the_cleanup_is_granted_what_it_calls_and_nothing_else() -> None:
     noted = Noted()
     pod = PodRef("team", "a", PodUid("u"))
-    everything = traces.Traces((("team", "a"),), {"n1": frozenset([ResourceKey("escher.dev/a")])}, (pod,), (pod,))
+    everything = traces.Traces(
+        (("team", "a"),), {"n1": frozenset([ResourceKey("escher.dev/a")])}, (pod,), (pod,), (("team", "a"),)
+    )
 
     async def called() -> None:
         await traces.found(noted)
@@ -236,10 +250,9 @@ def test_the_service_understands_its_file(tmp_path: Path) -> None:
 
 def test_the_chart_knows_every_setting_and_those_that_need_no_restart() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
-    own = {"host", "port", "kubeconfig", "context", "insecure", "authorization"}
-    own |= {"tls_certificate", "tls_key", "tls_client_ca", "tls_scheduler_names"}
-    own |= {"leader_election", "lease_name", "lease_namespace"}
-    assert set(schema["settings"]["propertyNames"]["enum"]) == set(Settings.model_fields) - own
+    assert set(schema["settings"]["propertyNames"]["enum"]) == set(Settings.model_fields) - OF_THE_CHART, (
+        "run `make manifests`"
+    )
     template = (CHART / "templates" / "service.yaml").read_text()
     [omitted] = re.findall(r"omit \.Values\.settings ([^)]*)\)", template)
     assert {each.strip('"') for each in omitted.split()} == set(CHANGEABLE)

@@ -3,6 +3,7 @@ kubelets runs the pods' processes as their manifests say."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -19,9 +20,10 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import components, ports
+from extender.controlplane import binaries, components, ports
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import RealCluster
+from extender.controlplane.progress import Progress
 from loadtests.pods import EXTENDER, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
@@ -209,6 +211,7 @@ class Installed:
     def __init__(self, cluster: RealCluster, folder: Path) -> None:
         self._cluster = cluster
         self._folder = folder
+        self._started = 0
         self.ports = ports.choose(["service", "scheduler"])
         self.url = f"https://127.0.0.1:{self.ports['service']}"
 
@@ -220,7 +223,9 @@ class Installed:
             f"https://{NAME}.{NAMESPACE}.svc:8443": self.url,
             "--secure-port=10259": f"--secure-port={self.ports['scheduler']}",
         }
-        return Container(self._cluster, NAMESPACE, template, self._folder / name.replace("/", "-"), instead)
+        self._started += 1
+        place = self._folder / f"{name.replace('/', '-')}-{self._started}"
+        return Container(self._cluster, NAMESPACE, template, place, instead)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[tuple[Container, Container]]:
@@ -279,6 +284,7 @@ def test_installed_used_upgraded_and_removed_it_leaves_nothing(cluster: RealClus
         assert "forbidden" not in service.log()
         assert "forbidden" not in scheduler.log()
     assert refused_calls(cluster) == refused, "somebody lacks a permission"
+    _by_the_scheduler_of_a_kubeadm_cluster(cluster, installed, tmp_path)
     secrets = [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")]
     typed(cluster, "helm upgrade escher deploy/chart", folder=tmp_path)
     typed(
@@ -318,6 +324,41 @@ def _place_a_gang_and_a_holder(cluster: RealCluster) -> None:
     eventually(lambda: bound(cluster, *names), within=60, what="gang and holder bound")
     [marked] = cluster.admin.get(f"{PODS}/train-0")["spec"]["containers"]
     assert "escher.dev/managed" in marked["resources"]["requests"], "the chart's policy has marked it"
+
+
+def _by_the_scheduler_of_a_kubeadm_cluster(cluster: RealCluster, installed: Installed, folder: Path) -> None:
+    """scheduler-config/kubeadm.yaml in place of the second scheduler and of the cluster's own. Of the file only what
+    depends on the place is changed; certificates are those of the Secret, as the page says."""
+    secret = installed.secret(f"{NAME}-scheduler-tls")
+    for name, content in secret.items():
+        (folder / name).write_bytes(base64.b64decode(content))
+    text = (ROOT / "scheduler-config" / "kubeadm.yaml").read_text()
+    instead = {
+        "/etc/kubernetes/scheduler.conf": str(cluster.kubeconfig_of("kube-scheduler")),
+        "/etc/kubernetes/escher/": f"{folder}/",
+        "https://10.96.0.200:8443": installed.url,
+    }
+    for old, new in instead.items():
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / "kubeadm.yaml"
+    file.write_text(text)
+    program = str(binaries.build(Progress()) / "kube-scheduler")
+    said = [program, f"--config={file}", f"--secure-port={installed.ports['scheduler']}", "--bind-address=127.0.0.1"]
+    service = installed.container("apps/v1", f"deployments/{NAME}")
+    cluster.stop_component("kube-scheduler-resources")
+    with (folder / "kubeadm.log").open("wb") as log, subprocess.Popen(said, stdout=log, stderr=log) as scheduler:
+        try:
+            with service.running(installed.ports["service"], "--kubeconfig", str(service.kubeconfig)):
+                for number in range(2):
+                    cluster.admin.post(PODS, pod(f"pair-{number}", EXTENDER, gang="pair", quorum=2))
+                eventually(lambda: bound(cluster, "pair-0", "pair-1"), within=60, what="the gang bound")
+            # The service is away.
+            cluster.admin.post(PODS, pod("anybody", "default-scheduler"))
+            eventually(lambda: bound(cluster, "anybody"), within=60, what="a pod without the mark bound")
+        finally:
+            scheduler.terminate()
+    cluster.start_component("kube-scheduler-resources")
 
 
 def _ask_the_management_api(cluster: RealCluster, installed: Installed) -> None:

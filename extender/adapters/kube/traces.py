@@ -1,7 +1,8 @@
 """Traces: what Escher leaves in a cluster where it has run, found and taken away.
 
-EphemeralResource objects, units of our domain in node status, the gate of gangs, and the annotations that the service
-writes on pods. What people and applications wrote (labels, annotations, requests, EscherPolicies) is theirs and stays.
+EphemeralResource objects, units of our domain in node status, the gate of gangs, the annotations that the service
+writes on pods, and EndpointSlices by which a Service led to one replica. What people and applications wrote (labels,
+annotations, requests, EscherPolicies) is theirs and stays.
 
 Must not know what any of it was for. The service must not run meanwhile: it would put back what policies keep.
 """
@@ -21,12 +22,14 @@ from extender.adapters.objects import WAKE
 from extender.app.ports import PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
-from extender.core.names import in_domain
+from extender.core.names import DOMAIN, in_domain
 from extender.kube.errors import Gone, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import Requests, address
 
 _PAGE = 500
+_SLICES = "endpointslice.kubernetes.io/managed-by"
+"""Label: who keeps an EndpointSlice. Ours bear our domain."""
 
 
 class _Named(msgspec.Struct):
@@ -77,9 +80,10 @@ class Traces:
     nodes: dict[str, frozenset[ResourceKey]] = field(default_factory=dict)
     gated: tuple[PodRef, ...] = ()
     annotated: tuple[PodRef, ...] = ()
+    slices: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.resources or self.nodes or self.gated or self.annotated)
+        return bool(self.resources or self.nodes or self.gated or self.annotated or self.slices)
 
     def __str__(self) -> str:
         numbers = {
@@ -87,13 +91,15 @@ class Traces:
             "nodes with resources of ours": len(self.nodes),
             "pods behind our gate": len(self.gated),
             "pods with annotations of the service": len(self.annotated),
+            "EndpointSlices": len(self.slices),
         }
         return ", ".join(f"{number} {what}" for what, number in numbers.items() if number) or "nothing"
 
 
 async def found(requests: Requests) -> Traces:
     """Everything that there is now. Raises Unavailable, Refused."""
-    resources = [(each.metadata.namespace, each.metadata.name) async for each in _objects(requests)]
+    resources = await _where_there(requests, path_of(EphemeralResources.plural))
+    slices = await _where_there(requests, _slices(), f"{_SLICES}={DOMAIN}")
     nodes = {}
     async for node in _every(requests, address("api", "v1", "nodes")):
         amounts = {**(node.status.capacity or {}), **(node.status.allocatable or {})}
@@ -107,7 +113,7 @@ async def found(requests: Requests) -> Traces:
             gated.append(reference)
         if {WAKE, ATTEMPT} & (said.annotations or {}).keys():
             annotated.append(reference)
-    return Traces(tuple(resources), nodes, tuple(gated), tuple(annotated))
+    return Traces(resources, nodes, tuple(gated), tuple(annotated), slices)
 
 
 async def remove(requests: Requests, traces: Traces) -> None:
@@ -116,6 +122,9 @@ async def remove(requests: Requests, traces: Traces) -> None:
         with suppress(Gone):
             path = f"{path_of(EphemeralResources.plural, namespace)}{address(name)}"
             await requests.request("DELETE", path)
+    for namespace, name in traces.slices:
+        with suppress(Gone):
+            await requests.request("DELETE", f"{_slices(namespace)}{address(name)}")
     writer, waker = ApiNodeStatusWriter(requests), ApiWaker(requests)
     for node, keys in traces.nodes.items():
         with suppress(Gone):
@@ -129,18 +138,25 @@ async def remove(requests: Requests, traces: Traces) -> None:
             await waker.open_gate(pod)
 
 
-async def _objects(requests: Requests) -> AsyncGenerator[_Object, None]:
-    """EphemeralResources: none where the kind is not installed, or not any more."""
-    with suppress(Gone):
-        async for each in _every(requests, path_of(EphemeralResources.plural)):
-            yield each
+async def _where_there(requests: Requests, path: str, selector: str = "") -> tuple[tuple[str, str], ...]:
+    """Namespace and name of each: none where the kind is not installed, or not any more."""
+    try:
+        return tuple([(each.metadata.namespace, each.metadata.name) async for each in _every(requests, path, selector)])
+    except Gone:
+        return ()
 
 
-async def _every(requests: Requests, path: str) -> AsyncGenerator[_Object, None]:
+def _slices(namespace: str | None = None) -> str:
+    group = ("apis", "discovery.k8s.io", "v1")
+    within = () if namespace is None else ("namespaces", namespace)
+    return address(*group, *within, "endpointslices")
+
+
+async def _every(requests: Requests, path: str, selector: str = "") -> AsyncGenerator[_Object, None]:
     """The items of a collection, page by page."""
     following = ""
     while True:
-        query = address(query={"limit": _PAGE, "continue": following}).removeprefix("/")
+        query = address(query={"limit": _PAGE, "labelSelector": selector, "continue": following}).removeprefix("/")
         try:
             page = _lists.decode(await requests.request("GET", path + query))
         except msgspec.DecodeError as error:
