@@ -35,6 +35,7 @@ def copies() -> dict[Path, Path]:
     sources = [
         *sorted((DEPLOY / "crds").glob("*.yaml")),
         *sorted((DEPLOY / "policies").glob("*.yaml")),
+        *sorted((DEPLOY / "authorization").glob("*.yaml")),
         *sorted((DEPLOY / "monitoring").iterdir()),
         ROOT / "scheduler-config" / "escher.yaml",
     ]
