@@ -83,6 +83,7 @@ NEEDS: Mapping[tuple[str, str], Needs] = {
     ("GET", "/cluster-state"): Needs("nodestates", ("list",), Where.QUERY),
     ("GET", "/events"): Needs("decisions", ("watch",), Where.QUERY),
     ("GET", "/brake"): Needs("brakes", ("get",), Where.EVERYWHERE),
+    ("GET", "/state-dump"): Needs("statedumps", ("get",), Where.EVERYWHERE),
     ("POST", "/what-if"): Needs("whatifs", ("create",), Where.EVERYWHERE),
     # What its operations need, each in its namespace.
     ("POST", "/transactions"): Needs(where=Where.EVERYWHERE, changes=True),
