@@ -40,6 +40,7 @@ NOT_OF_KUBERNETES = {
 }
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PAGE = (ROOT / "docs" / "install.md").read_text()
+HOLDS: dict[str, Any] = {"escher.dev/default.data": 1}
 PODS = "/api/v1/namespaces/default/pods"
 KUBECTL = Path(sys.executable).with_name("kubectl")
 
@@ -318,7 +319,7 @@ def _place_a_gang_and_a_holder(cluster: RealCluster) -> None:
     cluster.admin.post("/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources", resource)
     for number in range(3):
         cluster.admin.post(PODS, pod(f"train-{number}", EXTENDER, gang="train", quorum=3))
-    cluster.admin.post(PODS, pod("holder", EXTENDER, **{"escher.dev/default.data": 1}))
+    cluster.admin.post(PODS, pod("holder", EXTENDER, **HOLDS))
     cluster.admin.post(PODS, pod("behind", EXTENDER, gang="behind", quorum=2, gated=True))
     names = ("train-0", "train-1", "train-2", "holder")
     eventually(lambda: bound(cluster, *names), within=60, what="gang and holder bound")
