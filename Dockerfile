@@ -1,12 +1,16 @@
-# The Escher service. Everything is installed from hashes; the address of a package index is the builder's affair
-# (--build-arg PIP_INDEX_URL=..., or none for the default one).
-FROM python:3.11-slim AS build
+# The Escher service. Everything is installed from hashes, and there is no default for that of the base, so that nobody
+# builds on what he has not looked at: docs/install.md says how to find it. The address of a package index is the builder's
+# affair (--build-arg PIP_INDEX_URL=..., or none for the default one).
+ARG BASE_DIGEST
+
+FROM python:3.11-slim@${BASE_DIGEST} AS build
 ARG PIP_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY requirements/build.txt requirements/runtime.txt requirements/
 RUN python -m venv /build && /build/bin/pip install --require-hashes --no-deps --requirement requirements/build.txt \
-    && python -m venv /opt/escher && /opt/escher/bin/pip install --require-hashes --no-deps --requirement requirements/runtime.txt
+    && python -m venv --without-pip /opt/escher \
+    && /build/bin/pip --python /opt/escher install --require-hashes --no-deps --requirement requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY extender/ extender/
 COPY kubesim/ kubesim/
@@ -15,10 +19,10 @@ COPY scheduler-config/ scheduler-config/
 COPY deploy/ deploy/
 # No isolation and no index: what builds the wheel was installed from hashes above.
 RUN /build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels . \
-    && /opt/escher/bin/pip install --no-deps --no-index /wheels/*.whl \
+    && /build/bin/pip --python /opt/escher install --no-deps --no-index /wheels/*.whl \
     && /opt/escher/bin/python -m compileall -q /opt/escher/lib
 
-FROM python:3.11-slim
+FROM python:3.11-slim@${BASE_DIGEST}
 # A number, so that a pod's runAsNonRoot can be checked without looking into the image.
 RUN useradd --uid 65532 --no-create-home --shell /usr/sbin/nologin escher
 COPY --from=build /opt/escher /opt/escher

@@ -205,6 +205,10 @@ lock: | $(VENV)/bin/python ## Pin the newest versions anew in requirements/*.txt
 			$$from --output-file $(REQUIREMENTS)/$$name.txt >/dev/null; \
 	done
 
+.PHONY: manifests
+manifests: setup ## Write anew what stands twice in deploy/: the chart's copies, and deploy/kustomize from the chart (Go)
+	$(BIN)/python -m tests.deploy.rendering
+
 .PHONY: clean
 clean: ## Remove what tests and tools leave behind; the virtual environments and the binaries' cache stay
 	rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist mutants results

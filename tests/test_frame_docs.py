@@ -21,7 +21,8 @@ from extender.settings import Settings
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted(
-    [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md"), *(DOCS / "comparison").rglob("*.md")]
+    [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")]
+    + [each for folder in ("comparison", "runbooks") for each in (DOCS / folder).rglob("*.md")]
 )
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 

@@ -10,7 +10,21 @@ from typing import Annotated
 import typer
 
 from extender import __version__
-from extender.cli import cluster, compare, demo, doctor, explain, gang, policy, quota, resource, serve, state, what_if
+from extender.cli import (
+    cleanup,
+    cluster,
+    compare,
+    demo,
+    doctor,
+    explain,
+    gang,
+    policy,
+    quota,
+    resource,
+    serve,
+    state,
+    what_if,
+)
 
 app = typer.Typer(
     name="escher",
@@ -47,6 +61,7 @@ app.add_typer(explain.app, name="explain")
 app.command("what-if", help=what_if.HELP)(what_if.what_if)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 app.add_typer(cluster.app, name="cluster")
+app.command("cleanup", help=cleanup.HELP)(cleanup.cleanup)
 app.command("compare", help=compare.HELP)(compare.compare)
 
 

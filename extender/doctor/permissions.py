@@ -28,6 +28,8 @@ def _all(group: str, resource: str, verbs: str, without: str = "") -> tuple[Perm
     return tuple(Permission(group, resource, verb, without) for verb in verbs.split())
 
 
+_NOBODY = "with `authorization: kubernetes` the management API serves nobody"
+
 NEEDED = (
     *_all("", "nodes", "list watch"),
     *_all("", "nodes/status", "patch", "ephemeral resources are not written to nodes"),
@@ -44,6 +46,8 @@ NEEDED = (
     *_all(DOMAIN, "ephemeralresources/status", "patch", "objects do not say whether they are in force"),
     *_all(DOMAIN, "escherpolicies", "get list watch create patch delete", "no EscherPolicy is in force"),
     *_all(DOMAIN, "escherpolicies/status", "patch", "policies do not say whether they are in force"),
+    *_all("authentication.k8s.io", "tokenreviews", "create", _NOBODY),
+    *_all("authorization.k8s.io", "subjectaccessreviews", "create", _NOBODY),
     *_all("scheduling.x-k8s.io", "podgroups", "list watch", "PodGroups of scheduler-plugins are not heeded"),
 )
 """Everything, and nothing more: what least privilege is."""

@@ -151,6 +151,21 @@ def test_real_clusters_get_leader_election_under_a_name_of_its_own_and_no_client
     assert (config["clientConnection"]["qps"], config["clientConnection"]["burst"]) == (1000, 1000)
 
 
+def test_a_clusters_own_scheduler_asks_about_marked_pods_alone() -> None:
+    """Whoever bears no mark, the service's own pods among them, is placed while the service is away."""
+    config = schedulers.load(SHIPPED / "kubeadm.yaml")
+    assert set(profiles(config)) == {"default-scheduler", "escher"}
+    [entry] = config["extenders"]
+    assert entry["managedResources"] == [{"name": MANAGED, "ignoredByScheduler": True}]
+    [wanted] = schedulers.for_every_pod(schedulers.load(SHIPPED / "escher.yaml"))["extenders"]
+    of_the_place = {"urlPrefix", "enableHTTPS", "tlsConfig", "managedResources"}
+    assert {key: entry[key] for key in entry.keys() - of_the_place} == {
+        key: wanted[key] for key in wanted.keys() - of_the_place
+    }
+    assert entry["enableHTTPS"] is True
+    assert entry["tlsConfig"].keys() == {"serverName", "caFile", "certFile", "keyFile"}
+
+
 def test_a_brought_scheduler_serves_its_name_unless_it_has_a_file(tmp_path: Path) -> None:
     bare = schedulers.brought_scheduler("coscheduling", kubeconfig=KUBECONFIG, config_file=None)
     assert set(profiles(bare)) == {"coscheduling"}

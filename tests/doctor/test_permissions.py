@@ -15,6 +15,7 @@ import yaml
 
 from extender import bootstrap
 from extender.adapters.kube.policies import Policies
+from extender.app.authority import Caller, Right
 from extender.app.objects.kind import Declared, Identity, Replacement, Standing
 from extender.app.ports import EphemeralResource, EventType, Notice, PodRef, ResourceChange, ResourceStatus
 from extender.bootstrap import Cluster
@@ -65,6 +66,8 @@ GIVEN: dict[str, Any] = {
     "pod": POD,
     "node": NodeName("n1"),
     "token": "t",
+    "caller": Caller("bob"),
+    "right": Right(verb="list", resource="gangs"),
     "notice": Notice(POD, EventType.NORMAL, "GangWaiting", "one has no room"),
     "desired": {},
     "absent": (),

@@ -1,0 +1,73 @@
+"""`escher cleanup`: takes away what Escher has left in a cluster, once the service is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from extender.adapters.kube.traces import Traces
+    from extender.kube.requests import Requests
+
+HELP = """Remove what Escher has left in a cluster, once the service is gone from it.
+
+Example: escher cleanup --kubeconfig ~/.kube/config
+
+EphemeralResources, their units on nodes, the gate of gangs on pods that wait, and annotations that the service wrote.
+Pods that run go on, and keep what they hold until they end. EscherPolicies, and what people wrote on their pods, stay.
+Without --yes it is only told what there is. The chart's uninstallation runs this.
+"""
+
+ROUNDS, PAUSE_SECONDS = 10, 3.0
+"""How often it is looked again, and how long between: a service that is ending may still write."""
+
+
+def cleanup(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The cluster; in a pod its service account, else ~/.kube/config.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it, and do not only tell what there is.")] = False,
+) -> None:
+    import asyncio
+
+    from extender.adapters.kube import traces
+    from extender.kube.connection import Connection
+    from extender.kube.credentials import BadConfiguration, Credentials, default_loader
+    from extender.kube.errors import Refused, Unavailable
+
+    async def run() -> Traces:
+        credentials = await Credentials.load(default_loader(kubeconfig, context))
+        async with Connection(credentials) as connection:
+            if not yes:
+                typer.echo(f"there is: {await traces.found(connection)}")
+                return traces.Traces()
+            return await removed(connection, asyncio.sleep)
+
+    try:
+        left = asyncio.run(run())
+    except (BadConfiguration, Refused, Unavailable) as error:
+        typer.echo(f"escher cleanup: {error}", err=True)
+        raise typer.Exit(1) from None
+    if left:
+        typer.echo(
+            f"escher cleanup: comes back, or is kept by finalizers: {left}; does the service still run?", err=True
+        )
+        raise typer.Exit(1)
+
+
+async def removed(requests: Requests, sleep: Callable[[float], Awaitable[object]]) -> Traces:
+    """What is still there in the end: nothing, if all went well. It is looked again after the last removal."""
+    from extender.adapters.kube import traces
+
+    for _ in range(ROUNDS):
+        left = await traces.found(requests)
+        typer.echo(f"found: {left}")
+        if not left:
+            break
+        await traces.remove(requests, left)
+        await sleep(PAUSE_SECONDS)
+    return left

@@ -1,0 +1,127 @@
+"""After Escher is gone from a cluster nothing of it is left there, and nothing of anybody else is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from extender.adapters.kube import traces
+from extender.adapters.kube.schema import path_of
+from extender.cli import cleanup
+from extender.cli.main import app
+from extender.core.gang_ask import GANG_GATE
+from extender.simulation import Simulation
+from kubesim.kinds import NODE, POD, Json
+from loadtests.pods import pod
+from tests.kubesim.until import until
+
+pytestmark = pytest.mark.anyio
+
+RESOURCES = path_of("ephemeralresources")
+
+
+def everything(simulation: Simulation, kind: Any) -> list[Json]:
+    found: list[Json] = simulation.cluster.api.store.list(kind)
+    return found
+
+
+def amounts(simulation: Simulation) -> dict[str, Json]:
+    return {
+        each["metadata"]["name"]: {key: each["status"][key] for key in ("capacity", "allocatable")}
+        for each in everything(simulation, NODE)
+    }
+
+
+async def with_traces(simulation: Simulation) -> None:
+    """A gang that runs, one that waits behind the gate, and a resource that a pod holds."""
+    resource = {
+        "apiVersion": "escher.dev/v1alpha1",
+        "kind": "EphemeralResource",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"nodes": {"node-0": 3}},
+    }
+    await simulation.ask("POST", path_of("ephemeralresources", "default"), resource)
+    for number in range(2):
+        await simulation.create(pod(f"runs-{number}", gang="runs", quorum=2, cpu=1), POD)
+    for number in range(2):
+        waits = pod(f"waits-{number}", gang="waits", quorum=2, cpu=8)
+        waits["spec"]["schedulingGates"] = [{"name": GANG_GATE}, {"name": "example.com/theirs"}]
+        await simulation.create(waits, POD)
+    holds = pod("holds", cpu=1)
+    holds["spec"]["containers"][0]["resources"]["limits"] = {"escher.dev/default.data": "1"}
+    await simulation.create(holds, POD)
+    await until(lambda: sum(bool(each["spec"].get("nodeName")) for each in everything(simulation, POD)) == 3)
+    await asyncio.sleep(5)
+
+
+async def test_nodes_are_as_before_and_pods_keep_what_is_theirs() -> None:
+    async with Simulation(nodes=2) as simulation:
+        before = deepcopy(amounts(simulation))
+        await with_traces(simulation)
+        found = await traces.found(simulation.requests)
+        assert found.resources == (("default", "data"),)
+        assert found.nodes == {"node-0": {"escher.dev/default.data"}}
+        assert {each.name for each in found.gated} == {"waits-0", "waits-1"}
+        assert {each.name for each in found.annotated} >= {"runs-0", "runs-1"}
+        simulation.kill()
+        assert not await cleanup.removed(simulation.requests, asyncio.sleep)
+        assert amounts(simulation) == before
+        assert (await simulation.ask("GET", RESOURCES))["items"] == []
+        pods = {each["metadata"]["name"]: each for each in everything(simulation, POD)}
+        assert len(pods) == 5
+        for name in ("runs-0", "runs-1", "holds"):
+            assert pods[name]["spec"]["nodeName"]
+            assert pods[name]["status"]["phase"] == "Running"
+        for name in ("waits-0", "waits-1"):
+            assert pods[name]["spec"]["schedulingGates"] == [{"name": "example.com/theirs"}]
+        annotations = {key for each in pods.values() for key in each["metadata"].get("annotations", {})}
+        assert annotations == {"escher.dev/gang-min-member"}, "what people wrote stays"
+
+
+async def test_where_nothing_was_and_where_the_kind_is_gone_there_is_nothing() -> None:
+    async with Simulation(nodes=1) as simulation:
+        assert str(await traces.found(simulation.requests)) == "nothing"
+        await simulation.ask(
+            "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ephemeralresources.escher.dev"
+        )
+        await asyncio.sleep(5)
+        assert not await traces.found(simulation.requests)
+
+
+async def test_what_comes_back_again_and_again_is_told() -> None:
+    async with Simulation(nodes=1) as simulation:
+        simulation.kill()
+
+        async def back(seconds: float) -> None:
+            """Somebody else sets it, each time."""
+            patch = {"status": {"capacity": {"escher.dev/theirs": "1"}}}
+            path = f"{NODE.path(name='node-0')}/status"
+            await simulation.ask("PATCH", path, patch, content_type="application/merge-patch+json")
+            await asyncio.sleep(seconds)
+
+        await back(0)
+        left = await cleanup.removed(simulation.requests, back)
+        assert str(left) == "1 nodes with resources of ours"
+
+
+async def test_many_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_PAGE", 2)
+    async with Simulation(nodes=5) as simulation:
+        simulation.kill()
+        for number in range(5):
+            patch = {"status": {"allocatable": {"escher.dev/a": "1"}}}
+            path = f"{NODE.path(name=f'node-{number}')}/status"
+            await simulation.ask("PATCH", path, patch, content_type="application/merge-patch+json")
+        assert len((await traces.found(simulation.requests)).nodes) == 5
+
+
+def test_a_cluster_that_cannot_be_reached_is_said_in_one_line(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["cleanup", "--kubeconfig", str(tmp_path / "none")])
+    assert ended.exit_code == 1
+    assert ended.output.startswith("escher cleanup: ")
+    assert len(ended.output.splitlines()) == 1
