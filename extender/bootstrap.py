@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
+from extender.adapters.http.readiness import Standing
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
@@ -286,6 +287,10 @@ class Application:
         )
         self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
 
+    def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
+        """What a reflector had of them at that version is their first list. To be called before `run`."""
+        self._nodes.begin_from(nodes, version)
+
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
         return (
@@ -365,11 +370,13 @@ class Application:
             broken=self.metrics.settings_broken,
         )
 
-    def asgi(self, settings: Settings) -> Service:
+    def asgi(self, settings: Settings, replica: Callable[[], Standing] | None = None) -> Service:
+        """`replica`: how this one stands among several; None where it is the only one."""
         return create_app(
             self.verbs,
             self.management,
-            ready=self.ready,
+            ready=self.ready if replica is None else lambda: replica().leading and self.ready(),
+            replica=replica,
             ages=self.ages,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,11 +15,13 @@ import structlog
 from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.adapters.metrics import CredentialMetrics
 from extender.adapters.open_files import raise_limit
+from extender.availability import Candidate, Replica
 from extender.bootstrap import Application
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, default_loader
 from extender.settings import Settings
 from extender.stopping import Asked
+from extender.world import MACHINE
 
 _log = structlog.get_logger(__name__)
 
@@ -30,8 +33,8 @@ async def serve(
 ) -> Signals | None:
     """The service has run until a signal asked it to end: that one is answered.
 
-    Raises CannotListen, BadConfiguration, BadPolicy, and what a part of it died of. `load` reads the settings `file`
-    again, in which some may be changed meanwhile.
+    Raises CannotListen, BadConfiguration, BadPolicy, BadSettings, LeaseLost, and what a part of it died of. `load`
+    reads the settings `file` again, in which some may be changed meanwhile.
     """
     check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     async with AsyncExitStack() as stack:
@@ -44,15 +47,20 @@ async def serve(
         if not await _unless_asked(loading, asked.to_end()):
             return asked.by
         credentials = loading.result()
-        connection = await stack.enter_async_context(Connection(credentials))
-        application = Application(connection, settings, open_files=raise_limit())
+        replica = None
+        if settings.leader_election:
+            replica = await _replica(settings, credentials, sockets[0].getsockname()[1], stack)
+            application, service = replica.application, replica.asgi()
+        else:
+            connection = await stack.enter_async_context(Connection(credentials))
+            application = Application(connection, settings, open_files=raise_limit())
+            service = application.asgi(settings)
         application.registry.register(CredentialMetrics(credentials))
-        service = application.asgi(settings)
         server = http_server(service, settings, application.connections)
         beside = [application.settle_memory()]
         if file is not None and load is not None:
             beside.append(application.settings_file(file, load, settings).run())
-        following = asyncio.create_task(application.run(*beside))
+        following = asyncio.create_task((replica or application).run(*beside))
         serving = asyncio.create_task(server.serve(sockets))
         at = ["{}:{}".format(*each.getsockname()) for each in sockets]
         _log.info("starting", at=at, tls=settings.tls_certificate is not None)
@@ -64,6 +72,8 @@ async def serve(
         await _unless_asked(asyncio.wait({serving}), asked.to_hurry())
         # What is being written to the API server may still be answered there, after its caller has left.
         await _unless_asked(service.calls.drain(), asked.to_hurry(), within=_DRAIN_SECONDS)
+        if replica is not None:
+            await replica.resign()
         serving.cancel()
         following.cancel()
         for outcome in await asyncio.gather(serving, following, return_exceptions=True):
@@ -71,6 +81,25 @@ async def serve(
                 raise outcome
         _log.info("stopped")
         return asked.by
+
+
+async def _replica(settings: Settings, credentials: Credentials, port: int, stack: AsyncExitStack) -> Replica:
+    """This process as one of several. Raises BadSettings."""
+    candidate = Candidate.of(settings, port, os.environ, MACHINE.unique())
+    # Of its own: a renewal must not wait behind a gang's Bindings.
+    election = await stack.enter_async_context(Connection(credentials))
+    return Replica(
+        candidate,
+        election,
+        lambda permit: _entered(stack, Connection(credentials, permit)),
+        settings,
+        open_files=raise_limit(),
+    )
+
+
+def _entered(stack: AsyncExitStack, connection: Connection) -> Connection:
+    stack.push_async_callback(connection.close)
+    return connection
 
 
 async def _unless_asked(

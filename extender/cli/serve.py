@@ -99,18 +99,23 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) 
     import uvloop
 
     from extender.adapters.http.listening import CannotListen
+    from extender.app.leading import LeaseLost
     from extender.kube.credentials import BadConfiguration
     from extender.registry import BadPolicy
     from extender.serving import serve as run_service
+    from extender.settings import BadSettings
 
     gc.freeze()
     gc.enable()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             asked_by = runner.run(run_service(settings, config, load))
-    except BadPolicy as error:
+    except (BadPolicy, BadSettings) as error:
         typer.echo(f"escher serve: {error}", err=True)
         return 2
+    except LeaseLost as error:
+        typer.echo(f"escher serve: this replica does not lead any more, and ends: {error}", err=True)
+        return 3
     except (BadConfiguration, CannotListen) as error:
         typer.echo(f"escher serve: {error}", err=True)
         return 1

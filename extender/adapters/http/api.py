@@ -32,7 +32,7 @@ from extender.adapters.http.problems import (
     dotted,
     quoted,
 )
-from extender.adapters.http.readiness import require_ready
+from extender.adapters.http.readiness import Standing, require_ready
 from extender.adapters.http.routes import (
     asks,
     brake,
@@ -87,8 +87,10 @@ def create_api(
     registry: CollectorRegistry,
     lifespan: Lifespan | None = None,
     ages: Callable[[], Mapping[str, float]] = dict,
+    replica: Callable[[], Standing] | None = None,
 ) -> FastAPI:
-    """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`."""
+    """The app, calling `application`; `/v1` answers 503 until `ready()`, and so does `/readyz`, but for a replica that
+    could take over."""
     app = FastAPI(
         title="Escher for Kubernetes",
         version=__version__,
@@ -100,6 +102,7 @@ def create_api(
     app.state.ready = ready
     app.state.ages = ages
     app.state.registry = registry
+    app.state.replica = replica
     app.router.routes.extend(_routes())
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)

@@ -21,7 +21,7 @@ from extender.adapters.http.api import Lifespan, create_api
 from extender.adapters.http.bodies import Answer, BodyRoom, ClientLeft, Share, answer, read_body, replaying, told
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.adapters.http.readiness import not_ready
+from extender.adapters.http.readiness import Standing, unready
 from extender.adapters.http.verbs import VerbCalls
 from extender.app.management import Management
 from extender.app.verbs import Verbs
@@ -47,20 +47,23 @@ def create_app(
     room: BodyRoom | None = None,
     longest_wait: float = LONGEST_WAIT,
     lifespan: Lifespan | None = None,
+    replica: Callable[[], Standing] | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
     `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
     ago each watch said anything. `room`: for all bodies together; by default twice the largest. `longest_wait`: the
     scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
+    `replica`: how this one stands among several, of which one decides.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
         calls,
-        lambda: create_api(management, ready, registry, lifespan, ages),
+        lambda: create_api(management, ready, registry, lifespan, ages, replica),
         ready,
         body_limit,
         room or BodyRoom(2 * body_limit),
+        replica,
     )
 
 
@@ -74,12 +77,14 @@ class Service:
         ready: Callable[[], bool],
         body_limit: int,
         room: BodyRoom,
+        replica: Callable[[], Standing] | None = None,
     ) -> None:
         self.calls = calls
         self._make_behind = make_behind
         self._ready = ready
         self._body_limit = body_limit
         self._room = room
+        self._replica = replica
 
     @cached_property
     def _behind(self) -> ASGIApp:
@@ -112,7 +117,7 @@ class Service:
                 headers={"Allow": "POST"},
             )
         if not self._ready():
-            raise not_ready()
+            raise unready(self._replica)
         # A bind is four short texts, and may wait with them at its gang's barrier.
         limit = self._body_limit if verb != "bind" else min(self._body_limit, MANAGEMENT_BODY_LIMIT)
         with Share(self._room) as share:
