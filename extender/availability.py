@@ -163,7 +163,7 @@ class Replica:
                 await _first_of(electing, works[-1])
         except LeaseLost as error:
             self._losses.inc()
-            _log.error("the lease is lost: nothing is decided here any more", why=str(error))
+            _log.warning("the lease is lost: nothing is decided here any more", why=str(error))
             raise
         finally:
             for each in beside:

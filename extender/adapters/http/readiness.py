@@ -60,5 +60,6 @@ def _not_leading(standing: Standing) -> Problem:
         ProblemKind.NOT_LEADING,
         f"this replica does not decide; {who}",
         extra={"leader": standing.leader, "at": standing.at},
-        headers={"Retry-After": "1"},
+        # Who comes again is to be led anew: a Service moves no connection that was made when this one led.
+        headers={"Retry-After": "1", "Connection": "close"},
     )
