@@ -15,6 +15,7 @@ import structlog
 from extender.adapters.http.listening import bound, check_tls, http_server
 from extender.adapters.metrics import CredentialMetrics
 from extender.adapters.open_files import raise_limit
+from extender.app.leading import LeaseLost
 from extender.availability import Candidate, Replica
 from extender.bootstrap import Application
 from extender.kube.connection import Connection
@@ -26,6 +27,8 @@ from extender.world import MACHINE
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS = 5.0
+_LOST_SECONDS = 0.2
+"""Who has lost its lease can write nothing more: no longer than it takes to tell those who wait."""
 
 
 async def serve(
@@ -66,12 +69,13 @@ async def serve(
         _log.info("starting", at=at, tls=settings.tls_certificate is not None)
         await _unless_asked(asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
         _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
+        lost = following.done() and isinstance(following.exception(), LeaseLost)
         # Those who wait at a barrier first: the server waits for the answers to its calls.
         await application.close()
         server.should_exit = True
-        await _unless_asked(asyncio.wait({serving}), asked.to_hurry())
+        await _unless_asked(asyncio.wait({serving}), asked.to_hurry(), within=_LOST_SECONDS if lost else None)
         # What is being written to the API server may still be answered there, after its caller has left.
-        await _unless_asked(service.calls.drain(), asked.to_hurry(), within=_DRAIN_SECONDS)
+        await _unless_asked(service.calls.drain(), asked.to_hurry(), within=0.0 if lost else _DRAIN_SECONDS)
         if replica is not None:
             await replica.resign()
         serving.cancel()

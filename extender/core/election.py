@@ -40,7 +40,7 @@ class Terms:
     @classmethod
     def of(cls, lease: int) -> Terms:
         """The usual ones for a lease of so many seconds."""
-        return cls(lease, renew_every=lease / 4, look_every=lease / 16, request=lease / 4, margin=lease / 8)
+        return cls(lease, renew_every=lease / 8, look_every=lease / 16, request=lease / 4, margin=lease / 8)
 
     @property
     def permit(self) -> float:

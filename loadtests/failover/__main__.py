@@ -2,11 +2,11 @@
 
     python -m loadtests.failover --kills 100 --seed 7
 
-Two replicas of the service run on a real control plane, with leader election as it is set by default; a forwarder stands
-in for kube-proxy and leads kube-scheduler to the one that the EndpointSlice names. Load, strikes and what is looked for
-are those of loadtests/chaos: gangs in part, reservations left over, nodes over-allocated, the ledger against the
-cluster, and harm. Each strike waits until the other replica could take over. How long no verb was answered is measured
-through the one address, by a call every 10 ms.
+Two replicas of the service run on a real control plane, with leader election as it is set by default; a forwarder
+stands in for kube-proxy and leads kube-scheduler to the one that the EndpointSlice names. Load, strikes and what is
+looked for are those of loadtests/chaos: gangs in part, reservations left over, nodes over-allocated, the ledger against
+the cluster, and harm. Each strike waits until the other replica could take over. How long no verb was answered is
+measured through the one address, by a call every 10 ms.
 
     --by kill    kill -9 (default): the other waits until the lease has run out
     --by end     SIGTERM, as a rolling update does it: the lease is given back

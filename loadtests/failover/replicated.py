@@ -29,6 +29,7 @@ from extender.controlplane.components import SERVICE, Component, import_path
 from extender.controlplane.credentials import SERVICE as SERVICE_USER
 from extender.controlplane.progress import Progress
 from loadtests.failover.forwarder import Forwarder
+from loadtests.pods import pod
 
 NAMESPACE = "kube-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/escher"
@@ -37,7 +38,11 @@ SETTINGS = f"leader_election: true\nlease_namespace: {NAMESPACE}\nleader_service
 LOST = 3
 """The exit code of a replica that lost its lease."""
 _PATIENCE = 60.0
-_PROBE = {"PodName": "probe", "PodNamespace": "default", "PodUID": "probe", "Node": "none"}
+_PROBE = {
+    "Pod": {**pod("probe"), "metadata": {"namespace": "default", "name": "probe", "uid": "probe"}},
+    "Nodes": None,
+    "NodeNames": ["nowhere"],
+}
 
 
 class Replicated(LocalCluster):
@@ -129,7 +134,9 @@ class Replicated(LocalCluster):
         pid = self._children.pids.get(self.holder())
         self._struck_at = time.monotonic()
         if pid is not None:
-            os.kill(pid, self.ended_by if signal == signals.SIGKILL else signal)
+            # It may have lost its lease, and ended, a moment ago.
+            with suppress(ProcessLookupError):
+                os.kill(pid, self.ended_by if signal == signals.SIGKILL else signal)
 
     def stop_component(self, name: str) -> None:
         if name == SERVICE:
@@ -165,8 +172,8 @@ class Replicated(LocalCluster):
         with httpx.Client(base_url=self.service_url, timeout=5, trust_env=False) as client:
             while time.monotonic() < end:
                 try:
-                    # Of a pod that is nowhere: the answer is no, and it is one.
-                    answered = client.post("/scheduler/bind", json=_PROBE).status_code == 200
+                    # About a node that is nowhere: the answer is no, and it is one.
+                    answered = client.post("/scheduler/filter", json=_PROBE).status_code == 200
                 except httpx.TransportError:
                     answered = False
                 if answered:
@@ -192,6 +199,7 @@ class Replicated(LocalCluster):
         if hasattr(self, "_over"):
             self._over.set()
             self._kubelet.join(10)
+            self._children.ended()
             for pid in self._children.pids.values():
                 os.kill(pid, signals.SIGKILL)
             self._forwarder.stop()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
-from extender.kube.errors import Away
+from extender.bootstrap import Cluster
+from extender.kube.errors import Away, Refused
+from extender.simulation import Simulation
 from tests.availability.replicas import NAMESPACE, Replicas
 from tests.kubesim.until import until
 
@@ -94,6 +98,62 @@ async def test_cut_off_while_its_bindings_are_written_it_leaves_no_gang_in_part(
         assert simulation.leader is not None
         simulation.leader.line.turn_away(AWAY)
         await until(lambda: simulation.bound("train") == 4, within=120)
+        await settled(simulation)
+
+
+class Slow:
+    """A line on which the first Bindings arrive so much later, though whoever sent them has given them up: no fence of
+    ours can hold them back."""
+
+    def __init__(self, inner: Cluster, seconds: float, first: int) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self._first = first
+        self.late: set[asyncio.Task[bytes]] = set()
+
+    async def keep_warm(self, connections: int) -> None:
+        await self._inner.keep_warm(connections)
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        return self._inner.lines(path, silence=silence)
+
+    async def request(self, method: str, path: str, body: bytes | None = None, **given: Any) -> bytes:
+        if "/binding" not in path or not self._first:
+            return await self._inner.request(method, path, body, **given)
+        self._first -= 1
+        arriving = asyncio.ensure_future(self._arrive(method, path, body, given))
+        self.late.add(arriving)
+        return await asyncio.shield(arriving)
+
+    async def _arrive(self, method: str, path: str, body: bytes | None, given: Any) -> bytes:
+        await asyncio.sleep(self._seconds)
+        try:
+            return await self._inner.request(method, path, body, **given)
+        except Refused:
+            return b"{}"
+
+
+@pytest.mark.parametrize("seconds", [1.5, 5.0, 6.0, 9.0])
+@pytest.mark.parametrize("first", [1, 2, 4])
+async def test_bindings_that_arrive_when_another_leads_leave_no_gang_in_part(seconds: float, first: int) -> None:
+    """They are facts like a stranger's: the gang goes on around them, and is whole in the end."""
+    simulation = Replicas(nodes=8)
+    slow = None
+
+    def line() -> Cluster:
+        nonlocal slow
+        slow = Slow(Simulation.connection_of_service(simulation), seconds, first)
+        return slow
+
+    simulation.connection_of_service = line  # type: ignore[method-assign]
+    async with simulation:
+        await simulation.gang("train", 4)
+        await until(lambda: bool(slow and slow.late), what="the first Binding on its way")
+        simulation.kill_leader(losing=False)
+        await until(lambda: simulation.bound("train") == 4, within=120, what="the gang whole")
+        assert slow is not None
+        await until(lambda: all(each.done() for each in slow.late), what="the last of them")
+        assert simulation.bound("train") == 4
         await settled(simulation)
 
 

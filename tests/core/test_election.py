@@ -66,7 +66,7 @@ def test_the_first_leads_and_others_follow() -> None:
 def test_who_leads_renews_and_rests_between() -> None:
     store = Store()
     first = elected("a", store, 10)
-    assert first.next(10.5) is Act.REST
+    assert first.next(10.4) is Act.REST
     assert first.due == 10 + TERMS.renew_every
     write(first, store, 11)
     assert store.record.version == "2"
