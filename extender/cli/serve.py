@@ -35,7 +35,8 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
 
 These need a restart: scheduler_names, preempts_other_schedulers, preemptions_per_gang_and_hour,
 preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds, long_running_seconds,
-gather_limit; and what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes.
+gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes; and how several replicas
+elect the one that decides: leader_election, lease_name, lease_namespace, lease_seconds, leader_service.
 docs/operations.md describes every setting.
 """
 

@@ -22,6 +22,7 @@ import random
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from loadtests.chaos.__main__ import details, table
@@ -29,6 +30,8 @@ from loadtests.chaos.run import Result, run, strikes_for
 from loadtests.failover.replicated import LOST, ReplicatedCluster, spread
 from loadtests.progress import say
 
+_REST = 5.0
+"""Seconds between two strikes, beside what is drawn."""
 _BY = {"kill": signal.SIGKILL, "end": signal.SIGTERM}
 
 
@@ -42,7 +45,9 @@ def fail_over(kills: int, *, nodes: int, seed: int, by: str = "kill", **more: An
         made.append(cluster)
         return cluster
 
-    result = run("leader", strikes_for([("service", kills)], seed), nodes=nodes, seed=seed, start=start, **more)
+    # Else all would wait out the back-off that the strike before has cost them: nothing would be struck in its making.
+    strikes = [replace(each, between=each.between + _REST) for each in strikes_for([("service", kills)], seed)]
+    result = run("leader", strikes, nodes=nodes, seed=seed, start=start, **more)
     return result, made[0]
 
 
