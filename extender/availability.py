@@ -115,9 +115,9 @@ class Replica:
         open_files: int | None = None,
     ) -> None:
         clock, terms = world.clock, Terms.of(settings.lease_seconds)
-        lease = LeaderLease(
-            election, candidate.namespace, settings.lease_name, within=terms.request, now=world.clock.now
-        )
+        # A renewal that arrives late harms nobody: it is waited for as long as it can be of use.
+        patience = terms.permit - terms.renew_every
+        lease = LeaderLease(election, candidate.namespace, settings.lease_name, within=patience, now=world.clock.now)
         self.leading = Leading(Election(candidate.name, candidate.url, terms), lease, clock.steady)
         permit = Permit(terms, lambda: self.leading.leads)
         self._connection = Fenced(connect(permit), permit)

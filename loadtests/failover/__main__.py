@@ -27,7 +27,7 @@ from typing import Any
 
 from loadtests.chaos.__main__ import details, table
 from loadtests.chaos.run import Result, run, strikes_for
-from loadtests.failover.replicated import LOST, ReplicatedCluster, spread
+from loadtests.failover.replicated import LOST, ReplicatedCluster, holding_for, spread
 from loadtests.progress import say
 
 _REST = 5.0
@@ -35,12 +35,14 @@ _REST = 5.0
 _BY = {"kill": signal.SIGKILL, "end": signal.SIGTERM}
 
 
-def fail_over(kills: int, *, nodes: int, seed: int, by: str = "kill", **more: Any) -> tuple[Result, ReplicatedCluster]:
+def fail_over(
+    kills: int, *, nodes: int, seed: int, by: str = "kill", lease_seconds: int = 4, **more: Any
+) -> tuple[Result, ReplicatedCluster]:
     """The run, and the cluster, which has ended."""
     made: list[ReplicatedCluster] = []
 
     def start(**wishes: Any) -> ReplicatedCluster:
-        cluster = ReplicatedCluster.start(**wishes)
+        cluster = holding_for(lease_seconds).start(**wishes)
         cluster.ended_by = _BY[by]
         made.append(cluster)
         return cluster
@@ -63,14 +65,18 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--kills", type=int, default=100, help="strikes at the leader (default: 100)")
     parser.add_argument("--by", default="kill", choices=_BY, help="how it ends (default: kill)")
+    parser.add_argument("--lease-seconds", type=int, default=4, help="as in the settings (default: 4, as there)")
     parser.add_argument("--nodes", type=int, default=32, help="nodes of 8 CPU (default: 32)")
     parser.add_argument("--seed", type=int, help="repeats load and strikes of an earlier run (default: a new one)")
     wanted = parser.parse_args(given)
     if wanted.kills < 1 or wanted.nodes < 2:
         parser.error("--kills must be 1 or more, --nodes 2 or more")
     seed = random.SystemRandom().randrange(10**6) if wanted.seed is None else wanted.seed
-    result, cluster = fail_over(wanted.kills, nodes=wanted.nodes, seed=seed, by=wanted.by, say=say)
-    again = f"--kills {wanted.kills} --by {wanted.by} --nodes {wanted.nodes} --seed {seed}"
+    result, cluster = fail_over(
+        wanted.kills, nodes=wanted.nodes, seed=seed, by=wanted.by, lease_seconds=wanted.lease_seconds, say=say
+    )
+    again = f"--kills {wanted.kills} --by {wanted.by} --lease-seconds {wanted.lease_seconds}"
+    again += f" --nodes {wanted.nodes} --seed {seed}"
     sys.stdout.write(f"{table([result])}\n\n{details(result)}\n{told(cluster)}\n")
     sys.stdout.write(f"seed {seed}; again with: python -m loadtests.failover {again}\n")
     return 0 if result.is_clean else 1

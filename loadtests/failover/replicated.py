@@ -34,7 +34,7 @@ from loadtests.pods import pod
 NAMESPACE = "kube-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/escher"
 SLICE = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/escher-leader"
-SETTINGS = f"leader_election: true\nlease_namespace: {NAMESPACE}\nleader_service: escher\n"
+SETTINGS = f"leader_election: true\nlease_namespace: {NAMESPACE}\nleader_service: escher\nlease_seconds: "
 LOST = 3
 """The exit code of a replica that lost its lease."""
 _PATIENCE = 60.0
@@ -47,6 +47,8 @@ _PROBE = {
 
 class Replicated(LocalCluster):
     """What real and embedded ones share."""
+
+    lease_seconds = 4
 
     @classmethod
     def _start(cls, wishes: Wishes, name: str | None, progress: Progress | None) -> Self:
@@ -62,7 +64,7 @@ class Replicated(LocalCluster):
         self.ended_by = signals.SIGKILL
         """How `kill` strikes the leader: a rolling update does it by SIGTERM."""
         self._settings = self._folder / "replicas.yaml"
-        self._settings.write_text(SETTINGS)
+        self._settings.write_text(f"{SETTINGS}{self.lease_seconds}\n")
         self.recoveries: list[float] = []
         """Of each strike at the leader, how many seconds at most passed from one answer of a verb to the next."""
         self.exits: list[int] = []
@@ -89,7 +91,7 @@ class Replicated(LocalCluster):
         )
         return Component(
             name,
-            SERVICE,
+            "service",
             (sys.executable, *argv),
             f"http://127.0.0.1:{port}/readyz",
             ready_within=60,
@@ -212,6 +214,15 @@ class ReplicatedCluster(Replicated, RealCluster):
 
 class ReplicatedEmbeddedCluster(Replicated, EmbeddedCluster):
     """The embedded cluster in a process of its own."""
+
+
+def holding_for(seconds: int) -> type[ReplicatedCluster]:
+    """Real ones, of which each lease holds for so long: machines that are busy with other things want more."""
+
+    class Made(ReplicatedCluster):
+        lease_seconds = seconds
+
+    return Made
 
 
 def spread(seconds: Sequence[float]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from extender.app.leading import LeaseLost
 from extender.availability import Candidate
 from extender.bootstrap import Cluster as Connection
-from extender.settings import Settings
+from extender.settings import Settings, load_settings
 from extender.simulated_service import NoAnswer, ServiceLife
 from extender.simulation import Simulation
 from kubesim.kinds import ENDPOINT_SLICE, LEASE, POD, Json
@@ -20,7 +20,7 @@ from kubesim.scheduler.extender_client import ExtenderFailed
 from loadtests.pods import pod
 
 NAMESPACE = "kube-system"
-SETTINGS = Settings(leader_election=True, lease_namespace=NAMESPACE, leader_service="escher")
+SETTINGS = load_settings(None, leader_election=True, lease_namespace=NAMESPACE, leader_service="escher")
 CPU_OF_NODE = 8
 BACK_AFTER = 2.0
 

@@ -7,32 +7,35 @@ import pytest
 
 from extender.adapters.http.readiness import Standing
 from extender.availability import Candidate
-from extender.settings import BadSettings, Settings, load_settings
+from extender.settings import BadSettings, load_settings
 from tests.adapters.http.fakes import Ready, in_process, service
 
 POD = {"POD_NAME": "escher-0", "POD_IP": "10.0.0.7", "POD_NAMESPACE": "escher-system"}
 
 
 def test_a_pod_is_known_by_its_name_and_something_that_no_other_life_has() -> None:
-    made = Candidate.of(Settings(leader_election=True), 8080, POD, "0123456789abcdef")
+    made = Candidate.of(load_settings(None, leader_election=True), 8080, POD, "0123456789abcdef")
     assert made == Candidate("escher-0-01234567", "10.0.0.7", 8080, "escher-system")
     assert made.url == "http://10.0.0.7:8080"
 
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
-    assert Candidate.of(Settings(), 8080, {**POD, "POD_IP": "2001:db8::7"}, "0").url == "http://[2001:db8::7]:8080"
+    assert (
+        Candidate.of(load_settings(None), 8080, {**POD, "POD_IP": "2001:db8::7"}, "0").url
+        == "http://[2001:db8::7]:8080"
+    )
 
 
 def test_without_a_namespace_it_says_what_to_set() -> None:
     with pytest.raises(BadSettings, match="lease_namespace: it is not set, and neither POD_NAMESPACE"):
-        Candidate.of(Settings(leader_election=True), 8080, {}, "0")
+        Candidate.of(load_settings(None, leader_election=True), 8080, {}, "0")
 
 
 @pytest.mark.parametrize(
     ("host", "why"), [("127.0.0.1", "of this machine alone"), ("0.0.0.0", "no single one"), ("here", "no address")]
 )
 def test_a_service_leads_to_an_address_that_others_reach(host: str, why: str) -> None:
-    settings = Settings(leader_election=True, leader_service="escher", host=host)
+    settings = load_settings(None, leader_election=True, leader_service="escher", host=host)
     with pytest.raises(BadSettings, match=f"no Service can lead to '{host}', for it is {why}; set .* POD_IP"):
         Candidate.of(settings, 8080, {"POD_NAMESPACE": "a"}, "0")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core.election import NOBODY, Act, Election, Record, Standing, Terms
@@ -268,7 +268,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=settings.default.max_examples * 3)
 @given(st.lists(st.floats(-1000, 1000), min_size=3, max_size=3), steps)
 def test_two_never_lead_and_nobody_takes_over_while_a_write_may_arrive(
     ahead: list[float], drawn: list[tuple[str, float]]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from extender.controlplane.witness import Api
-from loadtests.failover.__main__ import details, fail_over, told
+from extender.controlplane.api import Api
+from loadtests.chaos.__main__ import details
+from loadtests.failover.__main__ import fail_over, told
 from loadtests.failover.replicated import LOST, Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
 from loadtests.observer import Observer
 from loadtests.pods import Json, pod
@@ -49,6 +51,16 @@ def bound(api: Api, name: str) -> list[Json]:
     return [each for each in found if each["metadata"]["name"].startswith(name) and each["spec"].get("nodeName")]
 
 
+def until_bound(cluster: Replicated, *names: str) -> None:
+    """All members of these gangs are."""
+    for name in names:
+        eventually(partial(is_bound, cluster.admin, name), within=150, what=f"gang {name} bound")
+
+
+def is_bound(api: Api, name: str) -> bool:
+    return len(bound(api, name)) == SIZE
+
+
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 def test_gangs_are_placed_by_the_other_when_the_leader_is(
     cluster: Replicated, by: signal.Signals, record_property: Callable[[str, object], None]
@@ -60,8 +72,7 @@ def test_gangs_are_placed_by_the_other_when_the_leader_is(
     cluster.start_component("service")
     create(cluster, "after")
     assert cluster.holder() != first
-    for name in ("before", "after"):
-        eventually(lambda name=name: len(bound(cluster.admin, name)) == SIZE, within=90, what=f"gang {name} bound")
+    until_bound(cluster, "before", "after")
     record_property("no verb answered", f"for {cluster.recoveries[-1]:.2f} s after {by.name}")
 
 
@@ -75,12 +86,11 @@ def test_one_that_was_stopped_and_wakes_when_another_leads_writes_nothing_more(c
         os.kill(pid, signal.SIGSTOP)
         try:
             eventually(lambda: cluster.holder() not in ("", holder), within=60, what="another leader")
-            create(cluster, "second")
-            eventually(lambda: len(bound(cluster.admin, "second")) == SIZE, within=90, what="the second gang bound")
         finally:
             os.kill(pid, signal.SIGCONT)
         eventually(lambda: LOST in cluster.exits, within=60, what="the end of the one that was stopped")
-        eventually(lambda: len(bound(cluster.admin, "first")) == SIZE, within=90, what="the first gang bound")
+        create(cluster, "second")
+        until_bound(cluster, "first", "second")
         assert partly_bound(cluster.admin.list_all(PODS)) == []
         assert observer.report().over_allocated() == []
     assert "this replica does not lead any more" in cluster.log("service")
@@ -89,7 +99,7 @@ def test_one_that_was_stopped_and_wakes_when_another_leads_writes_nothing_more(c
 def test_killed_at_random_moments_of_gangs_lives(
     state_folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    result, cluster = fail_over(4, nodes=16, seed=SEED, owners=False, stuck_after=60)
+    result, cluster = fail_over(4, nodes=16, seed=SEED, lease_seconds=12, owners=False, stuck_after=60)
     assert result.is_clean, f"seed {SEED}\n{details(result)}"
     assert len(cluster.recoveries) == 4
     record_property("fail-overs", told(cluster))

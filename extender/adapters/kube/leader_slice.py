@@ -40,11 +40,8 @@ class LeaderSlice:
             "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
             "ports": [{"name": port_name, "port": port, "protocol": "TCP"}],
         }
-        self._metadata = {
-            "name": name,
-            "namespace": namespace,
-            "labels": {SERVICE_NAME: service, _MANAGED_BY: DOMAIN},
-        }
+        self._labels = {SERVICE_NAME: service, _MANAGED_BY: DOMAIN}
+        self._metadata = {"name": name, "namespace": namespace, "labels": self._labels}
 
     async def run(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """It names this replica until this is cancelled, whoever changes or deletes it."""
@@ -74,7 +71,7 @@ class LeaderSlice:
             await self._requests.request("DELETE", path, _encode({"preconditions": {"resourceVersion": version}}))
             await self._create()
         elif not self._says_it(found):
-            labels = {**(found["metadata"].get("labels") or {}), **self._metadata["labels"]}
+            labels = {**(found["metadata"].get("labels") or {}), **self._labels}
             changed = {**found, **self._said, "metadata": {**found["metadata"], "labels": labels}}
             await self._requests.request("PUT", path, _encode(changed))
 
@@ -94,6 +91,4 @@ class LeaderSlice:
         ports = [{key: each.get(key) for key in ("name", "port", "protocol")} for each in found.get("ports") or ()]
         labels = found["metadata"].get("labels") or {}
         wanted = [(each["addresses"], True) for each in self._said["endpoints"]]
-        return (
-            endpoints == wanted and ports == self._said["ports"] and self._metadata["labels"].items() <= labels.items()
-        )
+        return endpoints == wanted and ports == self._said["ports"] and self._labels.items() <= labels.items()
