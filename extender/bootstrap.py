@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.entry import entry_of
+from extender.adapters.http.readiness import Standing
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
@@ -113,9 +114,16 @@ class Application:
     """Everything behind the HTTP server, on one connection to a cluster. `run` keeps it going."""
 
     def __init__(
-        self, connection: Cluster, settings: Settings, world: World = MACHINE, *, open_files: int | None = None
+        self,
+        connection: Cluster,
+        settings: Settings,
+        world: World = MACHINE,
+        *,
+        reviews: Requests | None = None,
+        open_files: int | None = None,
     ) -> None:
-        """`open_files`: how many this process may have; None where no connection is a file."""
+        """`reviews`: where it is asked what callers may do, if not by the same connection; `open_files`: how many this
+        process may have, None where no connection is a file."""
         self.registry = CollectorRegistry()
         self.connections: int | None = None
         """How many of its callers' may be open; None: as the settings have it."""
@@ -263,7 +271,7 @@ class Application:
             self.keeper.tables.gangs.planning.heed_given_up = decision_log.plan_given_up
             self.resources.capacities.heed = decision_log.resource_set
         self._connection = connection
-        self._authority = authority(connection, settings)
+        self._authority = authority(reviews or connection, settings)
         elapsed = asyncio.get_running_loop().time
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
@@ -297,6 +305,10 @@ class Application:
             "no EscherPolicy is in force",
         )
         self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
+
+    def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
+        """What a reflector had of them at that version is their first list. To be called before `run`."""
+        self._nodes.begin_from(nodes, version)
 
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
@@ -377,11 +389,13 @@ class Application:
             broken=self.metrics.settings_broken,
         )
 
-    def asgi(self, settings: Settings) -> Service:
+    def asgi(self, settings: Settings, replica: Callable[[], Standing] | None = None) -> Service:
+        """`replica`: how this one stands among several; None where it is the only one."""
         return create_app(
             self.verbs,
             self.management,
-            ready=self.ready,
+            ready=self.ready if replica is None else lambda: replica().leading and self.ready(),
+            replica=replica,
             ages=self.ages,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,15 +16,20 @@ from extender.adapters.http.listening import bound, http_server
 from extender.adapters.http.tls import served_certificates
 from extender.adapters.metrics import CertificateMetrics, CredentialMetrics
 from extender.adapters.open_files import raise_limit
+from extender.app.leading import LeaseLost
+from extender.availability import Candidate, Replica
 from extender.bootstrap import Application
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, default_loader
 from extender.settings import Settings
 from extender.stopping import Asked
+from extender.world import MACHINE
 
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS = 5.0
+_LOST_SECONDS = 0.2
+"""Who has lost its lease can write nothing more: no longer than it takes to tell those who wait."""
 
 
 async def serve(
@@ -31,8 +37,8 @@ async def serve(
 ) -> Signals | None:
     """The service has run until a signal asked it to end: that one is answered.
 
-    Raises CannotListen, BadConfiguration, BadPolicy, and what a part of it died of. `load` reads the settings `file`
-    again, in which some may be changed meanwhile.
+    Raises CannotListen, BadConfiguration, BadPolicy, BadSettings, LeaseLost, and what a part of it died of. `load`
+    reads the settings `file` again, in which some may be changed meanwhile.
     """
     certificates = served_certificates(settings)
     async with AsyncExitStack() as stack:
@@ -45,38 +51,68 @@ async def serve(
         if not await _unless_asked(loading, asked.to_end()):
             return asked.by
         credentials = loading.result()
-        connection = await stack.enter_async_context(Connection(credentials))
-        application = Application(connection, settings, open_files=raise_limit())
+        replica = None
+        if settings.leader_election:
+            replica = await _replica(settings, credentials, sockets[0].getsockname()[1], stack)
+            application, service = replica.application, replica.asgi()
+        else:
+            connection = await stack.enter_async_context(Connection(credentials))
+            application = Application(connection, settings, open_files=raise_limit())
+            service = application.asgi(settings)
         application.registry.register(CredentialMetrics(credentials))
-        service = application.asgi(settings)
         server = http_server(service, settings, application.connections, certificates)
         beside = [application.settle_memory()]
-        if certificates is not None:
-            application.registry.register(CertificateMetrics(certificates))
-            beside.append(certificates.run())
         if file is not None and load is not None:
             beside.append(application.settings_file(file, load, settings).run())
-        following = asyncio.create_task(application.run(*beside))
+        following = asyncio.create_task((replica or application).run(*beside))
         serving = asyncio.create_task(server.serve(sockets))
+        works = [following, serving]
+        if certificates is not None:
+            application.registry.register(CertificateMetrics(certificates))
+            # Whether this process leads or not.
+            works.append(asyncio.create_task(certificates.run()))
         at = ["{}:{}".format(*each.getsockname()) for each in sockets]
         _log.info("starting", at=at, tls=settings.tls_certificate is not None)
         if settings.insecure and settings.tls_client_ca is None:
             _log.warning("whoever reaches the port may call kube-scheduler's verbs", setting="insecure")
-        await _unless_asked(asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
+        await _unless_asked(asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
         _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
+        lost = following.done() and isinstance(following.exception(), LeaseLost)
         # Those who wait at a barrier first: the server waits for the answers to its calls.
         await application.close()
         server.should_exit = True
-        await _unless_asked(asyncio.wait({serving}), asked.to_hurry())
+        await _unless_asked(asyncio.wait({serving}), asked.to_hurry(), within=_LOST_SECONDS if lost else None)
         # What is being written to the API server may still be answered there, after its caller has left.
-        await _unless_asked(service.calls.drain(), asked.to_hurry(), within=_DRAIN_SECONDS)
-        serving.cancel()
-        following.cancel()
-        for outcome in await asyncio.gather(serving, following, return_exceptions=True):
+        await _unless_asked(service.calls.drain(), asked.to_hurry(), within=0.0 if lost else _DRAIN_SECONDS)
+        if replica is not None:
+            await replica.resign()
+        for work in works:
+            work.cancel()
+        for outcome in await asyncio.gather(*works, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
         _log.info("stopped")
         return asked.by
+
+
+async def _replica(settings: Settings, credentials: Credentials, port: int, stack: AsyncExitStack) -> Replica:
+    """This process as one of several. Raises BadSettings."""
+    candidate = Candidate.of(settings, port, os.environ, MACHINE.unique())
+    # Of its own: a renewal must not wait behind a gang's Bindings, nor behind reviews.
+    election, reviews = [await stack.enter_async_context(Connection(credentials)) for _ in range(2)]
+    return Replica(
+        candidate,
+        election,
+        lambda permit: _entered(stack, Connection(credentials, permit)),
+        settings,
+        reviews=reviews,
+        open_files=raise_limit(),
+    )
+
+
+def _entered(stack: AsyncExitStack, connection: Connection) -> Connection:
+    stack.push_async_callback(connection.close)
+    return connection
 
 
 async def _unless_asked(

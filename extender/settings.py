@@ -155,6 +155,33 @@ class Settings(BaseModel):
         le=1_000_000,
         description="connections that may be open; fewer, where this process may not open as many files",
     )
+    leader_election: bool = Field(
+        False, description="one of several replicas, of which one at a time decides; the others wait to take over"
+    )
+    lease_name: str = Field(
+        "escher",
+        max_length=200,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="the Lease that says which replica decides",
+    )
+    lease_namespace: str | None = Field(
+        None,
+        max_length=63,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="the namespace of the Lease and of leader_service; default: the pod's",
+    )
+    lease_seconds: int = Field(
+        4, ge=2, le=60, description="how long the Lease holds: for so long nobody decides after the leader was killed"
+    )
+    leader_service: str | None = Field(
+        None,
+        max_length=63,
+        pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        description="a Service without selector that is to lead to the leader; default: nothing is done about it",
+    )
+    leader_service_port: str = Field(
+        "", max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", description="the name of that Service's port"
+    )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
     log_format: str = Field(
         "text", pattern="^(text|json)$", description="how a line of the log is written: text, or one JSON object"
@@ -195,7 +222,17 @@ def load_settings(file: Path | None, heard: Callable[[str], None] = lambda said:
     _check_tls(settings)
     _check_reach(settings)
     _check_bodies(settings)
+    _check_election(settings)
     return settings
+
+
+def _check_election(settings: Settings) -> None:
+    """A Service that leads to the leader has one. Raises BadSettings."""
+    if settings.leader_service is not None and not settings.leader_election:
+        raise BadSettings(
+            f"leader_service = {settings.leader_service!r}: there is no leader without `leader_election: true`; "
+            "set that, or leave this out"
+        )
 
 
 def _check_bodies(settings: Settings) -> None:

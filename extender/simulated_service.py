@@ -12,7 +12,9 @@ from contextlib import aclosing
 from typing import Any
 
 from extender.app.ports import Clock
+from extender.availability import Candidate, Replica
 from extender.bootstrap import Application, Cluster
+from extender.kube.connection import Fence
 from extender.kube.errors import Away, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
 from extender.settings import Settings
@@ -141,19 +143,37 @@ class Line:
 class ServiceLife:
     """From its start to its death. `run` it; `application` is what runs."""
 
-    def __init__(self, connection: Cluster, settings: Settings, world: World) -> None:
+    def __init__(
+        self, connection: Cluster, settings: Settings, world: World, candidate: Candidate | None = None
+    ) -> None:
+        """`candidate`: who it is among several; None: the only one."""
         self.line = Line(connection)
-        self.application = Application(self.line, settings, world)
-        service = self.application.asgi(settings)
+        self.replica = None if candidate is None else Replica(candidate, self.line, self._connect, settings, world)
+        if self.replica is None:
+            self.application = Application(self.line, settings, world)
+            service = self.application.asgi(settings)
+        else:
+            self.application, service = self.replica.application, self.replica.asgi()
+        self._works = self.replica or self.application
         self.http = service
         """What a server would serve."""
         calls = service.calls
         self._calls: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = calls.by_name
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def _connect(self, _: Fence) -> Cluster:
+        return self.line
+
+    async def stop(self) -> None:
+        """It has ended as SIGTERM ends it: nobody waits any more, and who comes after it need not."""
+        await self.application.close()
+        if self.replica is not None:
+            await self.replica.resign()
+        self.kill(losing=False)
+
     async def run(self) -> None:
         """Until it is cancelled or killed. Raises what a part of it died of."""
-        following = asyncio.ensure_future(self.application.run())
+        following = asyncio.ensure_future(self._works.run())
         try:
             await asyncio.wait({following, self._died}, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
@@ -179,7 +199,7 @@ class ServiceLife:
         """What a scheduler gets. Raises NoAnswer."""
         if self._died.done():
             raise NoAnswer("connection refused")
-        if not self.application.ready():
+        if not self._works.ready():
             raise NoAnswer("the service is not ready")
         answered = self._calls[verb](body)
         if isinstance(answered, bytes):

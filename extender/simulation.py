@@ -147,7 +147,7 @@ class Simulation:
         for node in made:
             await self.create(node, NODE)
         assert self.service is not None
-        self._running = group.create_task(self.service.run())
+        self._running = group.create_task(self._live(self.service))
         self._stack.callback(self._end)
         await self.service.synced()
 
@@ -159,6 +159,9 @@ class Simulation:
         self._last = ServiceLife(self._to_service, self._settings, self._world)
         self._last.line.late_by = self.watches_late_by
         return self._last
+
+    async def _live(self, service: ServiceLife) -> None:
+        await service.run()
 
     @property
     def application(self) -> Application:
@@ -184,7 +187,7 @@ class Simulation:
         await asyncio.wait({self._running})
         await asyncio.sleep(after)
         self.service = self._new_service()
-        self._running = self._group.create_task(self.service.run())
+        self._running = self._group.create_task(self._live(self.service))
         await self.service.synced()
 
     def hold_watches(self) -> None:

@@ -69,6 +69,7 @@ SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa
 EVENTS = Kind("events.k8s.io", "v1", "Event", "events", True, ("ev",))
 """The same events as EVENT, as the newer API spells them."""
 JOB = Kind("batch", "v1", "Job", "jobs", True, (), ("all",), STATUS)
+ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
 DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), (), STATUS)
@@ -112,6 +113,7 @@ BUILT_IN = (
     SERVICE_ACCOUNT,
     EVENTS,
     JOB,
+    ENDPOINT_SLICE,
     LEASE,
     PRIORITY_CLASS,
     DISRUPTION_BUDGET,

@@ -36,8 +36,9 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
 These need a restart: scheduler_names, preempts_other_schedulers, preemptions_per_gang_and_hour,
 preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds, long_running_seconds,
 gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
-management_calls_per_second, management_burst; and who they are: tls_scheduler_names, authorization, token_audiences,
-authorization_cache_seconds, insecure. Certificates are followed in their files.
+management_calls_per_second, management_burst; who they are: tls_scheduler_names, authorization, token_audiences,
+authorization_cache_seconds, insecure; and how several replicas elect the one that decides: leader_election,
+lease_name, lease_namespace, lease_seconds, leader_service. Certificates are followed in their files.
 docs/operations.md describes every setting.
 """
 
@@ -111,18 +112,23 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) 
     import uvloop
 
     from extender.adapters.http.tls import CannotListen
+    from extender.app.leading import LeaseLost
     from extender.kube.credentials import BadConfiguration
     from extender.registry import BadPolicy
     from extender.serving import serve as run_service
+    from extender.settings import BadSettings
 
     gc.freeze()
     gc.enable()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             asked_by = runner.run(run_service(settings, config, load))
-    except BadPolicy as error:
+    except (BadPolicy, BadSettings) as error:
         typer.echo(f"escher serve: {error}", err=True)
         return 2
+    except LeaseLost as error:
+        typer.echo(f"escher serve: this replica does not lead any more, and ends: {error}", err=True)
+        return 3
     except (BadConfiguration, CannotListen) as error:
         typer.echo(f"escher serve: {error}", err=True)
         return 1

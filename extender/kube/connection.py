@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import aiohttp
 from yarl import URL
@@ -18,7 +18,7 @@ from yarl import URL
 from extender import __version__
 from extender.kube.errors import Away, Refused, Silent, Unavailable
 from extender.kube.requests import JSON, TIMEOUT, refusal
-from extender.kube.sockets import kept_alive
+from extender.kube.sockets import forgetting, kept_alive
 
 if TYPE_CHECKING:
     # It brings the `kubernetes` client, half a second of imports that need not be paid for its types.
@@ -30,11 +30,45 @@ _MOST_CONNECTIONS = 512
 _KEEP_ALIVE = 60.0
 
 
-class Connection:
-    """Implements `Requests` for the cluster of `credentials`. Make it inside the running event loop; close it."""
+class Fence(Protocol):
+    """Until when something may be written."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def check(self) -> None:
+        """Raises Unavailable where nothing may be written now."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """What a write that may begin takes at most."""
+        ...
+
+
+class _Watched(aiohttp.BytesPayload):
+    """A body of which no byte is given to the socket unless the fence lets it pass at that very moment. The head waits
+    for the body: without it the API server acts on nothing."""
+
+    def __init__(self, value: bytes, fence: Fence) -> None:
+        super().__init__(value)
+        self._fence = fence
+
+    async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
+        try:
+            self._fence.check()
+        except Unavailable as error:
+            raise ConnectionAbortedError(str(error)) from error
+        await super().write_with_length(writer, content_length)
+
+
+class Connection:
+    """Implements `Requests` for the cluster of `credentials`. Make it inside the running event loop; close it.
+
+    `fence`: is asked right before anything is written, however long ago that was begun; and what the other side has not
+    acknowledged within its seconds is sent no more, by the kernel neither.
+    """
+
+    def __init__(self, credentials: Credentials, fence: Fence | None = None) -> None:
         self._credentials = credentials
+        self._fence = fence
         self._base = credentials.address
         self._proxy = credentials.proxy
         self._server_name = credentials.server_name
@@ -42,7 +76,7 @@ class Connection:
             connector=aiohttp.TCPConnector(
                 limit=_MOST_CONNECTIONS,
                 keepalive_timeout=_KEEP_ALIVE,
-                socket_factory=kept_alive,
+                socket_factory=kept_alive if fence is None else forgetting(fence.seconds),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Unzipping large lists would hold up the event loop longer than the network does.
@@ -149,7 +183,7 @@ class Connection:
         return self._session.request(
             method,
             URL(self._base + path, encoded=True),
-            data=body,
+            data=body if body is None or self._fence is None else _Watched(body, self._fence),
             headers=headers,
             timeout=limits,
             proxy=self._proxy,

@@ -1,4 +1,4 @@
-"""Sockets to the API server: kept alive by the kernel, and closed once.
+"""Sockets to the API server: kept alive by the kernel, and closed once; where it matters, none delivers late.
 
 Works around uvloop (0.23): when the server resets a connection at the very beginning of the TLS handshake, uvloop
 closes the descriptor and the socket object, which aiohttp made, does not hear of it. Closed or collected later, it
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -36,6 +37,20 @@ def kept_alive(info: Any) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE_OPTIONS:
         made.setsockopt(socket.IPPROTO_TCP, name, value)
+    return made
+
+
+def forgetting(seconds: float) -> Callable[[Any], socket.socket]:
+    """As `kept_alive`; but what was sent and not acknowledged for so many seconds is dropped, and what was not sent
+    when it is closed as well. Else the kernel would deliver it whenever the network lets it, minutes later."""
+
+    def made(info: Any) -> socket.socket:
+        sock = kept_alive(info)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for name, value in _options((("TCP_USER_TIMEOUT", max(1, round(seconds * 1000))),)):
+            sock.setsockopt(socket.IPPROTO_TCP, name, value)
+        return sock
+
     return made
 
 

@@ -88,7 +88,6 @@ KINDS: tuple[Kind, ...] = (
     *_of("rbac.authorization.k8s.io", "v1", _RBAC_OF_CLUSTER, namespaced=False),
     *_of("storage.k8s.io", "v1", _STORAGE, namespaced=False),
     *_of("admissionregistration.k8s.io", "v1", _ADMISSION, namespaced=False),
-    *_of("discovery.k8s.io", "v1", "EndpointSlice endpointslices"),
     *_of("flowcontrol.apiserver.k8s.io", "v1", _FLOW, namespaced=False),
     *_of("node.k8s.io", "v1", "RuntimeClass runtimeclasses", namespaced=False),
     *_of("resource.k8s.io", "v1", _DEVICES),

@@ -168,6 +168,11 @@ _LEASE_SPEC = Object("LeaseSpec", {
     **_of(TEXT, "holderIdentity strategy preferredHolder"), **_of(TIME, "acquireTime renewTime"),
     **_of(NUMBER, "leaseDurationSeconds leaseTransitions"),
 })  # fmt: skip
+_ENDPOINT = Object("Endpoint", {
+    "addresses": Each(TEXT), "conditions": Object("EndpointConditions", _of(BOOL, "ready serving terminating")),
+    **_of(TEXT, "hostname nodeName zone"), **_of(ANY, "targetRef deprecatedTopology hints"),
+})  # fmt: skip
+_ENDPOINT_PORT = Object("EndpointPort", {**_of(TEXT, "name protocol appProtocol"), "port": NUMBER})
 _BUDGET_SPEC = Object("PodDisruptionBudgetSpec", {
     **_of(NUMBER_OR_TEXT, "minAvailable maxUnavailable"), "selector": _SELECTOR, "unhealthyPodEvictionPolicy": TEXT,
 })  # fmt: skip
@@ -230,6 +235,9 @@ _BODIES: dict[Kind, dict[str, Shape]] = {
     kinds.NAMESPACE: {"spec": Map(ANY), "status": Map(ANY)},
     kinds.SERVICE: {"spec": _SERVICE_SPEC, "status": Map(ANY)},
     kinds.LEASE: {"spec": _LEASE_SPEC},
+    kinds.ENDPOINT_SLICE: {
+        "addressType": TEXT, "endpoints": Each(_ENDPOINT), "ports": Each(_ENDPOINT_PORT),
+    },
     kinds.DISRUPTION_BUDGET: {"spec": _BUDGET_SPEC, "status": _BUDGET_STATUS},
     kinds.PRIORITY_CLASS: {
         "value": NUMBER, "globalDefault": BOOL, **_of(TEXT, "description preemptionPolicy"),

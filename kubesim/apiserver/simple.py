@@ -1,15 +1,17 @@
-"""Simple kinds: the few defaults and rules of nodes, namespaces, priority classes, secrets, services and
-leases."""
+"""Simple kinds: the few defaults and rules of nodes, namespaces, priority classes, secrets, services, endpoint
+slices and leases."""
 
 from __future__ import annotations
 
 import base64
+from ipaddress import ip_address
 
 from kubesim.apiserver import metadata
 from kubesim.apiserver.failures import FIELD_IMMUTABLE, Problem, duplicate, missing, unsupported, wrong
 from kubesim.apiserver.pod_rules import amount_problems
 from kubesim.kinds import PRIORITY_CLASS, Json, Kind
 
+_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LARGEST_PRIORITY = 1_000_000_000
 _SYSTEM = "system-"
@@ -138,6 +140,44 @@ def _service_port_problems(obj: Json) -> list[Problem]:
         for at, port in enumerate(ports)
         if not 1 <= port <= 65535
     ]
+
+
+def new_endpoint_slice(kind: Kind, endpoints: Json) -> Admitted:
+    endpoints = {**endpoints, "endpoints": endpoints.get("endpoints"), "ports": endpoints.get("ports")}
+    return endpoints, _endpoint_problems(endpoints)
+
+
+def changed_endpoint_slice(new: Json, old: Json) -> Admitted:
+    problems = _endpoint_problems(new)
+    if new.get("addressType") != old.get("addressType"):
+        problems.append(wrong("addressType", new.get("addressType"), FIELD_IMMUTABLE))
+    return new, problems
+
+
+def _endpoint_problems(endpoints: Json) -> list[Problem]:
+    of_type = endpoints.get("addressType")
+    if not of_type:
+        return [missing("addressType")]
+    if of_type not in _ADDRESS_TYPES:
+        return [unsupported("addressType", of_type, _ADDRESS_TYPES)]
+    problems: list[Problem] = []
+    for at, each in enumerate(endpoints.get("endpoints") or ()):
+        if not each.get("addresses"):
+            problems.append(missing(f"endpoints[{at}].addresses", "must contain at least 1 address"))
+        for index, text in enumerate(each.get("addresses") or ()):
+            if of_type != "FQDN" and (why := _address_fault(text)):
+                problems.append(wrong(f"endpoints[{at}].addresses[{index}]", text, why))
+    return problems
+
+
+def _address_fault(text: str) -> str:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    if found.is_loopback:
+        return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+    return "may not be unspecified (0.0.0.0 or ::)" if found.is_unspecified else ""
 
 
 def new_lease(kind: Kind, lease: Json) -> Admitted:

@@ -72,10 +72,11 @@ def run(
     owners: bool = True,
     stuck_after: float = STUCK_AFTER,
     service_arguments: Sequence[str] = (),
+    start: Callable[..., RealCluster] = RealCluster.start,
     say: Say = lambda text: None,
 ) -> Result:
     """Carries out the strikes on a new cluster. `owners`: some resources have a pod as owner, and may need a minute.
-    `service_arguments`: more of `escher serve`.
+    `service_arguments`: more of `escher serve`. `start`: as of `RealCluster`, whatever else it makes of it.
 
     The same seed draws the same load and the same strikes; when exactly they meet is the machine's.
     """
@@ -83,7 +84,7 @@ def run(
     began = time.monotonic()
     say(f"starting a control plane of {nodes} nodes")
     shape = NodeShape(cpu=str(CPU_OF_NODE))
-    cluster = RealCluster.start(nodes=nodes, node_shape=shape, service_arguments=service_arguments, audit=True)
+    cluster = start(nodes=nodes, node_shape=shape, service_arguments=service_arguments, audit=True)
     completed = False
     try:
         with ExitStack() as stack:

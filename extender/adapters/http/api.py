@@ -32,7 +32,7 @@ from extender.adapters.http.problems import (
     dotted,
     quoted,
 )
-from extender.adapters.http.readiness import require_ready
+from extender.adapters.http.readiness import Standing, require_ready
 from extender.adapters.http.routes import (
     asks,
     brake,
@@ -87,11 +87,13 @@ def create_api(
     registry: CollectorRegistry,
     lifespan: Lifespan | None = None,
     ages: Callable[[], Mapping[str, float]] = dict,
+    replica: Callable[[], Standing] | None = None,
     *,
     behind_entry: bool = False,
 ) -> FastAPI:
-    """The app, calling `application`; `/v1` and `/readyz` answer 503 until `ready()`. `behind_entry`: whoever calls has
-    been let in, or is not answered; otherwise everybody may do everything."""
+    """The app, calling `application`; `/v1` answers 503 until `ready()`, and so does `/readyz`, but for a replica that
+    could take over. `behind_entry`: whoever calls has been let in, or is not answered; otherwise everybody may do
+    everything."""
     app = FastAPI(
         title="Escher for Kubernetes",
         version=__version__,
@@ -104,6 +106,7 @@ def create_api(
     app.state.ages = ages
     app.state.registry = registry
     app.state.behind_entry = behind_entry
+    app.state.replica = replica
     app.router.routes.extend(_routes())
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)

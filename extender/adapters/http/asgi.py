@@ -34,7 +34,7 @@ from extender.adapters.http.entry import Entry
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.peer import Peer
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.adapters.http.readiness import not_ready
+from extender.adapters.http.readiness import Standing, unready
 from extender.adapters.http.verbs import VerbCalls
 from extender.app.management import Management
 from extender.app.verbs import Verbs
@@ -61,6 +61,7 @@ def create_app(
     longest_wait: float = LONGEST_WAIT,
     lifespan: Lifespan | None = None,
     entry: Entry | None = None,
+    replica: Callable[[], Standing] | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
@@ -68,15 +69,17 @@ def create_app(
     ago each watch said anything. `room`: for all bodies together; by default twice the largest. `longest_wait`: the
     scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
     `entry`: who is let in; by default everybody.
+    `replica`: how this one stands among several, of which one decides.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
         calls,
-        lambda: create_api(management, ready, registry, lifespan, ages, behind_entry=True),
+        lambda: create_api(management, ready, registry, lifespan, ages, replica, behind_entry=True),
         ready,
         body_limit,
         room or BodyRoom(2 * body_limit),
         entry or Entry(),
+        replica,
     )
 
 
@@ -91,6 +94,7 @@ class Service:
         body_limit: int,
         room: BodyRoom,
         entry: Entry,
+        replica: Callable[[], Standing] | None = None,
     ) -> None:
         self.calls = calls
         self._make_behind = make_behind
@@ -98,6 +102,7 @@ class Service:
         self._body_limit = body_limit
         self._room = room
         self._entry = entry
+        self._replica = replica
 
     def may_schedule(self, peer: Peer) -> bool:
         """Whether a peer may call the verbs; `at_once` is for those who may."""
@@ -135,7 +140,7 @@ class Service:
                 headers={"Allow": "POST"},
             )
         if not self._ready():
-            raise not_ready()
+            raise unready(self._replica)
         # A bind is four short texts, and may wait with them at its gang's barrier.
         limit = self._body_limit if verb != "bind" else min(self._body_limit, MANAGEMENT_BODY_LIMIT)
         with Share(self._room) as share:

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, Field
 
 from extender import __version__
-from extender.adapters.http.readiness import require_ready
+from extender.adapters.http.readiness import Standing, require_warm
 
 router = APIRouter(tags=["health"])
 
@@ -24,6 +24,8 @@ class Readiness(Status):
         dict[str, float],
         Field(description="Seconds since the API server last said anything, by kind", examples=[{"pods": 1.5}]),
     ]
+    leading: Annotated[bool, Field(description="Whether this replica decides; true for the only one")]
+    leader: Annotated[str, Field(description="The replica that does, as far as is known; empty for the only one")]
 
 
 class Version(BaseModel):
@@ -37,10 +39,18 @@ async def healthz() -> Status:
     return Status(status="ok")
 
 
-@router.get("/readyz", dependencies=[Depends(require_ready)])
+@router.get("/readyz", dependencies=[Depends(require_warm)])
 async def readyz(request: Request) -> Readiness:
-    """The first full sync is over; 503 until then. `ages` tells how old what is known is."""
-    return Readiness(status="ok", ages={kind: round(age, 1) for kind, age in request.app.state.ages().items()})
+    """The first full sync is over, or this replica follows and could take over; 503 until then. `ages` tells how old
+    what is known is."""
+    state = request.app.state
+    replica: Standing | None = state.replica and state.replica()
+    return Readiness(
+        status="ok",
+        ages={kind: round(age, 1) for kind, age in state.ages().items()},
+        leading=replica is None or replica.leading,
+        leader=replica.leader if replica is not None else "",
+    )
 
 
 @router.get("/version")

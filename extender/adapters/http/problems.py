@@ -40,6 +40,7 @@ class ProblemKind(Enum):
     TOO_MANY = ("too-many", 429, "Too many calls")
     INTERNAL = ("internal", 500, "An error inside the service")
     NOT_READY = ("not-ready", 503, "The service is not ready")
+    NOT_LEADING = ("not-leading", 503, "Another replica decides")
     BUSY = ("busy", 503, "The service has too much to do at once")
     UNAVAILABLE = ("unavailable", 503, "The Kubernetes API server cannot be reached")
 
@@ -156,7 +157,7 @@ ANYWHERE = documented(
         413: "The body is too large",
         431: "Request line and headers are too large",
         500: "A defect of the service's own, of which its log tells",
-        503: "Not ready, too busy, or the Kubernetes API server cannot be reached",
+        503: "Not ready, another replica decides, too busy, or the Kubernetes API server cannot be reached",
     }
 )
 """Problems with which any call may be answered."""

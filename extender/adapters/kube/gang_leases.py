@@ -18,9 +18,10 @@ from typing import Any
 
 import msgspec
 
+from extender.adapters.kube.lease_shapes import Lease, Metadata, change, lease, leases_of, read, to_time
 from extender.core.names import DOMAIN
-from extender.kube.errors import Gone, Occupied, Unavailable
-from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, Requests, address
+from extender.kube.errors import Gone, Occupied
+from extender.kube.requests import METADATA_ONLY, Requests
 
 LEASE_LABEL = f"{DOMAIN}/ghost-lease"
 DURATION = 15
@@ -31,25 +32,10 @@ _PREFIX = "escher-ghosts-"
 _encode = msgspec.json.Encoder().encode
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    lease_duration_seconds: int | None = None
-
-
-class _Lease(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
 class _Leases(msgspec.Struct):
-    items: list[_Lease]
+    items: list[Lease]
 
 
-_lease = msgspec.json.Decoder(_Lease)
 _leases = msgspec.json.Decoder(_Leases)
 
 
@@ -77,12 +63,12 @@ class GangLeases:
     ) -> None:
         """`clock`: seconds that only ever pass."""
         self._requests = requests
-        self._path = address("apis", "coordination.k8s.io", "v1", "namespaces", namespace, "leases")
+        self._path = leases_of(namespace)
         self._namespace = namespace
         self.instance = instance
         self._clock = clock
         self._wall = wall
-        self._mine = _Metadata()
+        self._mine = Metadata()
         self._observed: dict[str, _Observed] = {}
         self._proven: set[str] = set()
         """Those whose Lease we have deleted because it had run out."""
@@ -101,7 +87,7 @@ class GangLeases:
         except Occupied:
             # An attempt of ours whose answer was lost has made it.
             answer = await self._requests.request("GET", f"{self._path}/{name}")
-        self._mine = _read(_lease, answer).metadata
+        self._mine = read(lease, answer).metadata
 
     async def renew(self) -> None:
         """We live still. Raises Lost, Unavailable, Refused."""
@@ -115,7 +101,7 @@ class GangLeases:
                 answer = await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}")
             except Gone as error:
                 raise Lost(str(error)) from error
-            self._mine = _read(_lease, answer).metadata
+            self._mine = read(lease, answer).metadata
 
     @property
     def undecided(self) -> bool:
@@ -134,15 +120,15 @@ class GangLeases:
     async def dead(self, suspects: Collection[str]) -> set[str]:
         """Those of the suspects, and of all that had a Lease, who are dead. Raises Unavailable, Refused."""
         path = f"{self._path}?labelSelector={LEASE_LABEL}"
-        leases = _read(_leases, await self._requests.request("GET", path)).items
+        leases = read(_leases, await self._requests.request("GET", path)).items
         found = {each.metadata.name.removeprefix(_PREFIX): each for each in leases}
         now = self._clock()
         self._observed = {name: seen for name, seen in self._observed.items() if name in found}
-        for name, lease in found.items():
-            version = lease.metadata.resource_version
+        for name, other in found.items():
+            version = other.metadata.resource_version
             seen = self._observed.get(name)
             if seen is None or seen.version != version:
-                seen = self._observed[name] = _Observed(version, now, lease.spec.lease_duration_seconds or DURATION)
+                seen = self._observed[name] = _Observed(version, now, other.spec.lease_duration_seconds or DURATION)
             if name != self.instance and now - seen.since >= seen.seconds:
                 with suppress(Gone, Occupied):
                     await self._delete(name, {"preconditions": {"resourceVersion": version}})
@@ -150,25 +136,13 @@ class GangLeases:
                     self._proven.add(name)
         return self._proven | {each for each in suspects if each not in found and each != self.instance}
 
-    async def _touch(self) -> _Metadata:
-        # Not by PUT, by which the API server makes a lease anew that is gone.
-        patch = {"metadata": {"resourceVersion": self._mine.resource_version}, "spec": self._spec()}
+    async def _touch(self) -> Metadata:
         path = f"{self._path}/{_PREFIX}{self.instance}"
-        answer = await self._requests.request("PATCH", path, _encode(patch), content_type=MERGE_PATCH)
-        written: _Metadata = _read(_lease, answer).metadata
-        return written
+        return (await change(self._requests, path, self._mine.resource_version, {"spec": self._spec()})).metadata
 
     async def _delete(self, name: str, options: Mapping[str, Any]) -> None:
         path = f"{self._path}/{_PREFIX}{name}"
         await self._requests.request("DELETE", path, _encode(options), accept=METADATA_ONLY)
 
     def _spec(self) -> dict[str, Any]:
-        renewed = self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        return {"holderIdentity": self.instance, "leaseDurationSeconds": DURATION, "renewTime": renewed}
-
-
-def _read(decoder: msgspec.json.Decoder[Any], answer: bytes) -> Any:
-    try:
-        return decoder.decode(answer)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"the answer is no lease: {error}") from error
+        return {"holderIdentity": self.instance, "leaseDurationSeconds": DURATION, "renewTime": to_time(self._wall())}

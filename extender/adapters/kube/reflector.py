@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 from urllib.parse import quote
@@ -113,6 +113,18 @@ class Reflector(Generic[T]):
     def age(self) -> float | None:
         """Seconds since the API server last said anything about this kind; None before the first list."""
         return None if self._heard is None else self._clock() - self._heard
+
+    @property
+    def version(self) -> str:
+        """The one that has been reached; empty before the first list."""
+        return self._version
+
+    def begin_from(self, items: Iterable[T], version: str) -> None:
+        """The first list need not be made: it was this, at that version. To be called before `run`."""
+        self._version, self._list_because = version, None
+        self._heard = self._clock()
+        self._sink.replace(items)
+        self.synced.set()
 
     async def run(self) -> None:
         """Follows until it is cancelled."""

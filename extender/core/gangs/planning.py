@@ -46,7 +46,7 @@ class Planning:
     _reserve_at_filter: bool
     _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
-    heed_given_up: Callable[[GangKey, str], None] = field(default=lambda gang, reason: None, init=False)
+    heed_given_up: Callable[[GangKey, str], None] | None = field(default=None, init=False)
     """Told of each plan that is given up, and why."""
     given_up: set[str] = field(default_factory=set, init=False)
     """Namespaces of gangs that hold their places no more, of which nobody has been told."""
@@ -218,7 +218,8 @@ class Planning:
         """As `give_up`, where the phase is the caller's."""
         self._places.release(gang)
         self.given_up.add(gang.key.namespace)
-        self.heed_given_up(gang.key, reason)
+        if self.heed_given_up is not None:
+            self.heed_given_up(gang.key, reason)
         self._table.turn_back(gang, list(gang.barrier.arrived), reason)
         gang.plan.deadline = None
         gang.plan.displaced.clear()

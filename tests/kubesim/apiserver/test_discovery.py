@@ -43,6 +43,7 @@ def test_the_roots_name_versions_and_groups() -> None:
     assert [each["name"] for each in groups] == [
         "events.k8s.io",
         "batch",
+        "discovery.k8s.io",
         "coordination.k8s.io",
         "scheduling.k8s.io",
         "policy",

@@ -1,0 +1,141 @@
+"""Leading: this replica stands for election, renews what it has won, and knows at any moment whether it may decide.
+
+Knows asyncio; `core.election` says what is to be done. Must not know Kubernetes, nor what leaders do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from extender.core.election import Act, Election, Record, Standing
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+
+_log = structlog.get_logger(__name__)
+
+
+class LeaseLost(Exception):
+    """This replica led and does no more; `str()` says why. Its process ends, and comes back as one that follows."""
+
+
+class Ballot(Protocol):
+    """Where the record is."""
+
+    async def look(self) -> Record:
+        """The record as it is. Raises Unavailable, Refused."""
+        ...
+
+    async def write(self, record: Record, *, changes_hands: bool) -> Record:
+        """It is so now. Raises Occupied or Gone where it has changed since that version; Unavailable, Refused."""
+        ...
+
+
+class Leading:
+    """One replica's part in it. `clock`: seconds that only ever pass."""
+
+    def __init__(
+        self,
+        election: Election,
+        ballot: Ballot,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.won = asyncio.Event()
+        """Set once this replica leads."""
+        self._election = election
+        self._ballot = ballot
+        self._clock = clock
+        self._sleep = sleep
+        self._refused = ""
+        self._resigned = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether a decision may be made now, and a write begin."""
+        return self._election.leads(self._clock())
+
+    @property
+    def leader(self) -> Record:
+        """Who held the lease when it was last looked at."""
+        return self._election.record
+
+    async def run(self) -> None:
+        """Stands until it is cancelled or this replica resigns. Raises LeaseLost."""
+        while not self._resigned:
+            now = self._clock()
+            act = self._election.next(now)
+            if self._election.standing(now) is Standing.LOST:
+                raise LeaseLost(self._why())
+            if act is Act.LOOK:
+                await self._look()
+            elif act is Act.WRITE:
+                await self._write()
+            else:
+                until = min(self._election.due, self._election.until) if self.leads else self._election.due
+                # By a hair more, lest a time that was rounded lets this run in circles.
+                await self._sleep(max(0.0, until - now) + 0.001)
+
+    async def resign(self) -> None:
+        """Nothing is decided or written here any more; then others are told, and need not wait for the lease to end."""
+        held, self._resigned = self.leads, True
+        self._election.resign()
+        if not held:
+            return
+        try:
+            try:
+                await self._ballot.write(self._election.released(), changes_hands=False)
+            except Occupied:
+                # A renewal that was under way came first.
+                self._election.saw(await self._ballot.look(), self._clock())
+                if self._election.record.holder == self._election.me:
+                    await self._ballot.write(self._election.released(), changes_hands=False)
+        except (Unavailable, Refused) as error:
+            _log.warning("the lease could not be given back, and runs out by itself", why=str(error))
+        else:
+            _log.info("the lease is given back")
+
+    async def _look(self) -> None:
+        before = self._election.record.holder
+        try:
+            record = await self._ballot.look()
+        except (Unavailable, Refused) as error:
+            self._unheard(error)
+            return
+        self._election.saw(record, self._clock())
+        if record.holder != before:
+            _log.info("who leads", leader=record.holder or "nobody", at=record.at)
+
+    async def _write(self) -> None:
+        wanted, sent = self._election.wanted(), self._clock()
+        changes_hands = wanted.holder != self._election.record.holder
+        self._election.sending(wanted, sent)
+        try:
+            written = await self._ballot.write(wanted, changes_hands=changes_hands)
+        except (Gone, Occupied):
+            self._election.refused(self._clock())
+            return
+        except (Unavailable, Refused) as error:
+            self._unheard(error)
+            return
+        if self._resigned:
+            return
+        self._election.wrote(written, sent, self._clock())
+        if self.leads and not self.won.is_set():
+            _log.info("leads from now on", changes=written.transitions)
+            self.won.set()
+
+    def _unheard(self, error: Exception) -> None:
+        self._election.unheard(self._clock())
+        said = f"{type(error).__name__}: {error}"
+        tell = _log.info if said == self._refused else _log.warning
+        self._refused = said
+        tell("the lease could not be asked for", why=str(error))
+
+    def _why(self) -> str:
+        record = self._election.record
+        if record.holder != self._election.me:
+            return f"the lease names {record.holder or 'nobody'} now"
+        return f"the lease could not be renewed in time: {self._refused or 'this process was held up'}"

@@ -1,0 +1,222 @@
+"""Availability: one of several replicas of the service, of which one at a time decides.
+
+    follow: nodes held, connections open, verbs 503 --lease won--> lead: the application runs --lease lost--> end
+
+Taking over is starting anew, with what a restart rebuilds everything from; only sooner, for the process runs, its
+connections are open and the nodes, which are the largest objects, are known. Pods and objects of ours are listed when
+the lease has been won: what the one before wrote is certain then. Nothing is written that might arrive after another
+could lead (`Permit`). Knows the application and its lease; must not know sockets, nor what is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from extender.adapters.http.asgi import Service
+from extender.adapters.http.readiness import Standing
+from extender.adapters.kube import kinds
+from extender.adapters.kube.held import Held
+from extender.adapters.kube.leader_lease import LeaderLease
+from extender.adapters.kube.leader_slice import LeaderSlice
+from extender.adapters.kube.reflector import Reflector
+from extender.app.leading import Leading, LeaseLost
+from extender.bootstrap import Application, Cluster
+from extender.core.cluster import Node
+from extender.core.election import Election, Terms
+from extender.kube.errors import Unavailable
+from extender.kube.fenced import Fenced
+from extender.kube.requests import Requests
+from extender.settings import BadSettings, Settings
+from extender.world import MACHINE, World
+
+_log = structlog.get_logger(__name__)
+
+_WARM_CONNECTIONS = 64
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One replica, as the lease and the EndpointSlice name it. `name` is no other's; `host`, `port`: where its verbs
+    are answered; `namespace`: the lease's."""
+
+    name: str
+    host: str
+    port: int
+    namespace: str
+    scheme: str = "http"
+
+    @classmethod
+    def of(cls, settings: Settings, port: int, environment: Mapping[str, str], unique: str) -> Candidate:
+        """This process. `port`: where it listens; `unique`: what no other has. Raises BadSettings."""
+        name = environment.get("POD_NAME") or socket.gethostname()
+        namespace = settings.lease_namespace or environment.get("POD_NAMESPACE") or _own_namespace()
+        if not namespace:
+            raise BadSettings(
+                "lease_namespace: it is not set, and neither POD_NAMESPACE nor a service account says in which "
+                "namespace this runs; set it to the one in which the Lease is to be"
+            )
+        host = environment.get("POD_IP") or settings.host
+        if settings.leader_service is not None and (problem := _unreachable(host)):
+            raise BadSettings(
+                f"leader_service = {settings.leader_service!r}: no Service can lead to {host!r}, for it is {problem}; "
+                "set the environment variable POD_IP to the pod's address (status.podIP)"
+            )
+        scheme = "https" if settings.tls_certificate is not None else "http"
+        return cls(f"{name}-{unique[:8]}", host, port, namespace, scheme)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+class Permit:
+    """`connection.Fence`: something may be written while we lead, and long enough still that it surely ends in time."""
+
+    def __init__(self, terms: Terms, leads: Callable[[], bool]) -> None:
+        self._terms = terms
+        self._leads = leads
+
+    @property
+    def seconds(self) -> float:
+        return self._terms.request
+
+    def check(self) -> None:
+        if not self._leads():
+            raise Unavailable("this replica does not lead: nothing is written")
+
+
+class Replica:
+    """One of them. `run` it.
+
+    `election`: the connection for the lease, which is nobody else's. `connect` makes the other one, of which nothing
+    may be written but what the permit lets pass. `reviews`: where it is asked who callers are and what they may do,
+    which followers have to know too; by default that other one.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        election: Requests,
+        connect: Callable[[Permit], Cluster],
+        settings: Settings,
+        world: World = MACHINE,
+        *,
+        reviews: Requests | None = None,
+        open_files: int | None = None,
+    ) -> None:
+        clock, terms = world.clock, Terms.of(settings.lease_seconds)
+        # A renewal that arrives late harms nobody: it is waited for as long as it can be of use.
+        patience = terms.permit - terms.renew_every
+        lease = LeaderLease(election, candidate.namespace, settings.lease_name, within=patience, now=world.clock.now)
+        self.leading = Leading(Election(candidate.name, candidate.url, terms), lease, clock.steady)
+        permit = Permit(terms, lambda: self.leading.leads)
+        self._connection = Fenced(connect(permit), permit)
+        self.application = Application(self._connection, settings, world, reviews=reviews, open_files=open_files)
+        self._candidate = candidate
+        self._settings = settings
+        elapsed = asyncio.get_running_loop().time
+        self._nodes: Held[Node] = Held(lambda node: node.name)
+        follow = partial(Reflector, self._connection, clock=elapsed, chance=world.chance)
+        self._nodes_followed: Reflector[Node] = follow(kinds.nodes(), self._nodes)
+        registry = self.application.registry
+        Gauge("escher_leading", "Whether this replica decides", registry=registry).set_function(
+            lambda: float(self.leading.leads)
+        )
+        self._losses = Counter("escher_lease_lost", "Leases lost while leading", registry=registry)
+
+    def standing(self) -> Standing:
+        record = self.leading.leader
+        return Standing(self.leading.leads, self._nodes_followed.synced.is_set(), record.holder, record.at)
+
+    def ready(self) -> bool:
+        """Whether verbs are answered here."""
+        return self.leading.leads and self.application.ready()
+
+    def asgi(self) -> Service:
+        return self.application.asgi(self._settings, self.standing)
+
+    async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
+        """Follows, and leads once it has won the lease, until it is cancelled. `beside`: what else is to be done then.
+
+        Raises LeaseLost, and what a part of it died of.
+        """
+        electing, following, won = map(asyncio.ensure_future, (self._stand(), self._follow(), self.leading.won.wait()))
+        works: list[asyncio.Future[Any]] = [electing, following, won]
+        try:
+            await _first_of(*works)
+            if won.done():
+                following.cancel()
+                # Where its own watch begins the other's has come to.
+                self.application.begin_with_nodes(self._nodes.objects, self._nodes_followed.version)
+                works.append(asyncio.ensure_future(self.application.run(self._route(), *beside)))
+                beside = ()
+                await _first_of(electing, works[-1])
+        except LeaseLost as error:
+            self._losses.inc()
+            _log.warning("the lease is lost: nothing is decided here any more", why=str(error))
+            raise
+        finally:
+            for each in beside:
+                each.close()
+            for work in works:
+                work.cancel()
+            await asyncio.gather(*works, return_exceptions=True)
+
+    async def resign(self) -> None:
+        """It leads no more, and others know."""
+        await self.leading.resign()
+
+    async def _stand(self) -> None:
+        """Not before it could take over at once."""
+        await self._nodes_followed.synced.wait()
+        await self.leading.run()
+
+    async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes_followed.run())
+            group.create_task(self._connection.keep_warm(_WARM_CONNECTIONS))
+
+    async def _route(self) -> None:
+        """The Service leads here."""
+        service, candidate = self._settings.leader_service, self._candidate
+        if service is None:
+            return
+        name = f"{self._settings.lease_name}-leader"
+        where = (candidate.host, candidate.port, self._settings.leader_service_port)
+        await LeaderSlice(self._connection, candidate.namespace, name, service, *where).run()
+
+
+async def _first_of(*works: asyncio.Future[Any]) -> None:
+    """One of them has ended. Raises what it ended with."""
+    await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+    for each in works:
+        if each.done():
+            each.result()
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _unreachable(host: str) -> str:
+    """Why nobody else can reach this address; empty if nothing speaks against it."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "no address"
+    return "of this machine alone" if address.is_loopback else "no single one" if address.is_unspecified else ""

@@ -1,0 +1,207 @@
+"""Election: which of several replicas may decide, by one record that each of them can change if nobody has meanwhile.
+
+    following --taken--> leading --permit ran out, or the record names another--> lost
+
+Pure: what the API server said comes in with the time at which it was asked or had answered, and what is to be done next
+goes out. Times are the caller's own, of a clock that only ever passes; what others write as times is not read, so that
+clocks may differ. Who holds the record counts from *before* its renewal was sent, all others from after they saw it
+changed: so the holder's time is over before anybody else's begins. A write may begin only while it surely ends within
+that time:
+
+    renewal sent          last write may begin      surely ended    margin      others may take it
+         |------------------------|----------- request ---|-----------|-------------------|
+         |<------------------------------- lease ------------------------->|
+
+`lost` is for good: whoever was the leader ends its process and comes back as one that knows nothing. Must not know
+requests, clocks, names of anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All in seconds. `request`: what a write of the leader takes at most. `margin`: by how much clocks may pass
+    differently within a lease."""
+
+    lease: int
+    renew_every: float
+    look_every: float
+    request: float
+    margin: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.look_every <= self.renew_every < self.permit:
+            raise ValueError(f"a lease of {self.lease} s leaves no time to renew it: {self}")
+
+    @classmethod
+    def of(cls, lease: int) -> Terms:
+        """The usual ones for a lease of so many seconds."""
+        return cls(lease, renew_every=lease / 8, look_every=lease / 16, request=lease / 4, margin=lease / 8)
+
+    @property
+    def permit(self) -> float:
+        """For how long after a renewal was sent a write may begin."""
+        return self.lease - self.request - self.margin
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is written for all to see. `version`: empty where there is no record; `seconds`: how long it holds after
+    each change; `at`: where its holder can be asked; `renewal`: the holder's own number of this write."""
+
+    holder: str = ""
+    at: str = ""
+    seconds: int = 0
+    transitions: int = 0
+    renewal: int = 0
+    version: str = ""
+
+
+NOBODY = Record()
+
+
+class Standing(Enum):
+    FOLLOWING = "following"
+    LEADING = "leading"
+    LOST = "lost"
+
+
+class Act(Enum):
+    LOOK = "look"
+    """Read the record."""
+    WRITE = "write"
+    """Write `Election.wanted()` in the place of `Election.record`, if that has not changed."""
+    REST = "rest"
+    """Do nothing until `Election.due`."""
+
+
+class Election:
+    """One candidate. `me` is nobody else's, nor that of an earlier life of ours."""
+
+    def __init__(self, me: str, at: str, terms: Terms) -> None:
+        self.me = me
+        self.terms = terms
+        self.record = NOBODY
+        self.due = 0.0
+        self._at = at
+        self._standing = Standing.FOLLOWING
+        self._knows = False
+        """Whether `record` is what was there when it was last looked at, as far as we know."""
+        self._changed = 0.0
+        """When the record was first seen as it is."""
+        self._sent: float | None = None
+        """When our last write was sent of which it is known that it came to be."""
+        self._renewals = 0
+        self._unanswered: dict[int, float] = {}
+        """When those of our writes were sent of which it is not known what became of them, by their numbers. All are
+        on top of `record`, so that one of them at most comes to be."""
+
+    def standing(self, now: float) -> Standing:
+        if self._standing is Standing.LEADING and not self._permits(now):
+            self._standing = Standing.LOST
+        return self._standing
+
+    @property
+    def until(self) -> float:
+        """When the time of who leads runs out, unless the record is renewed before."""
+        return (self._sent or 0.0) + self.terms.permit
+
+    def leads(self, now: float) -> bool:
+        """Whether a decision may be made, and a write begin."""
+        return self.standing(now) is Standing.LEADING
+
+    def next(self, now: float) -> Act:
+        """What is to be done now."""
+        if self.standing(now) is Standing.LOST:
+            self.due = now + self.terms.look_every
+            return Act.REST
+        if self._knows and self._may_write(now):
+            return Act.WRITE
+        if self._standing is Standing.LEADING and self._knows:
+            return Act.REST
+        return Act.LOOK if now >= self.due else Act.REST
+
+    def wanted(self) -> Record:
+        """The record, with us as its holder."""
+        changes_hands = self.record.holder != self.me
+        transitions = self.record.transitions + (changes_hands and self.record.version != "")
+        self._renewals += 1
+        return Record(self.me, self._at, self.terms.lease, transitions, self._renewals, self.record.version)
+
+    def released(self) -> Record:
+        """The record, with nobody as its holder."""
+        return replace(self.record, holder="", at="", seconds=1, renewal=0)
+
+    def sending(self, wanted: Record, now: float) -> None:
+        """This write is about to be sent."""
+        self._unanswered[wanted.renewal] = now
+
+    def wrote(self, record: Record, sent: float, now: float) -> None:
+        """The write that was sent then came to be, as `record`."""
+        self._unanswered.clear()
+        self._take_as(record, now)
+        self._holds_from(sent, now)
+
+    def refused(self, now: float) -> None:
+        """The record has changed, or went: what it was says nothing any more."""
+        self._knows = False
+        self.due = now
+
+    def unheard(self, now: float) -> None:
+        """Nobody answered: what was asked for may have come to be or not."""
+        self._knows = self._knows and self._standing is Standing.LEADING
+        self.due = now + self.terms.look_every
+
+    def saw(self, record: Record, now: float) -> None:
+        """The record was read, and is this."""
+        changed = record.version != self.record.version
+        self._take_as(record, now)
+        self.due = now + self.terms.look_every
+        if changed:
+            sent = self._unanswered.get(record.renewal) if record.holder == self.me else None
+            # Whatever else of ours is still under way meets another version there.
+            self._unanswered.clear()
+            if sent is not None:
+                self._holds_from(sent, now)
+        if record.holder != self.me and self._standing is Standing.LEADING:
+            self._standing = Standing.LOST
+
+    def resign(self) -> None:
+        """We lead no more, whatever the record says."""
+        self._standing = Standing.LOST
+
+    def _may_write(self, now: float) -> bool:
+        if self.record.holder == self.me:
+            if self._standing is Standing.LEADING:
+                assert self._sent is not None
+                # One that nobody answered is not tried again at once.
+                self.due = max(self._sent + self.terms.renew_every, self.due)
+                return now >= self.due
+            return True
+        if self.record.version and not self.record.holder:
+            return True
+        # Where there is none, somebody may have deleted that of one who leads still.
+        runs_out = self._changed + (self.record.seconds or self.terms.lease)
+        if now < runs_out:
+            self.due = min(self.due, runs_out)
+        return now >= runs_out
+
+    def _take_as(self, record: Record, now: float) -> None:
+        if record.version != self.record.version or not self._changed:
+            self._changed = now
+        if not record.version:
+            record = replace(record, seconds=self.record.seconds)
+        self.record, self._knows = record, True
+
+    def _holds_from(self, sent: float, now: float) -> None:
+        self._sent = sent
+        self.due = sent + self.terms.renew_every
+        if self._standing is Standing.FOLLOWING and self._permits(now):
+            self._standing = Standing.LEADING
+
+    def _permits(self, now: float) -> bool:
+        return self._sent is not None and now < self.until

@@ -1,0 +1,65 @@
+"""Fenced: a connection through which nothing is written unless that is surely over before somebody else may begin.
+
+Reads pass. A write is refused where the fence does not let it begin, and given up after the fence's seconds; that the
+API server does not carry it out later either, it is told how long the request is good for. Must not know who sets the
+fence, nor what is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Protocol
+
+from extender.kube.connection import Fence
+from extender.kube.errors import Away
+from extender.kube.requests import JSON, TIMEOUT, Requests
+
+_READS = ("GET", "HEAD")
+
+
+class _Warm(Requests, Protocol):
+    async def keep_warm(self, connections: int) -> None: ...
+
+
+class Fenced:
+    """Implements `Requests` and `bootstrap.Cluster` over another."""
+
+    def __init__(self, inner: _Warm, fence: Fence) -> None:
+        self._inner = inner
+        self._fence = fence
+
+    async def keep_warm(self, connections: int) -> None:
+        await self._inner.keep_warm(connections)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        """As of the other. Raises Unavailable where the fence does not let it begin."""
+        ask = partial(self._inner.request, method, body=body, content_type=content_type, accept=accept)
+        if method in _READS:
+            return await ask(path, within=within)
+        self._fence.check()
+        within = min(within, self._fence.seconds)
+        try:
+            # Whatever it is that takes so long: credentials, a free connection, the network, the API server.
+            async with asyncio.timeout(within):
+                return await ask(_good_for(path, within), within=within)
+        except TimeoutError as error:
+            raise Away(f"{method} {path}: no answer within {within:g} s") from error
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        return self._inner.lines(path, silence=silence)
+
+
+def _good_for(path: str, seconds: float) -> str:
+    """The path of the same request, which the API server gives up after so many seconds from its arrival."""
+    return f"{path}{'&' if '?' in path else '?'}timeout={round(seconds * 1000)}ms"

@@ -1,0 +1,75 @@
+"""Forwarder: stands in for kube-proxy. Whoever connects to its port is connected to where the EndpointSlice says.
+
+Connections that were made stay where they are, as they do with kube-proxy. Only the port counts: all replicas are on
+this machine, and an EndpointSlice may not have an address of the loopback. Runs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from extender.controlplane.api import ApiError
+
+_LOOK_EVERY = 0.02
+
+
+class Forwarder:
+    """`leader`: the port of who leads, as the cluster says now; None: nobody."""
+
+    def __init__(self, port: int, leader: Callable[[], int | None]) -> None:
+        self._port = port
+        self._leader = leader
+        self._to: int | None = None
+        self._ready = threading.Event()
+        self._over: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def start(self) -> None:
+        """It listens."""
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(10)
+
+    async def _run(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._forward, "127.0.0.1", self._port)
+        looking = asyncio.create_task(self._look())
+        self._ready.set()
+        await self._over.wait()
+        looking.cancel()
+        server.close()
+
+    async def _look(self) -> None:
+        while True:
+            with suppress(ApiError, OSError):
+                self._to = await asyncio.to_thread(self._leader)
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if self._to is not None:
+                there, back = await asyncio.open_connection("127.0.0.1", self._to)
+                # Either end closes both.
+                ways = [asyncio.create_task(_pass(reader, back)), asyncio.create_task(_pass(there, writer))]
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                for way in ways:
+                    way.cancel()
+                back.close()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while said := await reader.read(2**16):
+            writer.write(said)
+            await writer.drain()

@@ -1,0 +1,190 @@
+"""Two replicas in virtual time: whatever becomes of the leader, the other goes on as if it had been restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from extender.bootstrap import Cluster
+from extender.kube.errors import Away, Refused
+from extender.simulation import Simulation
+from tests.availability.replicas import NAMESPACE, Replicas
+from tests.kubesim.until import until
+
+pytestmark = pytest.mark.anyio
+
+AWAY = Away("the network is down")
+
+
+async def test_one_leads_and_gangs_are_placed_by_it() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
+        assert simulation.holder == "escher-8081-1"
+
+
+async def test_a_killed_leader_is_followed_within_the_lease_and_a_look() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        assert simulation.kill_leader()
+        began = asyncio.get_running_loop().time()
+        await until(lambda: simulation.leader is not None and simulation.leader.application.ready())
+        assert asyncio.get_running_loop().time() - began < 5
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
+
+
+async def test_one_that_ends_in_order_is_followed_within_a_look() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        leader = simulation.leader
+        assert leader is not None
+        await leader.stop()
+        began = asyncio.get_running_loop().time()
+        await until(lambda: simulation.leader is not None and simulation.leader.application.ready())
+        assert asyncio.get_running_loop().time() - began < 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_killed_at_any_moment_of_gangs_lives_it_leaves_none_in_part(seed: int) -> None:
+    drawn = random.Random(f"kills {seed}")
+    async with Replicas(nodes=6, seed=seed) as simulation:
+        for name in ("first", "second", "third"):
+            await simulation.gang(name, 2)
+            await asyncio.sleep(drawn.uniform(0, 0.05))
+            simulation.kill_leader(losing=drawn.random() < 0.5)
+            await asyncio.sleep(drawn.uniform(0, 8))
+        names = ("first", "second", "third")
+        await until(lambda: all(simulation.bound(each) == 2 for each in names), within=120, what="all gangs whole")
+        await settled(simulation)
+
+
+async def settled(simulation: Replicas) -> None:
+    """Nothing is left over, nothing was given twice."""
+    await until(lambda: simulation.leader is not None and simulation.leader.application.ready())
+    assert simulation.over_capacity() == {}
+    assert simulation.leader is not None
+    tables = simulation.leader.application.keeper.tables
+    await until(lambda: tables.violations() == [], what="no violations")
+
+
+async def test_one_that_is_cut_off_stops_deciding_before_the_other_begins() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        first = simulation.leader
+        assert first is not None
+        first.line.turn_away(AWAY)
+        # Both believe in nothing but their own lease: `leader` asserts that they never lead at the same time.
+        await until(lambda: simulation.leader is None, within=4, what="the end of the first")
+        await until(lambda: simulation.leader is not None, within=4, what="the second")
+        assert simulation.lost
+        assert "could not be renewed" in simulation.lost[0]
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
+        await settled(simulation)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_cut_off_while_its_bindings_are_written_it_leaves_no_gang_in_part(seed: int) -> None:
+    drawn = random.Random(f"cuts {seed}")
+    async with Replicas(nodes=4, seed=seed) as simulation:
+        await asyncio.sleep(1)
+        await simulation.gang("train", 4)
+        await asyncio.sleep(drawn.uniform(0, 0.03))
+        assert simulation.leader is not None
+        simulation.leader.line.turn_away(AWAY)
+        await until(lambda: simulation.bound("train") == 4, within=120)
+        await settled(simulation)
+
+
+class Slow:
+    """A line on which the first Bindings arrive so much later, though whoever sent them has given them up: no fence of
+    ours can hold them back."""
+
+    def __init__(self, inner: Cluster, seconds: float, first: int) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self._first = first
+        self.late: set[asyncio.Task[bytes]] = set()
+
+    async def keep_warm(self, connections: int) -> None:
+        await self._inner.keep_warm(connections)
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        return self._inner.lines(path, silence=silence)
+
+    async def request(self, method: str, path: str, body: bytes | None = None, **given: Any) -> bytes:
+        if "/binding" not in path or not self._first:
+            return await self._inner.request(method, path, body, **given)
+        self._first -= 1
+        arriving = asyncio.ensure_future(self._arrive(method, path, body, given))
+        self.late.add(arriving)
+        return await asyncio.shield(arriving)
+
+    async def _arrive(self, method: str, path: str, body: bytes | None, given: Any) -> bytes:
+        await asyncio.sleep(self._seconds)
+        try:
+            return await self._inner.request(method, path, body, **given)
+        except Refused:
+            return b"{}"
+
+
+@pytest.mark.parametrize("seconds", [1.5, 5.0, 6.0, 9.0])
+@pytest.mark.parametrize("first", [1, 2, 4])
+async def test_bindings_that_arrive_when_another_leads_leave_no_gang_in_part(seconds: float, first: int) -> None:
+    """They are facts like a stranger's: the gang goes on around them, and is whole in the end."""
+    simulation = Replicas(nodes=8)
+    slow = None
+
+    def line() -> Cluster:
+        nonlocal slow
+        slow = Slow(Simulation.connection_of_service(simulation), seconds, first)
+        return slow
+
+    simulation.connection_of_service = line  # type: ignore[method-assign]
+    async with simulation:
+        await simulation.gang("train", 4)
+        await until(lambda: bool(slow and slow.late), what="the first Binding on its way")
+        simulation.kill_leader(losing=False)
+        await until(lambda: simulation.bound("train") == 4, within=120, what="the gang whole")
+        assert slow is not None
+        await until(lambda: all(each.done() for each in slow.late), what="the last of them")
+        assert simulation.bound("train") == 4
+        await settled(simulation)
+
+
+async def test_a_clock_that_is_set_changes_nothing_about_who_leads() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        before = simulation.holder
+        for ahead in (3600.0, -86_400.0, 0.0):
+            simulation.service_clock.ahead = ahead
+            await asyncio.sleep(10)
+        assert simulation.holder == before
+        assert not simulation.lost
+
+
+async def test_who_finds_its_lease_deleted_gives_up() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        await simulation.ask("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/escher")
+        await until(lambda: bool(simulation.lost), what="the end of the first")
+        assert simulation.lost == ["the lease names nobody now"]
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
+
+
+async def test_the_service_leads_to_the_leader_again_when_somebody_deletes_the_slice() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(1)
+        slices = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+        found = await simulation.ask("GET", f"{slices}/escher-leader")
+        assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "escher"
+        assert found["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}]
+        await simulation.ask("DELETE", f"{slices}/escher-leader")
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
