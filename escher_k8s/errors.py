@@ -130,6 +130,7 @@ BY_TYPE: Mapping[str, type[Problem]] = {
     "too-many": TooManyCalls,
     "internal": Problem,
     "not-ready": Unavailable,
+    "not-leading": Unavailable,
     "busy": Unavailable,
     "unavailable": Unavailable,
 }

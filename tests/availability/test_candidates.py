@@ -37,7 +37,7 @@ def test_without_a_namespace_it_says_what_to_set() -> None:
     ("host", "why"), [("127.0.0.1", "of this machine alone"), ("0.0.0.0", "no single one"), ("here", "no address")]
 )
 def test_a_service_leads_to_an_address_that_others_reach(host: str, why: str) -> None:
-    settings = load_settings(None, leader_election=True, leader_service="escher", host=host)
+    settings = load_settings(None, leader_election=True, leader_service="escher", host=host, insecure=True)
     with pytest.raises(BadSettings, match=f"no Service can lead to '{host}', for it is {why}; set .* POD_IP"):
         Candidate.of(settings, 8080, {"POD_NAMESPACE": "a"}, "0")
 
