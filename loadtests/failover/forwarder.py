@@ -23,6 +23,8 @@ class Forwarder:
         self._port = port
         self._leader = leader
         self._to: int | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.StreamWriter] = set()
         self._ready = threading.Event()
         self._over: asyncio.Event
         self._loop: asyncio.AbstractEventLoop
@@ -39,12 +41,15 @@ class Forwarder:
 
     async def _run(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._forward, "127.0.0.1", self._port)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
         looking = asyncio.create_task(self._look())
         self._ready.set()
         await self._over.wait()
         looking.cancel()
         server.close()
+        for end in self._ends:
+            end.transport.abort()
+        await asyncio.gather(*self._connections)
 
     async def _look(self) -> None:
         while True:
@@ -52,20 +57,40 @@ class Forwarder:
                 self._to = await asyncio.to_thread(self._leader)
             await asyncio.sleep(_LOOK_EVERY)
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.add(connection)
         try:
-            if self._to is not None:
-                there, back = await asyncio.open_connection("127.0.0.1", self._to)
-                # Either end closes both.
-                ways = [asyncio.create_task(_pass(reader, back)), asyncio.create_task(_pass(there, writer))]
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-                for way in ways:
-                    way.cancel()
-                back.close()
-        except OSError:
-            pass
+            await self._forward(reader, writer)
         finally:
-            writer.close()
+            await self._close(writer)
+            self._connections.discard(connection)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._ends.add(writer)
+        if self._to is None:
+            return
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            return
+        self._ends.add(back)
+        # Either end closes both.
+        ways = [asyncio.create_task(_pass(reader, back)), asyncio.create_task(_pass(there, writer))]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await self._close(back)
+
+    async def _close(self, end: asyncio.StreamWriter) -> None:
+        """Its socket is closed: a loop that ends before that leaves it open."""
+        end.close()
+        with suppress(OSError):
+            await end.wait_closed()
+        self._ends.discard(end)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -201,9 +201,7 @@ class Replicated(LocalCluster):
         if hasattr(self, "_over"):
             self._over.set()
             self._kubelet.join(10)
-            self._children.ended()
-            for pid in self._children.pids.values():
-                os.kill(pid, signals.SIGKILL)
+            self._children.stop(dict.fromkeys(self._children.pids, 0.0), pause=time.sleep)
             self._forwarder.stop()
         super().stop(keep_logs=keep_logs)
 

@@ -20,6 +20,11 @@ pytestmark = pytest.mark.anyio
 AWAY = Away("the network is down")
 
 
+@pytest.fixture
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
+
+
 async def test_one_leads_and_gangs_are_placed_by_it() -> None:
     async with Replicas(nodes=4) as simulation:
         await simulation.gang("train", 4)
