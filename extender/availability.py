@@ -42,6 +42,8 @@ from extender.world import MACHINE, World
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
+_OF_USE_WITHIN = 120
+"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -158,11 +160,13 @@ class Replica:
             await _first_of(*works)
             if won.done():
                 following.cancel()
-                # Where its own watch begins the other's has come to.
-                self.application.begin_with_nodes(self._nodes.objects, self._nodes_followed.version)
-                works.append(asyncio.ensure_future(self.application.run(self._route(), *beside)))
+                if self._nodes_followed.current:
+                    # Where its own watch begins the other's has come to.
+                    self.application.begin_with_nodes(self._nodes.objects, self._nodes_followed.version)
+                running = self.application.run(self._route(), *beside)
                 beside = ()
-                await _first_of(electing, works[-1])
+                works += map(asyncio.ensure_future, (running, self._be_of_use()))
+                await _first_of(electing, *works[-2:])
         except LeaseLost as error:
             self._losses.inc()
             _log.warning("the lease is lost: nothing is decided here any more", why=str(error))
@@ -175,8 +179,16 @@ class Replica:
             await asyncio.gather(*works, return_exceptions=True)
 
     async def resign(self) -> None:
-        """It leads no more, and others know."""
-        await self.leading.resign()
+        """It leads no more, what it had begun to write is over, and others know."""
+        await self.leading.resign(self._connection.quiet)
+
+    async def _be_of_use(self) -> None:
+        """Whoever leads and cannot read the cluster stands in the way of those who can. Raises LeaseLost."""
+        for _ in range(_OF_USE_WITHIN):
+            if self.application.ready():
+                await asyncio.get_running_loop().create_future()
+            await asyncio.sleep(1.0)
+        raise LeaseLost(f"the cluster could not be read within {_OF_USE_WITHIN} s; another may be able to")
 
     async def _stand(self) -> None:
         """Not before it could take over at once."""

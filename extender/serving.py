@@ -61,15 +61,14 @@ async def serve(
             service = application.asgi(settings)
         application.registry.register(CredentialMetrics(credentials))
         server = http_server(service, settings, application.connections, certificates)
-        beside = [application.settle_memory()]
-        if file is not None and load is not None:
-            beside.append(application.settings_file(file, load, settings).run())
-        following = asyncio.create_task((replica or application).run(*beside))
+        following = asyncio.create_task((replica or application).run(application.settle_memory()))
         serving = asyncio.create_task(server.serve(sockets))
         works = [following, serving]
+        # What is followed whether this process leads or not: who takes over has to know what holds by then.
+        if file is not None and load is not None:
+            works.append(asyncio.create_task(application.settings_file(file, load, settings).run()))
         if certificates is not None:
             application.registry.register(CertificateMetrics(certificates))
-            # Whether this process leads or not.
             works.append(asyncio.create_task(certificates.run()))
         at = ["{}:{}".format(*each.getsockname()) for each in sockets]
         _log.info("starting", at=at, tls=settings.tls_certificate is not None)

@@ -17,6 +17,7 @@ from extender.core.bounded import Bounded
 GROUP = "escher.dev"
 _TOKENS = 4096
 _DECISIONS = 16_384
+_LONGEST_NAMESPACE, _LONGEST_NAME = 63, 253
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
@@ -97,6 +98,11 @@ class Authority:
     async def may(self, caller: Caller, right: Right) -> bool:
         """Whether the caller has the right: to all of that resource there, or to the one of that name. Raises
         Unavailable, Refused."""
+        # What nothing can be called needs the right to all: it is neither asked about nor remembered.
+        if len(right.namespace) > _LONGEST_NAMESPACE:
+            right = replace(right, namespace="", name="")
+        elif len(right.name) > _LONGEST_NAME:
+            right = replace(right, name="")
         # RBAC forbids nothing, so whoever may do it to all may do it to each; and that is one answer for all names.
         if await self._allows(caller, replace(right, name="")):
             return True

@@ -51,6 +51,8 @@ class Leading:
         self._sleep = sleep
         self._refused = ""
         self._resigned = False
+        self._over = asyncio.Event()
+        """Whether that is done."""
 
     @property
     def leads(self) -> bool:
@@ -77,13 +79,22 @@ class Leading:
                 until = min(self._election.due, self._election.until) if self.leads else self._election.due
                 # By a hair more, lest a time that was rounded lets this run in circles.
                 await self._sleep(max(0.0, until - now) + 0.001)
+        await self._over.wait()
 
-    async def resign(self) -> None:
-        """Nothing is decided or written here any more; then others are told, and need not wait for the lease to end."""
+    async def resign(self, quiet: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Nothing is decided or written here any more; then others are told, and need not wait for the lease to end.
+        `quiet` returns when what had begun to be written is over: before, nobody else may begin."""
         held, self._resigned = self.leads, True
         self._election.resign()
-        if not held:
-            return
+        try:
+            if held:
+                if quiet is not None:
+                    await quiet()
+                await self._give_back()
+        finally:
+            self._over.set()
+
+    async def _give_back(self) -> None:
         try:
             try:
                 await self._ballot.write(self._election.released(), changes_hands=False)
@@ -114,7 +125,10 @@ class Leading:
         self._election.sending(wanted, sent)
         try:
             written = await self._ballot.write(wanted, changes_hands=changes_hands)
-        except (Gone, Occupied):
+        except (Gone, Occupied) as error:
+            if isinstance(error, Gone):
+                # It was deleted, or there is no such namespace.
+                self._tell(error)
             self._election.refused(self._clock())
             return
         except (Unavailable, Refused) as error:
@@ -129,6 +143,9 @@ class Leading:
 
     def _unheard(self, error: Exception) -> None:
         self._election.unheard(self._clock())
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
         said = f"{type(error).__name__}: {error}"
         tell = _log.info if said == self._refused else _log.warning
         self._refused = said

@@ -70,4 +70,6 @@ async def removed(requests: Requests, sleep: Callable[[float], Awaitable[object]
             break
         await traces.remove(requests, left)
         await sleep(PAUSE_SECONDS)
+    else:
+        left = await traces.found(requests)
     return left

@@ -149,7 +149,8 @@ class Election:
     def refused(self, now: float) -> None:
         """The record has changed, or went: what it was says nothing any more."""
         self._knows = False
-        self.due = now
+        # Where there was none, there may be no place for one either.
+        self.due = now if self.record.version else now + self.terms.look_every
 
     def unheard(self, now: float) -> None:
         """Nobody answered: what was asked for may have come to be or not."""

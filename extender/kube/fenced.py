@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from extender.kube.connection import Fence
-from extender.kube.errors import Away
+from extender.kube.errors import Away, Refused
 from extender.kube.requests import JSON, TIMEOUT, Requests
 
 _READS = ("GET", "HEAD")
@@ -29,6 +30,9 @@ class Fenced:
     def __init__(self, inner: _Warm, fence: Fence) -> None:
         self._inner = inner
         self._fence = fence
+        self._open: dict[object, float] = {}
+        """Writes that may still be carried out, and until when at most: also those whose caller has left."""
+        self._ended = asyncio.Event()
 
     async def keep_warm(self, connections: int) -> None:
         await self._inner.keep_warm(connections)
@@ -49,12 +53,34 @@ class Fenced:
             return await ask(path, within=within)
         self._fence.check()
         within = min(within, self._fence.seconds)
+        write, now = object(), asyncio.get_running_loop().time()
+        self._open = {each: until for each, until in self._open.items() if until > now}
+        self._open[write] = now + self._fence.seconds
         try:
             # Whatever it is that takes so long: credentials, a free connection, the network, the API server.
             async with asyncio.timeout(within):
-                return await ask(_good_for(path, within), within=within)
+                answer = await ask(_good_for(path, within), within=within)
         except TimeoutError as error:
             raise Away(f"{method} {path}: no answer within {within:g} s") from error
+        except Refused:
+            self._end(write)
+            raise
+        self._end(write)
+        return answer
+
+    def _end(self, write: object) -> None:
+        # It took too long to be answered by now, where it is not there any more.
+        self._open.pop(write, None)
+        self._ended.set()
+
+    async def quiet(self) -> None:
+        """Every write that had begun is over, and will not be carried out later. For when the fence lets none begin."""
+        loop = asyncio.get_running_loop()
+        while (until := max(self._open.values(), default=0.0)) > loop.time():
+            self._ended.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._ended.wait()
 
     def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
         return self._inner.lines(path, silence=silence)

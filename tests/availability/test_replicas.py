@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.bootstrap import Cluster
-from extender.kube.errors import Away, Refused
+from extender.kube.errors import Away, Refused, Unavailable
 from extender.simulation import Simulation
 from tests.availability.replicas import NAMESPACE, Replicas
 from tests.kubesim.until import until
@@ -193,3 +193,119 @@ async def test_the_service_leads_to_the_leader_again_when_somebody_deletes_the_s
         await simulation.ask("DELETE", f"{slices}/escher-leader")
         await simulation.gang("train", 4)
         await until(lambda: simulation.bound("train") == 4)
+
+
+class Noting:
+    """A line that notes which writes are under way. `slow`: those whose path has that take most of a second; `refused`:
+    so are reads whose path begins so."""
+
+    def __init__(self, inner: Cluster, *, slow: str = "nothing", refused: str = "nothing") -> None:
+        self._inner = inner
+        self._slow = slow
+        self._refused = refused
+        self.under_way: list[str] = []
+
+    async def keep_warm(self, connections: int) -> None:
+        await self._inner.keep_warm(connections)
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        return self._inner.lines(path, silence=silence)
+
+    async def request(self, method: str, path: str, body: bytes | None = None, **given: Any) -> bytes:
+        if method == "GET" and path.startswith(self._refused):
+            raise Refused(403, "forbidden")
+        if method == "GET" or "/leases/" in path:
+            return await self._inner.request(method, path, body, **given)
+        self.under_way.append(path)
+        try:
+            await asyncio.sleep(0.8 if self._slow in path else 0.0)
+            return await self._inner.request(method, path, body, **given)
+        finally:
+            self.under_way.remove(path)
+
+
+@pytest.mark.parametrize("what", ["/status", "/binding"])
+async def test_the_lease_is_given_back_when_the_last_write_is_over(what: str) -> None:
+    """Also where those who wait for it are hurried away, or nobody waits for it."""
+    simulation = Replicas(nodes=4)
+    lines: list[Noting] = []
+
+    def line() -> Cluster:
+        lines.append(Noting(Simulation.connection_of_service(simulation), slow=what))
+        return lines[-1]
+
+    simulation.connection_of_service = line  # type: ignore[method-assign]
+    async with simulation:
+        await asyncio.sleep(5)
+        leader = simulation.leader
+        assert leader is not None
+        assert leader.replica is not None
+        resource = {"metadata": {"name": "data", "namespace": "default"}, "spec": {"nodes": {"node-0": 3}}}
+        of_ours = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource"}
+        path = "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
+        await simulation.ask("POST", path, of_ours | resource)
+        await simulation.gang("train", 4)
+        await until(lambda: any(what in each for at in lines for each in at.under_way), what="a write under way")
+        await leader.application.close()
+        await leader.replica.resign()
+        assert simulation.holder == ""
+        assert not [each for at in lines for each in at.under_way if what in each]
+
+
+async def test_who_cannot_read_the_cluster_does_not_lead_for_long() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        line = Noting(Simulation.connection_of_service(simulation), refused="/api/v1/pods")
+        simulation.own_line[8082] = line
+        simulation.by_port[8082].kill(losing=False)
+        await asyncio.sleep(5)
+        simulation.kill_leader(losing=False)
+        await until(lambda: simulation.holder.startswith("escher-8082"), what="the one that cannot read leads")
+        await until(lambda: simulation.holder.startswith("escher-8081"), within=300, what="the other does")
+        assert "could not be read" in simulation.lost[0]
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
+
+
+class Deaf(Noting):
+    """A line by which nothing is heard of nodes while it is `deaf`."""
+
+    deaf = False
+
+    async def request(self, method: str, path: str, body: bytes | None = None, **given: Any) -> bytes:
+        self._listen(path)
+        return await super().request(method, path, body, **given)
+
+    async def _lines(self, path: str, silence: float) -> AsyncGenerator[bytes, None]:
+        self._listen(path)
+        async for line in super().lines(path, silence=silence):
+            self._listen(path)
+            yield line
+
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        return self._lines(path, silence)
+
+    def _listen(self, path: str) -> None:
+        if self.deaf and path.startswith("/api/v1/nodes"):
+            raise Unavailable("too busy")
+
+
+async def test_nodes_of_which_nothing_was_heard_for_long_are_read_anew() -> None:
+    async with Replicas(nodes=4) as simulation:
+        await asyncio.sleep(5)
+        line = simulation.own_line[8082] = Deaf(Simulation.connection_of_service(simulation))
+        simulation.by_port[8082].kill(losing=False)
+        await asyncio.sleep(5)
+        line.deaf = True
+        await simulation.ask("DELETE", "/api/v1/nodes/node-3")
+        await asyncio.sleep(600)
+        simulation.restarts = False
+        simulation.kill_leader(losing=False)
+        await until(lambda: simulation.holder.startswith("escher-8082"), within=60, what="the other leads")
+        await asyncio.sleep(10)
+        leader = simulation.leader
+        assert leader is not None
+        assert not leader.application.ready()
+        line.deaf = False
+        await until(leader.application.ready, within=60, what="it has read the nodes")
+        assert "node-3" not in leader.application.keeper.tables.nodes

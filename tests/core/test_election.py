@@ -301,3 +301,18 @@ def test_two_never_lead_and_nobody_takes_over_while_a_write_may_arrive(
             while races.under_way:
                 races.answer(0, heard=True)
         races.check()
+
+
+def test_where_no_record_can_be_made_it_is_not_tried_in_circles() -> None:
+    """As where there is no such namespace: there is no record, and each write of one is refused."""
+    election, now, asked = Election("a", "", TERMS), 10.0, 0
+    while now < 10.0 + 3 * TERMS.lease:
+        act = election.next(now)
+        if act is Act.LOOK:
+            election.saw(NOBODY, now)
+        elif act is Act.WRITE:
+            election.sending(election.wanted(), now)
+            election.refused(now)
+        asked += act is not Act.REST
+        now += 0.001
+    assert asked < 3 * TERMS.lease / TERMS.look_every * 2 + 2

@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 
 from extender.adapters.kube import traces
 from extender.adapters.kube.schema import path_of
+from extender.app.ports import PodRef
 from extender.cli import cleanup
 from extender.cli.main import app
 from extender.core.gang_ask import GANG_GATE
+from extender.kube.errors import Refused
+from extender.kube.names import PodUid
 from extender.simulation import Simulation
 from kubesim.kinds import NODE, POD, Json
 from loadtests.pods import pod
@@ -125,3 +128,42 @@ def test_a_cluster_that_cannot_be_reached_is_said_in_one_line(tmp_path: Path) ->
     assert ended.exit_code == 1
     assert ended.output.startswith("escher cleanup: ")
     assert len(ended.output.splitlines()) == 1
+
+
+async def test_one_object_that_others_keep_as_it_is_keeps_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Keeping:
+        """An API server whose admission lets nobody change pod `kept`."""
+
+        async def request(self, method: str, path: str, body: bytes | None = None, **given: object) -> bytes:
+            asked.append(f"{method} {path}")
+            if path.endswith("/pods/kept"):
+                raise Refused(403, "denied the request")
+            return b"{}"
+
+    def reference(name: str) -> PodRef:
+        return PodRef("default", name, PodUid(name))
+
+    kept, other, waits = map(reference, ("kept", "other", "waits"))
+    there = traces.Traces(annotated=(kept, other), gated=(kept, waits))
+    await traces.remove(Keeping(), there)  # type: ignore[arg-type]
+    pods = [each.rpartition("/")[2] for each in asked]
+    assert pods[:2] == ["kept", "waits"]
+    assert pods[-2:] == ["other", "other"]
+
+
+async def test_what_the_last_round_removes_is_not_told_as_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    async def found(_: object) -> traces.Traces:
+        nonlocal looks
+        looks += 1
+        return traces.Traces(resources=(("a", "b"),) if looks <= cleanup.ROUNDS else ())
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(traces, "found", found)
+    monkeypatch.setattr(traces, "remove", nothing)
+    assert not await cleanup.removed(None, nothing)  # type: ignore[arg-type]

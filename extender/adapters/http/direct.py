@@ -164,6 +164,9 @@ class DirectProtocol(BoundedProtocol):
         reads. Who is not so fast, or does not say how much comes, is uvicorn's."""
         if not cycle.more_body or cycle.waiting_for_100_continue or not cycle.keep_alive:
             return False
+        if self.at_once is _nothing:
+            # A stranger's takes no place from kube-scheduler's.
+            return False
         if self._patience is None and len(self.awaited) >= _AWAITED:
             return False
         scope: Any = cycle.scope

@@ -34,6 +34,8 @@ _OPEN = frozenset(
 )
 """They tell of nothing but the service's health, and what it can be asked."""
 _TOKEN = re.compile(rb"[\x21-\x7e]+")
+_LONGEST = 253
+"""Nothing has a longer name; a refusal says no more of one."""
 _METRICS = Right(verb="get", path="/metrics")
 
 
@@ -94,7 +96,8 @@ class Entry:
             self._take(("user", admitted.caller.name))
         else:
             admitted.caller = self._shown(scope)
-        if scope["path"] == "/metrics":
+        # A route also matches with a line break at its end.
+        if scope["path"].rstrip("\n") == "/metrics":
             await admitted.require(_METRICS)
         return admitted
 
@@ -180,8 +183,8 @@ def _missing(caller: Caller, right: Right) -> Problem:
             "verb": right.verb,
             "group": GROUP,
             "resource": right.resource,
-            "namespace": right.namespace,
-            "name": right.name,
+            "namespace": right.namespace[:_LONGEST],
+            "name": right.name[:_LONGEST],
         }
     return Problem(ProblemKind.NOT_ALLOWED, f"{caller.name!r} may not {right}", extra={"missing": missing})
 

@@ -57,6 +57,8 @@ def http_server(
             http=direct(bounds, service.at_once, service.may_schedule),
             ws="none",
             access_log=False,
+            # Who calls is who has connected, whatever a header says of it.
+            proxy_headers=False,
             log_config=None,
             # Go's client keeps idle connections for 90 s: we must not close first.
             timeout_keep_alive=120,

@@ -195,10 +195,19 @@ class ReleaseOperation(Body):
 AnyOperation = Annotated[SetOperation | ClaimOperation | ReleaseOperation, Field(discriminator="op")]
 
 
+def _not_too_many(value: object) -> object:
+    # pydantic looks at all of a list, and has an error for each, before it finds that there are too many.
+    if isinstance(value, list) and len(value) > _MOST_OPERATIONS:
+        raise ValueError(f"at most {_MOST_OPERATIONS} operations")
+    return value
+
+
 class TransactionBody(Body):
     """Several operations, committed as one or as far as they do not conflict."""
 
-    operations: Annotated[Sequence[AnyOperation], Field(min_length=1, max_length=_MOST_OPERATIONS)]
+    operations: Annotated[
+        Sequence[AnyOperation], Field(min_length=1, max_length=_MOST_OPERATIONS), BeforeValidator(_not_too_many)
+    ]
     mode: Annotated[Mode, Field(description="Whether one conflict refuses all.")] = Mode.ALL_OR_NOTHING
     detection: Annotated[
         Detection, Field(description="A conflict is: too little free now; or any claim on the node since it was read.")

@@ -71,7 +71,8 @@ class ServedCertificates:
         try:
             check_tls(*self._paths)
             newest = self._loaded()
-        except (CannotListen, OSError, ValueError) as error:
+        except Exception as error:
+            # A certificate can be wrong in ways that are no one kind of error, and none ends the service.
             # Files are put in place one after the other: only what stays is complained of.
             if contents == self._in_doubt:
                 self._seen, self._in_doubt = contents, None

@@ -65,6 +65,8 @@ class LeaderSlice:
         except Gone:
             await self._create()
             return
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"GET {path}: the answer is no EndpointSlice: {error}") from error
         if found.get("addressType") != self._said["addressType"]:
             # It can be said once only.
             version = found["metadata"]["resourceVersion"]

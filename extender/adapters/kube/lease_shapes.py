@@ -63,5 +63,5 @@ async def change(
 def read(decoder: msgspec.json.Decoder[T], answer: bytes) -> T:
     try:
         return decoder.decode(answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unavailable(f"the answer is no lease: {error}") from error

@@ -115,6 +115,12 @@ class Reflector(Generic[T]):
         return None if self._heard is None else self._clock() - self._heard
 
     @property
+    def current(self) -> bool:
+        """Whether the sink has what there is, but for what the watch has still to tell."""
+        is_heard = self.age is not None and self.age < _SILENCE
+        return self._list_because is None and not self._fell_silent and is_heard
+
+    @property
     def version(self) -> str:
         """The one that has been reached; empty before the first list."""
         return self._version

@@ -9,11 +9,12 @@ Must not know what any of it was for. The service must not run meanwhile: it wou
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
+import structlog
 
 from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import path_of
@@ -23,9 +24,11 @@ from extender.app.ports import PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
 from extender.core.names import DOMAIN, in_domain
-from extender.kube.errors import Gone, Unavailable
+from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import Requests, address
+
+_log = structlog.get_logger(__name__)
 
 _PAGE = 500
 _SLICES = "endpointslice.kubernetes.io/managed-by"
@@ -117,25 +120,37 @@ async def found(requests: Requests) -> Traces:
 
 
 async def remove(requests: Requests, traces: Traces) -> None:
-    """None of these is there any more, but objects that others' finalizers keep. Raises Unavailable, Refused."""
+    """None of these is there any more, but what others keep: by finalizers, or by refusing a change. Each is tried,
+    whatever becomes of the one before, and first what pods wait for."""
+    writer, waker = ApiNodeStatusWriter(requests), ApiWaker(requests)
+    for pod in traces.gated:
+        with _told(f"the gate of pod {pod}"):
+            await waker.open_gate(pod)
     for namespace, name in traces.resources:
-        with suppress(Gone):
+        with _told(f"EphemeralResource {namespace}/{name}"):
             path = f"{path_of(EphemeralResources.plural, namespace)}{address(name)}"
             await requests.request("DELETE", path)
     for namespace, name in traces.slices:
-        with suppress(Gone):
+        with _told(f"EndpointSlice {namespace}/{name}"):
             await requests.request("DELETE", f"{_slices(namespace)}{address(name)}")
-    writer, waker = ApiNodeStatusWriter(requests), ApiWaker(requests)
     for node, keys in traces.nodes.items():
-        with suppress(Gone):
+        with _told(f"resources of node {node}"):
             await writer.advertise(NodeName(node), {}, keys)
     for pod in traces.annotated:
-        with suppress(Gone):
+        with _told(f"annotations of pod {pod}"):
             await waker.tidy(pod)
             await waker.void_attempt(pod)
-    for pod in traces.gated:
-        with suppress(Gone):
-            await waker.open_gate(pod)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What cannot be removed is told, and is found again by who looks."""
+    try:
+        yield
+    except Gone:
+        pass
+    except (Refused, Unavailable) as error:
+        _log.warning("cannot be removed", what=what, why=str(error))
 
 
 async def _where_there(requests: Requests, path: str, selector: str = "") -> tuple[tuple[str, str], ...]:

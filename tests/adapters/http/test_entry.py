@@ -10,9 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.adapters.http.entry import Entry, entry_of
+from extender.adapters.http.listening import http_server
+from extender.app.authority import Right
 from extender.app.rates import Rates
 from extender.kube.errors import Refused, Unavailable
-from extender.settings import Settings
+from extender.settings import Settings, load_settings
 from tests.adapters.http.fakes import NotedManagement, filter_body, in_process, service
 from tests.adapters.http.known import APP_A, Known, bearer, guarded
 
@@ -227,3 +229,34 @@ async def test_a_line_is_bounded_and_one_whatever_the_path_says(known: Known, lo
     [line] = written(log)
     assert len(line["path"]) == 300
     assert all(len(each) <= 300 for each in line["rights"])
+
+
+# -- what a hostile reading found
+
+
+async def test_a_path_with_a_line_break_at_its_end_needs_the_same_right(known: Known) -> None:
+    async with in_process(guarded(known)) as client:
+        assert (await client.get("/metrics%0A", headers=bearer("a-token"))).status_code == 403
+
+
+async def test_a_name_that_nothing_can_have_is_neither_asked_about_nor_told_whole(known: Known) -> None:
+    async with in_process(guarded(known, believed=10.0)) as client:
+        for path in (f"{AT}/policies/{'x' * 60_000}", f"/v1/namespaces/{'n' * 60_000}/policies"):
+            answer = await client.get(path, headers=bearer("a-token"))
+            assert answer.status_code == 403
+            assert len(answer.content) < 10_000
+    rights = [each for each in known.asked if isinstance(each, Right)]
+    assert rights
+    assert all(len(each.name) <= 253 and len(each.namespace) <= 63 for each in rights)
+
+
+async def test_too_many_operations_are_refused_before_each_is_looked_at(known: Known) -> None:
+    async with in_process(guarded(known)) as client:
+        answer = await client.post("/v1/transactions", json={"operations": [{}] * 1001}, headers=bearer("a-token"))
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "operations"
+    assert "at most 1000 operations" in answer.json()["detail"]
+
+
+def test_who_calls_is_who_has_connected_whatever_a_header_says() -> None:
+    assert not http_server(service(), load_settings(None)).config.proxy_headers

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.adapters.http.problems import Problem
-from extender.adapters.http.strict_json import read_json
+from extender.adapters.http.strict_json import MOST_VALUES, read_json
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, bind_body, filter_body, pod_json
 from tests.adapters.http.told import problem
 
@@ -93,7 +93,7 @@ async def test_what_is_no_json_is_refused_in_words(
 async def test_what_is_far_down_in_a_very_large_body_is_refused_without_its_name(
     client: httpx.AsyncClient, management: NotedManagement, wrong: str
 ) -> None:
-    body = f'{{"capacity": [{"[]," * 20_000} [{wrong}]]}}'
+    body = f'{{"capacity": [{"[]," * 15_000} [{wrong}]]}}'
     assert (await sent(client, RESOURCE, body))["detail"].startswith("the body ")
     assert management.asked == []
 
@@ -229,3 +229,10 @@ def test_whatever_its_depth_half_a_pair_is_refused(bracket: str) -> None:
     for depth in range(900, 1100):
         with pytest.raises(Problem):
             read_json((opening * depth + '"\\ud800"' + bracket[1] * depth).encode())
+
+
+def test_a_body_of_more_values_than_anybody_sends_is_refused_unread() -> None:
+    assert len(read_json(b"[" + b"0," * MOST_VALUES + b"0]")) == MOST_VALUES + 1
+    with pytest.raises(Problem, match="more than 20000 values") as refused:
+        read_json(b"[" + b"{}," * (MOST_VALUES + 1) + b"{}]")
+    assert refused.value.status == 413
