@@ -17,6 +17,9 @@ from extender.compare.runs import DONE, PODS, STUCK, TRIALS, PodRow, Recorded, T
 from extender.compare.runs import RUN as RUN_FILE
 from tests.compare.runs_made import RUN, TRIAL, compared, contended, written
 
+# The plots of a report take seconds each, and a machine that is busy three times as long.
+pytestmark = pytest.mark.timeout(600)
+
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "appspace": 0.9, "libspace": 0.8, "extender": 0.25, "native": 0.1}
 ODD = {"arrivals": "Gangs that arrive", "storms": "storms"}
 

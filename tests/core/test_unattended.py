@@ -63,6 +63,8 @@ def live(world: GangWorld, seconds: int, *, brings: Collection[str] = (), binds:
 ALL = tuple(f"train-{number}" for number in range(NODES))
 
 
+@pytest.mark.longer
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("brings", "binds", "longest"),
     [((), True, LONGEST_UNASKED), (ALL[:3], True, LONGEST_UNASKED), (ALL, False, LONGEST_PAUSE)],
