@@ -54,7 +54,9 @@ class Fenced:
         self._fence.check()
         within = min(within, self._fence.seconds)
         write, now = object(), asyncio.get_running_loop().time()
-        self._open = {each: until for each, until in self._open.items() if until > now}
+        # Those that began first are over first: nobody goes through a gang's Bindings at each of them.
+        while self._open and self._open[oldest := next(iter(self._open))] <= now:
+            del self._open[oldest]
         self._open[write] = now + self._fence.seconds
         try:
             # Whatever it is that takes so long: credentials, a free connection, the network, the API server.
