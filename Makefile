@@ -28,6 +28,8 @@ REQUIREMENTS := requirements
 # Processes for the tests that need no control plane, twice as many as a small machine has cores, for many of them wait;
 # PYTEST_ARGS is appended to every pytest.
 WORKERS ?= 4
+# Processes for those that need one: each has control planes of its own, and waits more than it works.
+E2E_WORKERS ?= 2
 PYTEST_ARGS ?=
 # Such as --real, --nodes 200, --node-trace FILE.
 DEMO_ARGS ?=
@@ -104,7 +106,7 @@ cluster: setup ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-ma
 
 .PHONY: e2e
 e2e: cluster ## Run the end-to-end tests
-	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m "e2e and not slow" -n $(E2E_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: cluster ## Kill service, scheduler and API server 100 times each, pause etcd, and look for anything lost (half an hour)

@@ -21,6 +21,7 @@ _REAL = pytest.param("real", marks=pytest.mark.e2e)
 REAL_ONLY = pytest.mark.parametrize("where", [_REAL], indirect=True, scope="session")
 
 _TAIL = 40
+_MEASURED = "measured"
 _fields: list[Field] = []
 _measured: list[str] = []
 
@@ -104,6 +105,19 @@ def pytest_runtest_makereport(
             lines = field.cluster.log("service").splitlines()[-_TAIL:]
             report.sections.append((f"the service's log, last {_TAIL} lines", "\n".join(lines)))
     return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where tests run in several processes, the one that prints the summary is told what the others have measured."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told[_MEASURED] = _measured
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    # A process that crashed has told nothing.
+    _measured.extend(getattr(node, "workeroutput", {}).get(_MEASURED, []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
