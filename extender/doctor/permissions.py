@@ -52,5 +52,11 @@ NEEDED = (
 )
 """Everything, and nothing more: what least privilege is."""
 
+TO_LEAD = (
+    *_all("coordination.k8s.io", "leases", "get create patch", "no replica leads, and so nothing is decided"),
+    *_all("discovery.k8s.io", "endpointslices", "get create update delete", "the Service leads nobody to the leader"),
+)
+"""With leader election, besides: in the namespace of the Lease alone."""
+
 OPTIONAL_KINDS = frozenset({"scheduling.x-k8s.io"})
 """Groups that a cluster need not have."""

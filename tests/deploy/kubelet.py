@@ -1,8 +1,8 @@
 """A stand-in for kubelets: the container of a pod as a process on this machine, with what a kubelet would give it.
 
 Command, arguments, environment and files are those of the manifest. What depends on the place is put in its stead:
-mounted folders are below a folder of the test's, addresses are on loopback, and the token of the service account, made
-by a TokenRequest, stands in a kubeconfig, for only pods have one in /var/run.
+mounted folders are below a folder of the test's, what listens does so on loopback, and the token of the service
+account, made by a TokenRequest, stands in a kubeconfig, for only pods have one in /var/run.
 """
 
 from __future__ import annotations
@@ -27,25 +27,38 @@ from tests.kube.kubeconfigs import kubeconfig
 
 
 class Container:
-    """The only container of a pod. `instead`: what is written in place of what, in arguments and files."""
+    """The only container of a pod. `instead`: what is written in place of what, in arguments and files. `pod`: its
+    name; `address`: its address as it is told, where nobody listens."""
 
     def __init__(
-        self, cluster: RealCluster, namespace: str, template: Object, folder: Path, instead: Mapping[str, str]
+        self,
+        cluster: RealCluster,
+        namespace: str,
+        template: Object,
+        folder: Path,
+        instead: Mapping[str, str],
+        *,
+        pod: str = "pod-1",
+        address: str = "192.0.2.1",
     ) -> None:
+        self.pod = pod
         self._cluster = cluster
         self._namespace = namespace
+        self._address = address
         self._spec = template["spec"]
         [self._container] = self._spec["containers"]
         self._folder = folder
         folder.mkdir(parents=True)
         self._instead = dict(instead)
         self._log = folder / "log"
+        self._process: subprocess.Popen[bytes]
+        self._more: tuple[str, ...] = ()
         for mount in self._container.get("volumeMounts", ()):
             place = self._place(mount["mountPath"])
             self._instead[mount["mountPath"]] = str(place)
         self.kubeconfig = self._let_in()
         self._instead['kubeconfig: ""'] = f'kubeconfig: "{self.kubeconfig}"'
-        self._mount()
+        self.mount()
 
     def _place(self, path: str) -> Path:
         return self._folder / path.strip("/").replace("/", "-")
@@ -65,13 +78,15 @@ class Container:
         cluster = {"server": self._cluster.api_url, "certificate-authority": str(authority)}
         return kubeconfig(self._folder, {"token": token}, **cluster)
 
-    def _mount(self) -> None:
+    def mount(self) -> None:
+        """What is mounted is as ConfigMaps and Secrets say now."""
         volumes = {each["name"]: each for each in self._spec["volumes"]}
         for mount in self._container.get("volumeMounts", ()):
             place = self._place(mount["mountPath"])
-            place.mkdir()
+            place.mkdir(exist_ok=True)
             for name, content in self._files(volumes[mount["name"]]).items():
-                (place / name).write_bytes(content)
+                (place / f".{name}").write_bytes(content)
+                (place / f".{name}").replace(place / name)
 
     def _files(self, volume: Object) -> dict[str, bytes]:
         root = f"/api/v1/namespaces/{self._namespace}"
@@ -84,7 +99,7 @@ class Container:
         return {}
 
     def _environment(self) -> dict[str, str]:
-        fields = {"metadata.name": "pod-1", "metadata.namespace": self._namespace, "status.podIP": "127.0.0.1"}
+        fields = {"metadata.name": self.pod, "metadata.namespace": self._namespace, "status.podIP": self._address}
         said = {
             each["name"]: fields[each["valueFrom"]["fieldRef"]["fieldPath"]] for each in self._container.get("env", ())
         }
@@ -110,23 +125,42 @@ class Container:
 
     @contextlib.contextmanager
     def running(self, port: int, *more: str) -> Iterator[None]:
-        """It runs, and is ready by its probe; asked to end as a kubelet does, it ends in time."""
-        with (
-            self._log.open("wb") as out,
-            subprocess.Popen(self.command(*more), env=self._environment(), stdout=out, stderr=out) as process,
-        ):
-            try:
-                for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-                    path = self._container[probe]["httpGet"]["path"]
-                    what = f"{probe} of {self._container['name']}"
-                    eventually(lambda path=path: answers(port, path), within=60, what=what)  # type: ignore[misc]
-                yield
-            except BaseException as error:
-                error.add_note(self.log()[-6000:])
-                raise
-            finally:
-                process.terminate()
-                process.wait(self._spec.get("terminationGracePeriodSeconds", 30))
+        """It runs, and is ready by its probes; asked to end as a kubelet does, it ends in time."""
+        self._start(more)
+        try:
+            self._until_ready(port)
+            yield
+        except BaseException as error:
+            error.add_note(self.log()[-6000:])
+            raise
+        finally:
+            self._process.terminate()
+            self._process.wait(self._spec.get("terminationGracePeriodSeconds", 30))
+
+    def _start(self, more: tuple[str, ...]) -> None:
+        self._more = more
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(self.command(*more), env=self._environment(), stdout=out, stderr=out)
+
+    def _until_ready(self, port: int) -> None:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            path = self._container[probe]["httpGet"]["path"]
+            what = f"{probe} of {self._container['name']}"
+            eventually(lambda path=path: answers(port, path), within=60, what=what)  # type: ignore[misc]
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """By SIGKILL, and it is over."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def come_back(self, port: int) -> None:
+        """As a kubelet does it with what has ended: it runs again, and is ready."""
+        self._start(self._more)
+        self._until_ready(port)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")

@@ -43,25 +43,27 @@ def test_the_kustomize_folders_are_what_the_chart_comes_to() -> None:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def test_with_leader_election_there_are_two_spread_and_the_verbs_go_where_the_leader_says() -> None:
-    found = made(leaderElection__enabled="true")
-    deployment = one(found, "Deployment", "escher")["spec"]
-    assert deployment["replicas"] == 2
-    assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
-    assert len(deployment["template"]["spec"]["topologySpreadConstraints"]) == 2
-    assert one(found, "PodDisruptionBudget", "escher")["spec"]["maxUnavailable"] == 1
-    assert "selector" not in one(found, "Service", "escher")["spec"]
-    assert "selector" in one(found, "Service", "escher-replicas")["spec"]
-    said = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
-    assert (said["leader_election"], said["lease_name"], said["lease_namespace"]) == (True, "escher", NAMESPACE)
-    [port] = one(found, "Service", "escher")["spec"]["ports"]
-    assert (said["leader_service"], said["leader_service_port"]) == ("escher", port["name"])
-    lease, kept_slice = "coordination.k8s.io", "discovery.k8s.io"
-    assert granted(found, "escher", namespace=NAMESPACE) == {
-        *((lease, "leases", verb) for verb in ("get", "create", "patch")),
-        *((kept_slice, "endpointslices", verb) for verb in ("get", "create", "update", "delete")),
-    }
-    assert ("Lease", "escher") in kinds(found)
+def test_without_leader_election_there_is_one_service_and_never_two() -> None:
+    """Two that both decide would promise the same room twice; and a budget for one would hold up drains for ever."""
+    found = made(leaderElection__enabled="false")
+    spec = one(found, "Deployment", "escher")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert ("PodDisruptionBudget", "escher") not in kinds(found)
+    assert ("Lease", "escher") not in kinds(found)
+    assert granted(found, "escher", namespace=NAMESPACE) == set()
+    assert "leader" not in one(found, "ConfigMap", "escher")["data"]["escher.yaml"]
+    selector = one(found, "Service", "escher")["spec"]["selector"]
+    assert selector.items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_no_update_makes_of_a_deployment_with_leader_election_one_without_or_the_other_way_round() -> None:
+    """An API server refuses to change the selector: one that heeds no lease is never beside one that does."""
+    said = [one(made(leaderElection__enabled=on), "Deployment", "escher")["spec"] for on in ("true", "false")]
+    assert said[0]["selector"] != said[1]["selector"]
+    for each in said:
+        labels = each["template"]["metadata"]["labels"].items()
+        assert each["selector"]["matchLabels"].items() <= labels
+        assert one(made(), "Service", "escher-replicas")["spec"]["selector"].items() <= labels
 
 
 def test_before_the_version_that_marks_pods_the_scheduler_asks_about_every_pod() -> None:
@@ -94,6 +96,18 @@ def test_the_chart_signs_for_the_service_and_for_its_caller_with_one_authority()
     assert common.value == "system:kube-scheduler"
     assert isinstance(authority.public_key(), rsa.RSAPublicKey)
     assert "Secret" not in {kind for kind, _ in kinds(made(certificates__source="secrets"))}
+
+
+def test_the_scheduler_is_made_anew_when_it_has_another_authority_to_trust() -> None:
+    """It reads that at its start alone. Each rendering makes another, for no cluster has one that could be kept."""
+
+    def said(**values: Any) -> dict[str, str]:
+        template = one(made(**values), "Deployment", "escher-scheduler")["spec"]["template"]
+        found: dict[str, str] = template["metadata"]["annotations"]
+        return found
+
+    assert said()["checksum/authority"] != said()["checksum/authority"]
+    assert "checksum/authority" not in said(certificates__source="secrets")
 
 
 def test_an_issuer_of_the_users_signs_where_one_is_named() -> None:

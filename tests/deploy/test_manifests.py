@@ -19,7 +19,7 @@ from extender.adapters.kube import traces
 from extender.app.ports import PodRef
 from extender.controlplane import schedulers
 from extender.core.names import DOMAIN
-from extender.doctor.permissions import NEEDED
+from extender.doctor.permissions import NEEDED, TO_LEAD
 from extender.kube.names import PodUid, ResourceKey
 from extender.settings import CHANGEABLE, Settings, load_settings
 from tests.deploy.manifests import (
@@ -65,7 +65,18 @@ def test_the_service_is_granted_what_it_calls_and_nothing_else() -> None:
     """What it calls is derived from the code by tests/doctor."""
     needed = {(each.group, each.resource, each.verb) for each in NEEDED}
     assert granted(BASE, "escher") == needed
-    assert granted(BASE, "escher", namespace=NAMESPACE) == set()
+
+
+def test_to_lead_it_is_granted_what_that_takes_in_its_namespace_alone_and_of_one_lease_and_slice() -> None:
+    needed = {(each.group, each.resource, each.verb) for each in TO_LEAD}
+    assert granted(BASE, "escher", namespace=NAMESPACE) == needed
+    said = settings_of(BASE)
+    for _, rule in (each for each in grants(BASE, "escher") if each[0] == NAMESPACE):
+        # What does not exist yet has no name to be compared.
+        [resource] = rule["resources"]
+        named = {"leases": said["lease_name"], "endpointslices": f"{said['lease_name']}-leader"}[resource]
+        assert rule.get("resourceNames") == (None if rule["verbs"] == ["create"] else [named])
+    assert one(BASE, "Lease", said["lease_name"])["metadata"]["namespace"] == said["lease_namespace"] == NAMESPACE
 
 
 def test_the_scheduler_has_what_kubernetes_grants_schedulers_and_one_lease() -> None:
@@ -92,6 +103,16 @@ def test_the_cleanup_is_granted_what_it_calls_and_nothing_else() -> None:
 
     asyncio.run(called())
     assert granted(CLEANUP, "escher-cleanup") == noted.called
+
+
+LED = ("Service", "escher")
+"""Which selects nobody: the leader has it lead to itself."""
+
+
+def settings_of(found: list[Object]) -> dict[str, Any]:
+    """The service's."""
+    said: dict[str, Any] = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
+    return said
 
 
 READ, WRITE = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
@@ -200,21 +221,35 @@ def test_who_serves_is_probed_and_of_the_highest_priority_that_users_have(pod: s
     assert one(BASE, "PriorityClass", PODS[pod]["priorityClassName"])["value"] == 1_000_000_000
 
 
-def test_without_leader_election_there_is_one_service_and_never_two() -> None:
-    """Two that both decide would promise the same room twice; and a budget for one would hold up drains for ever."""
-    spec = one(BASE, "Deployment", "escher")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
-    assert [each for each in BASE if each["kind"] == "PodDisruptionBudget"] == []
-
-
-def test_two_schedulers_are_spread_and_one_at_a_time_is_drained() -> None:
-    deployment = one(SCHEDULER, "Deployment", "escher-scheduler")["spec"]
+@pytest.mark.parametrize("name", ["escher", "escher-scheduler"])
+def test_there_are_two_which_are_spread_and_one_at_a_time_is_drained(name: str) -> None:
+    deployment = one(EVERYTHING, "Deployment", name)["spec"]
     assert deployment["replicas"] == 2
     spread = {each["topologyKey"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]}
     assert spread == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
-    budget = one(SCHEDULER, "PodDisruptionBudget", "escher-scheduler")["spec"]
+    budget = one(EVERYTHING, "PodDisruptionBudget", name)["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"] == deployment["selector"]
+
+
+def test_of_two_services_one_leads_and_the_verbs_go_where_it_says() -> None:
+    said = settings_of(BASE)
+    service = one(BASE, "Service", "escher")["spec"]
+    assert said["leader_election"] is True
+    assert "selector" not in service, "its pods would be led to that follow"
+    assert (said["leader_service"], said["leader_service_port"]) == ("escher", service["ports"][0]["name"])
+    [container] = PODS["Deployment/escher"]["containers"]
+    assert {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]} == {
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_IP": "status.podIP",
+    }
+
+
+def test_an_update_takes_none_away_before_another_could_take_over() -> None:
+    spec = one(BASE, "Deployment", "escher")["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert PODS["Deployment/escher"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
 def test_what_selects_pods_finds_them() -> None:
@@ -224,9 +259,9 @@ def test_what_selects_pods_finds_them() -> None:
     selectors = [
         each["spec"].get("podSelector", {}).get("matchLabels") or each["spec"].get("selector")
         for each in EVERYTHING
-        if each["kind"] in ("Service", "NetworkPolicy")
+        if each["kind"] in ("Service", "NetworkPolicy") and (each["kind"], each["metadata"]["name"]) != LED
     ]
-    assert len(selectors) == 5
+    assert len(selectors) == 4
     for selector in selectors:
         assert len([each for each in labels if selector.items() <= each]) == 1
 

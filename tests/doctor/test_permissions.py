@@ -14,15 +14,18 @@ import pytest
 import yaml
 
 from extender import bootstrap
+from extender.adapters.kube.leader_lease import LeaderLease
+from extender.adapters.kube.leader_slice import LeaderSlice
 from extender.adapters.kube.policies import Policies
 from extender.app.authority import Caller, Right
 from extender.app.objects.kind import Declared, Identity, Replacement, Standing
 from extender.app.ports import EphemeralResource, EventType, Notice, PodRef, ResourceChange, ResourceStatus
 from extender.bootstrap import Cluster
+from extender.core.election import Record
 from extender.core.names import EphemeralName
 from extender.core.policy_types import PolicySpec
-from extender.doctor.permissions import NEEDED, Permission
-from extender.kube.errors import Refused, Unavailable
+from extender.doctor.permissions import NEEDED, TO_LEAD, Permission
+from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 from extender.simulation import Simulation
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
@@ -38,16 +41,20 @@ def anyio_backend(virtual_time: object) -> object:
 
 ROOT = Path(__file__).parents[2]
 ASKED = {(each.group, each.resource, each.verb) for each in NEEDED}
+ASKED_TO_LEAD = {(each.group, each.resource, each.verb) for each in TO_LEAD}
 
 
-def test_the_table_for_people_says_the_same() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
-    section = page.partition("\n## Permissions\n")[2].partition("\n## ")[0]
+@pytest.mark.parametrize(
+    ("page", "section", "asked"),
+    [("operations.md", "Permissions", ASKED), ("availability.md", "What is needed", ASKED_TO_LEAD)],
+)
+def test_the_table_for_people_says_the_same(page: str, section: str, asked: set[Called]) -> None:
+    text = (ROOT / "docs" / page).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     said: set[Called] = set()
-    for group, resources, verbs in re.findall(r"^\| ([\w.-]+) \| ([\w/]+) \| ([^|]+) \|$", section, re.MULTILINE):
+    for group, resources, verbs in re.findall(r"^\| ([\w.-]+) \| ([\w/]+) \| ([^|]+) \|$", text, re.MULTILINE):
         named = verbs.partition(";")[0]
         said |= {("" if group == "core" else group, resources, verb.strip()) for verb in named.split(",")}
-    assert said == ASKED
+    assert said == asked
 
 
 def test_nothing_is_said_twice_and_what_the_service_cannot_do_without_is_not_excused() -> None:
@@ -129,6 +136,42 @@ async def test_what_the_code_calls_is_what_is_needed() -> None:
     called = await everything_that_adapters_ask() | await everything_that_is_followed()
     assert called - ASKED == set(), "extender/doctor/permissions.py and docs/operations.md lack these"
     assert ASKED - called == set(), "nobody calls these"
+
+
+class Absent(Noted):
+    """Nothing is there, and nothing can be made."""
+
+    async def request(self, method: str, path: str, *args: Any, **more: Any) -> bytes:
+        await super().request(method, path, *args, **more)
+        raise Gone(404, "not there") if method == "GET" else Unavailable("not now")
+
+
+class Other(Noted):
+    """What is there is of another kind of addresses, or says something else."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    async def request(self, method: str, path: str, *args: Any, **more: Any) -> bytes:
+        await super().request(method, path, *args, **more)
+        return b'{"metadata": {"resourceVersion": "1"}, "addressType": "%s", "endpoints": []}' % self._kind.encode()
+
+
+async def test_who_leads_calls_what_is_needed_to_lead() -> None:
+    called: set[Called] = set()
+    for noted in (Absent(), Other("IPv6"), Other("IPv4")):
+        lease = LeaderLease(noted, "a", "escher", within=1.0, now=lambda: 0.0)
+        route = LeaderSlice(noted, "a", "escher-leader", "escher", "192.0.2.1", 8443, "https")
+        with suppress(Gone, Unavailable):
+            await lease.look()
+        for version in ("", "1"):
+            with suppress(Gone, Unavailable):
+                await lease.write(Record("me", version=version), changes_hands=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(route.run(), 1.0)
+        called |= noted.called
+    assert called == ASKED_TO_LEAD
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,29 @@
 """The chart on a real control plane, from installation to removal. There is no container runtime: a stand-in for
-kubelets runs the pods' processes as their manifests say."""
+kubelets runs the pods' processes as their manifests say, and one for kube-proxy leads to the replica that leads."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import re
-import ssl
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from extender.controlplane import binaries, components, ports
+from extender.controlplane import binaries, components
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.progress import Progress
 from loadtests.pods import EXTENDER, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
-from tests.deploy.kubelet import Container
+from tests.deploy.installed import Installed
 from tests.deploy.manifests import KUSTOMIZE, NAME, NAMESPACE, ROOT, Object, objects, one
 from tests.deploy.tools import tool
 
@@ -73,12 +69,14 @@ def by_name_alone(kind: str, group: str) -> Object:
     return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}
 
 
-def typed(cluster: RealCluster, line: str, *more: str, folder: Path) -> str:
-    """What the page says to type has been typed, with more words behind it: it has succeeded, and printed this.
+def typed(cluster: RealCluster, line: str, *more: str, folder: Path, refused: bool = False) -> str:
+    """What the page says to type has been typed, with more words behind it: it has succeeded, unless it was to be
+    refused, and printed this.
 
-    `line`: how the line begins; the first of docs/install.md is meant that does.
+    `line`: how the line begins; the first of docs/install.md is meant that does, if none is just that.
     """
-    found = re.search(rf"^    ({re.escape(line)}.*)$", PAGE, re.MULTILINE)
+    found = re.search(rf"^    ({re.escape(line)})$", PAGE, re.MULTILINE)
+    found = found or re.search(rf"^    ({re.escape(line)}.*)$", PAGE, re.MULTILINE)
     assert found, line
     programs = folder / "programs"
     if not programs.is_dir():
@@ -105,8 +103,8 @@ def typed(cluster: RealCluster, line: str, *more: str, folder: Path) -> str:
         timeout=180,
         check=False,
     )
-    assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
-    return ended.stdout
+    assert (ended.returncode != 0) is refused, f"{command}\n{ended.stdout}{ended.stderr}"
+    return ended.stderr if refused else ended.stdout
 
 
 def gone(cluster: RealCluster, path: str) -> bool:
@@ -206,55 +204,6 @@ def test_by_kustomize_it_is_taken_in_a_dry_run_and_then_for_real_and_goes_again(
 # -- a life ----------------------------------------------------------------------------------------------------------
 
 
-class Installed:
-    """What helm has installed, and its processes."""
-
-    def __init__(self, cluster: RealCluster, folder: Path) -> None:
-        self._cluster = cluster
-        self._folder = folder
-        self._started = 0
-        self.ports = ports.choose(["service", "scheduler"])
-        self.url = f"https://127.0.0.1:{self.ports['service']}"
-
-    def container(self, kind: str, name: str) -> Container:
-        template = self._cluster.admin.get(f"/apis/{kind}/namespaces/{NAMESPACE}/{name}")["spec"]["template"]
-        instead = {
-            "host: 0.0.0.0": "host: 127.0.0.1",
-            "port: 8443": f"port: {self.ports['service']}",
-            f"https://{NAME}.{NAMESPACE}.svc:8443": self.url,
-            "--secure-port=10259": f"--secure-port={self.ports['scheduler']}",
-        }
-        self._started += 1
-        place = self._folder / f"{name.replace('/', '-')}-{self._started}"
-        return Container(self._cluster, NAMESPACE, template, place, instead)
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[tuple[Container, Container]]:
-        service = self.container("apps/v1", f"deployments/{NAME}")
-        scheduler = self.container("apps/v1", f"deployments/{NAME}-scheduler")
-        # In a pod it finds all of this by itself.
-        access = [f"--{each}-kubeconfig={scheduler.kubeconfig}" for each in ("authentication", "authorization")]
-        with (
-            service.running(self.ports["service"], "--kubeconfig", str(service.kubeconfig)),
-            scheduler.running(self.ports["scheduler"], "--bind-address=127.0.0.1", *access),
-        ):
-            yield service, scheduler
-
-    def secret(self, name: str) -> dict[str, str]:
-        found: dict[str, str] = self._cluster.admin.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")["data"]
-        return found
-
-    def ask(self, path: str, token: str | None) -> int:
-        """The status that the management API answers to whoever shows this token."""
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        request = urllib.request.Request(f"{self.url}{path}", headers=headers)
-        try:
-            with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=10) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-
-
 def token_of(cluster: RealCluster, account: str) -> str:
     """A service account of the namespace default, and a token of it."""
     root = "/api/v1/namespaces/default/serviceaccounts"
@@ -268,7 +217,9 @@ def bound(cluster: RealCluster, *names: str) -> bool:
     return all(cluster.admin.get(f"{PODS}/{name}")["spec"].get("nodeName") for name in names)
 
 
-def test_installed_used_upgraded_and_removed_it_leaves_nothing(cluster: RealCluster, tmp_path: Path) -> None:
+def test_installed_used_and_struck_upgraded_and_removed_it_leaves_nothing(
+    cluster: RealCluster, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     before, of_ours, refused = statuses(cluster), everything_of_ours(cluster), refused_calls(cluster)
     install = "helm install escher deploy/chart"
     typed(cluster, install, "--dry-run=server", folder=tmp_path)
@@ -276,28 +227,28 @@ def test_installed_used_upgraded_and_removed_it_leaves_nothing(cluster: RealClus
     typed(cluster, install, folder=tmp_path)
     installed = Installed(cluster, tmp_path)
     eventually(lambda: not gone(cluster, "/apis/escher.dev/v1alpha1/ephemeralresources"), what="the kinds served")
-    with installed.running() as (service, scheduler):
-        _place_a_gang_and_a_holder(cluster)
-        assert any("escher.dev/default.data" in each["capacity"] for each in statuses(cluster).values())
-        _ask_the_management_api(cluster, installed)
-        lease = cluster.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}-scheduler")
-        assert lease["spec"]["holderIdentity"]
-        assert "forbidden" not in service.log()
-        assert "forbidden" not in scheduler.log()
-    assert refused_calls(cluster) == refused, "somebody lacks a permission"
-    _by_the_scheduler_of_a_kubeadm_cluster(cluster, installed, tmp_path)
-    secrets = [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")]
-    typed(cluster, "helm upgrade escher deploy/chart", folder=tmp_path)
-    typed(
-        cluster,
-        "helm upgrade escher deploy/chart --namespace escher-system --reuse-values --set monitoring",
-        folder=tmp_path,
-    )
-    assert (
-        "observe_only: true"
-        in cluster.admin.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}")["data"]["escher.yaml"]
-    )
-    assert [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")] == secrets
+    with installed.serving():
+        assert len(installed.replicas) == 2
+        with installed.scheduling() as scheduler:
+            _place_a_gang_and_a_holder(cluster)
+            assert any("escher.dev/default.data" in each["capacity"] for each in statuses(cluster).values())
+            _ask_the_management_api(cluster, installed)
+            lease = cluster.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}-scheduler")
+            assert lease["spec"]["holderIdentity"]
+            assert "forbidden" not in installed.log()
+            assert "forbidden" not in scheduler.log()
+            assert refused_calls(cluster) == refused, "somebody lacks a permission"
+        _replace_certificates_and_authority(cluster, installed, tmp_path)
+        with installed.scheduling():
+            _place_a_gang(cluster, "renewed")
+            seconds = installed.kill_the_leader()
+            record_property("no verb answered", f"for {seconds:.2f} s after SIGKILL")
+            _place_a_gang(cluster, "after")
+            installed.come_back()
+        _by_the_scheduler_of_a_kubeadm_cluster(cluster, installed, tmp_path)
+        _upgrade(cluster, installed, tmp_path)
+        assert refused_calls(cluster) == refused, "somebody lacks a permission"
+    _switch_leader_election_off_and_not_on(cluster, tmp_path)
     _uninstall(cluster, installed, tmp_path)
     assert "nothing" in typed(cluster, "escher cleanup", folder=tmp_path)
     typed(cluster, "escher cleanup --yes", folder=tmp_path)
@@ -306,6 +257,65 @@ def test_installed_used_upgraded_and_removed_it_leaves_nothing(cluster: RealClus
     assert bound(cluster, "train-0", "train-1", "train-2", "holder"), "what ran goes on"
     waits = cluster.admin.get(f"{PODS}/behind")
     assert "schedulingGates" not in waits["spec"]
+
+
+def _place_a_gang(cluster: RealCluster, name: str) -> None:
+    """Of two."""
+    for number in range(2):
+        cluster.admin.post(PODS, pod(f"{name}-{number}", EXTENDER, gang=name, quorum=2))
+    eventually(lambda: bound(cluster, f"{name}-0", f"{name}-1"), within=60, what=f"gang {name} bound")
+
+
+def _replace_certificates_and_authority(cluster: RealCluster, installed: Installed, folder: Path) -> None:
+    """The service goes on, and shows the new one; the scheduler is to be started anew, for it reads the authority then
+    alone, and the chart rolls it."""
+    templates = [installed.template("apps/v1", f"deployments/{NAME}{suffix}") for suffix in ("", "-scheduler")]
+    typed(cluster, "kubectl --namespace escher-system delete secret", folder=folder)
+    typed(cluster, "helm upgrade escher deploy/chart --namespace escher-system --reuse-values", folder=folder)
+    for replica in installed.replicas.values():
+        replica.mount()
+    wanted = installed.secret(f"{NAME}-tls")["tls.crt"]
+    eventually(lambda: installed.all_show(wanted), what="the new certificate shown")
+    assert all(each.runs for each in installed.replicas.values())
+    rolled = [installed.template("apps/v1", f"deployments/{NAME}{suffix}") for suffix in ("", "-scheduler")]
+    assert [new != old for new, old in zip(rolled, templates, strict=True)] == [False, True]
+
+
+def _switch_leader_election_off_and_not_on(cluster: RealCluster, folder: Path) -> None:
+    """Where a service without leader election may run, none with it is put beside it: neither by helm, which can look,
+    nor by whoever cannot."""
+    upgrade = "helm upgrade escher deploy/chart --namespace escher-system --reuse-values"
+    stop = "kubectl --namespace escher-system delete deployment escher --cascade=foreground"
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
+    typed(cluster, stop, folder=folder)
+    assert gone(cluster, path)
+    typed(cluster, upgrade, "--set leaderElection.enabled=false", folder=folder)
+    before = cluster.admin.get(path)["spec"]
+    assert before["strategy"] == {"type": "Recreate"}
+    said = typed(cluster, upgrade, "--set leaderElection.enabled=true", folder=folder, refused=True)
+    assert stop in said
+    with_it = one(objects((KUSTOMIZE / "base" / "objects.yaml").read_text()), "Deployment", NAME)
+    with pytest.raises(ApiError, match="immutable"):
+        cluster.admin.patch(path, {"spec": with_it["spec"]})
+    assert cluster.admin.get(path)["spec"] == before
+
+
+def _upgrade(cluster: RealCluster, installed: Installed, folder: Path) -> None:
+    """With other values, of which the service takes one while it runs."""
+    secrets = [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")]
+    before = installed.template("apps/v1", f"deployments/{NAME}")
+    typed(cluster, "helm upgrade escher deploy/chart", folder=folder)
+    typed(
+        cluster,
+        "helm upgrade escher deploy/chart --namespace escher-system --reuse-values --set monitoring",
+        folder=folder,
+    )
+    for replica in installed.replicas.values():
+        replica.mount()
+    leader = installed.replicas[installed.leader]
+    eventually(lambda: "the brake was changed" in leader.log(), what="the setting in force")
+    assert installed.template("apps/v1", f"deployments/{NAME}") == before
+    assert [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")] == secrets
 
 
 def _place_a_gang_and_a_holder(cluster: RealCluster) -> None:
@@ -346,17 +356,13 @@ def _by_the_scheduler_of_a_kubeadm_cluster(cluster: RealCluster, installed: Inst
     file.write_text(text)
     program = str(binaries.build(Progress()) / "kube-scheduler")
     said = [program, f"--config={file}", f"--secure-port={installed.ports['scheduler']}", "--bind-address=127.0.0.1"]
-    service = installed.container("apps/v1", f"deployments/{NAME}")
     cluster.stop_component("kube-scheduler-resources")
     with (folder / "kubeadm.log").open("wb") as log, subprocess.Popen(said, stdout=log, stderr=log) as scheduler:
         try:
-            with service.running(installed.ports["service"], "--kubeconfig", str(service.kubeconfig)):
-                for number in range(2):
-                    cluster.admin.post(PODS, pod(f"pair-{number}", EXTENDER, gang="pair", quorum=2))
-                eventually(lambda: bound(cluster, "pair-0", "pair-1"), within=60, what="the gang bound")
-            # The service is away.
-            cluster.admin.post(PODS, pod("anybody", "default-scheduler"))
-            eventually(lambda: bound(cluster, "anybody"), within=60, what="a pod without the mark bound")
+            _place_a_gang(cluster, "pair")
+            with installed.away():
+                cluster.admin.post(PODS, pod("anybody", "default-scheduler"))
+                eventually(lambda: bound(cluster, "anybody"), within=60, what="a pod without the mark bound")
         finally:
             scheduler.terminate()
     cluster.start_component("kube-scheduler-resources")
