@@ -29,6 +29,7 @@ from extender.adapters.kube.held import Held
 from extender.adapters.kube.leader_lease import LeaderLease
 from extender.adapters.kube.leader_slice import LeaderSlice
 from extender.adapters.kube.reflector import Reflector
+from extender.adapters.memory import Memory, unlimited
 from extender.app.leading import Leading, LeaseLost
 from extender.bootstrap import Application, Cluster
 from extender.core.cluster import Node
@@ -117,6 +118,7 @@ class Replica:
         *,
         reviews: Requests | None = None,
         open_files: int | None = None,
+        memory: Callable[[], Memory | None] = unlimited,
     ) -> None:
         clock, terms = world.clock, Terms.of(settings.lease_seconds)
         # A renewal that arrives late harms nobody: it is waited for as long as it can be of use.
@@ -125,7 +127,9 @@ class Replica:
         self.leading = Leading(Election(candidate.name, candidate.url, terms), lease, clock.steady)
         permit = Permit(terms, lambda: self.leading.leads)
         self._connection = Fenced(connect(permit), permit)
-        self.application = Application(self._connection, settings, world, reviews=reviews, open_files=open_files)
+        self.application = Application(
+            self._connection, settings, world, reviews=reviews, open_files=open_files, memory=memory
+        )
         self._candidate = candidate
         self._settings = settings
         elapsed = asyncio.get_running_loop().time

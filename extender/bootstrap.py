@@ -22,6 +22,7 @@ from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.entry import entry_of
 from extender.adapters.http.readiness import Standing
+from extender.adapters.http.shedding import Shedding
 from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
@@ -37,6 +38,7 @@ from extender.adapters.kube.writers import (
     ApiRecorder,
     ApiWaker,
 )
+from extender.adapters.memory import Memory, unlimited
 from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
@@ -121,9 +123,10 @@ class Application:
         *,
         reviews: Requests | None = None,
         open_files: int | None = None,
+        memory: Callable[[], Memory | None] = unlimited,
     ) -> None:
         """`reviews`: where it is asked what callers may do, if not by the same connection; `open_files`: how many this
-        process may have, None where no connection is a file."""
+        process may have, None where no connection is a file; `memory`: how much of it is in use."""
         self.registry = CollectorRegistry()
         self.connections: int | None = None
         """How many of its callers' may be open; None: as the settings have it."""
@@ -238,7 +241,9 @@ class Application:
         self.braking = Braking(self.keeper, self.effects)
         self.isolating = Isolating(self.keeper, self.effects, self.resources.capacities, self.policies)
         inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
-        what_if = WhatIf(self.keeper, Forked(at_once=world.at_once))
+        self._memory = memory
+        copies = partial(Forked, at_once=world.at_once, memory=memory)
+        what_if = WhatIf(self.keeper, copies())
         self.management = Management(
             resources=self.resources,
             transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
@@ -248,7 +253,7 @@ class Application:
                 self.keeper.tables,
                 Explain(self.keeper.tables, self.resources.capacities.why_withheld),
                 # Another: who asks what would be does not wait for all that an explanation tries.
-                Forked(at_once=world.at_once),
+                copies(),
                 what_if.wonder_within,
             ),
             brake=self.braking,
@@ -262,7 +267,7 @@ class Application:
                 self.resources.all,
                 self.resources.capacities,
                 # Another again: it takes longer than all else that is done in copies.
-                Forked(_DUMPS_WITHIN, at_once=world.at_once),
+                copies(_DUMPS_WITHIN),
                 written,
                 settings.policies,
             ),
@@ -402,6 +407,9 @@ class Application:
             room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
             entry=entry_of(settings, self._authority),
+            shedding=Shedding(
+                settings.management_wait_seconds, self._memory, settings.management_memory_share, self.metrics.shed
+            ),
         )
 
     async def close(self) -> None:

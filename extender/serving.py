@@ -14,7 +14,9 @@ import structlog
 
 from extender.adapters.http.listening import bound, http_server
 from extender.adapters.http.tls import served_certificates
-from extender.adapters.metrics import CertificateMetrics, CredentialMetrics
+from extender.adapters.log_lines import LogLines
+from extender.adapters.memory import ControlGroup
+from extender.adapters.metrics import CertificateMetrics, CredentialMetrics, LogMetrics
 from extender.adapters.open_files import raise_limit
 from extender.app.leading import LeaseLost
 from extender.availability import Candidate, Replica
@@ -33,12 +35,15 @@ _LOST_SECONDS = 0.2
 
 
 async def serve(
-    settings: Settings, file: Path | None = None, load: Callable[[], Settings] | None = None
+    settings: Settings,
+    file: Path | None = None,
+    load: Callable[[], Settings] | None = None,
+    lines: LogLines | None = None,
 ) -> Signals | None:
     """The service has run until a signal asked it to end: that one is answered.
 
     Raises CannotListen, BadConfiguration, BadPolicy, BadSettings, LeaseLost, and what a part of it died of. `load`
-    reads the settings `file` again, in which some may be changed meanwhile.
+    reads the settings `file` again, in which some may be changed meanwhile. `lines`: where the log goes.
     """
     certificates = served_certificates(settings)
     async with AsyncExitStack() as stack:
@@ -57,9 +62,11 @@ async def serve(
             application, service = replica.application, replica.asgi()
         else:
             connection = await stack.enter_async_context(Connection(credentials))
-            application = Application(connection, settings, open_files=raise_limit())
+            application = Application(connection, settings, open_files=raise_limit(), memory=ControlGroup().memory)
             service = application.asgi(settings)
         application.registry.register(CredentialMetrics(credentials))
+        if lines is not None:
+            application.registry.register(LogMetrics(lines))
         server = http_server(service, settings, application.connections, certificates)
         following = asyncio.create_task((replica or application).run(application.settle_memory()))
         serving = asyncio.create_task(server.serve(sockets))
@@ -106,6 +113,7 @@ async def _replica(settings: Settings, credentials: Credentials, port: int, stac
         settings,
         reviews=reviews,
         open_files=raise_limit(),
+        memory=ControlGroup().memory,
     )
 
 

@@ -59,6 +59,19 @@ class Settings(BaseModel):
         200.0, gt=0.0, le=1_000_000.0, description="calls of /v1 by one client, on average; see management_burst"
     )
     management_burst: int = Field(1000, ge=1, le=1_000_000, description="and how many of them at once, at most")
+    management_wait_seconds: float = Field(
+        5.0,
+        gt=0.0,
+        le=60.0,
+        description="a call of /v1 that could not be begun within so long is refused: kube-scheduler's go first",
+    )
+    management_memory_share: float = Field(
+        0.9,
+        ge=0.0,
+        le=1.0,
+        description="calls of /v1 are refused while more than so much of the memory that this container may have is in "
+        "use (0: they are not)",
+    )
     scheduler_http_timeout_seconds: float = Field(
         60.0, gt=1.0, le=600.0, description="the extender's httpTimeout in kube-scheduler's configuration"
     )

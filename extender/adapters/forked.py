@@ -15,8 +15,10 @@ import pickle
 import resource
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from extender.adapters.memory import Memory, unlimited
 from extender.app.management import ManagementError
 from extender.kube.errors import Unavailable
 
@@ -24,15 +26,22 @@ T = TypeVar("T")
 MOST_WAITING = 8
 _MOST_MORE = 256 * 2**20
 """Bytes that the work may take beside what there is."""
+_LEAST_MORE = 32 * 2**20
+"""With less it could do nothing of use."""
 
 
 class Forked:
     """Implements `what_if.Copied`. `within`: seconds that the work may take, in a copy of a copy a third of it.
-    `at_once`: nobody else has a turn meanwhile, for time is not the machine's, and no thread is waited for."""
+    `at_once`: nobody else has a turn meanwhile, for time is not the machine's, and no thread is waited for. `memory`:
+    how much of it is in use; a copy may take half of what is left, for what it takes is ours where memory is limited.
+    """
 
-    def __init__(self, within: float = 5.0, *, at_once: bool = False) -> None:
+    def __init__(
+        self, within: float = 5.0, *, at_once: bool = False, memory: Callable[[], Memory | None] = unlimited
+    ) -> None:
         self._within = within
         self._at_once = at_once
+        self._memory = memory
         self._one = asyncio.Lock()
         self._waiting = 0
 
@@ -43,21 +52,34 @@ class Forked:
         self._waiting += 1
         try:
             async with self._one:
-                said = await self._ask(work)
+                more = self._room()
+                said = await self._ask(work, more)
         finally:
             self._waiting -= 1
-        answer: T = _answer(said, self._within)
+        answer: T = _answer(said, self._within, more)
         return answer
 
     def within_a_copy(self, work: Callable[[], T]) -> T:
         """The same for work that is itself in a copy: this one is waited for at once."""
-        within = self._within / 3
-        copy, reading = _fork(work, within)
-        answer: T = _answer(_end_of(copy, reading), within)
+        within, more = self._within / 3, self._room()
+        copy, reading = _fork(work, within, more)
+        answer: T = _answer(_end_of(copy, reading), within, more)
         return answer
 
-    async def _ask(self, work: Callable[[], Any]) -> Any:
-        copy, reading = _fork(work, 2 * self._within)
+    def _room(self) -> int:
+        """Bytes that a copy may take. Raises Unavailable where that is too little to begin with."""
+        memory = self._memory()
+        if memory is None:
+            return _MOST_MORE
+        if memory.left // 2 < _LEAST_MORE:
+            raise Unavailable(
+                f"no copy is made of this process: {memory.left} of its {memory.limit} bytes of memory are left",
+                retry_after=10.0,
+            )
+        return min(_MOST_MORE, memory.left // 2)
+
+    async def _ask(self, work: Callable[[], Any], more: int) -> Any:
+        copy, reading = _fork(work, 2 * self._within, more)
         if self._at_once:
             return _end_of(copy, reading)
         heard = asyncio.get_running_loop().run_in_executor(None, _all_of, reading)
@@ -72,9 +94,9 @@ class Forked:
             await heard
 
 
-def _fork(work: Callable[[], Any], alarm: float) -> tuple[int, int]:
-    """The copy, and where to read what it says. `alarm`: seconds after which it ends, should nobody be left to kill it.
-    Raises Unavailable."""
+def _fork(work: Callable[[], Any], alarm: float, more: int) -> tuple[int, int]:
+    """The copy, and where to read what it says. `alarm`: seconds after which it ends, should nobody be left to kill it;
+    `more`: bytes that it may take. Raises Unavailable."""
     reading, writing = os.pipe()
     try:
         copy = os.fork()
@@ -83,7 +105,7 @@ def _fork(work: Callable[[], Any], alarm: float) -> tuple[int, int]:
         os.close(writing)
         raise Unavailable(f"no copy can be made of this process: {error}") from error
     if copy == 0:
-        _work(work, writing, alarm)
+        _work(work, writing, alarm, more)
     os.close(writing)
     return copy, reading
 
@@ -95,7 +117,7 @@ def _end_of(copy: int, reading: int) -> Any:
     return said
 
 
-def _answer(said: Any, within: float) -> Any:
+def _answer(said: Any, within: float, more: int) -> Any:
     """Raises ManagementError as the work, RuntimeError, Unavailable."""
     match said:
         case ("answer", answer):
@@ -105,11 +127,11 @@ def _answer(said: Any, within: float) -> Any:
         case ("defect", defect):
             raise RuntimeError(f"in a copy of the process: {defect}")
         case _:
-            limits = f"{within:g} s and {_MOST_MORE >> 20} MiB"
+            limits = f"{within:g} s and {more >> 20} MiB"
             raise Unavailable(f"it could not be worked out within {limits}: ask for less")
 
 
-def _work(work: Callable[[], Any], writing: int, alarm: float) -> None:
+def _work(work: Callable[[], Any], writing: int, alarm: float, more: int) -> None:
     """In the copy: the work is done and told, and the copy is no more."""
     try:
         # A terminal tells the whole group of processes: what it tells the copy, we would hear as a second time.
@@ -120,7 +142,8 @@ def _work(work: Callable[[], Any], writing: int, alarm: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, alarm)
         # A round of the collector would look at, and so copy, every page that there is.
         gc.disable()
-        _limit_memory()
+        _die_first()
+        _limit_memory(more)
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(_outcome(work)))
     finally:
@@ -138,12 +161,18 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
         return "defect", repr(error)
 
 
-def _limit_memory() -> None:
+def _die_first() -> None:
+    """Where the kernel has to end somebody for want of memory, it ends this copy, and not whom it is a copy of."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as said:
+        said.write("1000")
+
+
+def _limit_memory(more: int) -> None:
     """What a copy takes counts as ours where memory is limited. A limit that there is already stays."""
     if (now := _address_space()) is None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = now + _MOST_MORE if hard == resource.RLIM_INFINITY else min(hard, now + _MOST_MORE)
+    limit = now + more if hard == resource.RLIM_INFINITY else min(hard, now + more)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     # They bring cryptography and the `kubernetes` client, half a second of imports that the embedded cluster has no use
     # for.
     from extender.adapters.http.tls import ServedCertificates
+    from extender.adapters.log_lines import LogLines
     from extender.kube.credentials import Credentials
 
 _GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
@@ -58,6 +59,20 @@ class CredentialMetrics(Collector):
         )
         vain.add_metric([], self._credentials.vain)
         yield vain
+
+
+class LogMetrics(Collector):
+    """Tells whether the log is whole."""
+
+    def __init__(self, lines: LogLines) -> None:
+        self._lines = lines
+
+    def collect(self) -> Iterable[Metric]:
+        lost = CounterMetricFamily(
+            "escher_log_lines_lost", "Lines of the log that could not be written, or for which nobody was ready in time"
+        )
+        lost.add_metric([], self._lines.lost)
+        yield lost
 
 
 class CertificateMetrics(Collector):
@@ -114,6 +129,12 @@ class Metrics(Collector):
         self._bad_settings = Counter(
             "escher_settings_file_unusable", "Times that the settings file could not be used", registry=registry
         )
+        self._shed = Counter(
+            "escher_management_shed",
+            "Calls of the management API refused for too much to do, or too little memory",
+            ["why"],
+            registry=registry,
+        )
         for destruction in Destruction:
             self._destroyed.labels(destruction.value)
         for act in Act:
@@ -148,6 +169,9 @@ class Metrics(Collector):
 
     def settings_broken(self) -> None:
         self._bad_settings.inc()
+
+    def shed(self, why: str) -> None:
+        self._shed.labels(why).inc()
 
     def violated(self, invariant: str) -> None:
         self._violations.labels(invariant).inc()

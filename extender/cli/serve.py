@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from extender.adapters.log_lines import LogLines
     from extender.settings import Settings
 
 HELP = """Run the service that kube-scheduler calls as its extender.
@@ -36,9 +37,10 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
 These need a restart: scheduler_names, preempts_other_schedulers, preemptions_per_gang_and_hour,
 preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds, long_running_seconds,
 gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
-management_calls_per_second, management_burst; who they are: tls_scheduler_names, authorization, token_audiences,
-authorization_cache_seconds, insecure; and how several replicas elect the one that decides: leader_election,
-lease_name, lease_namespace, lease_seconds, leader_service. Certificates are followed in their files.
+management_calls_per_second, management_burst, management_wait_seconds, management_memory_share; who they are:
+tls_scheduler_names, authorization, token_audiences, authorization_cache_seconds, insecure; and how several replicas
+elect the one that decides: leader_election, lease_name, lease_namespace, lease_seconds, leader_service. Certificates
+are followed in their files.
 docs/operations.md describes every setting.
 """
 
@@ -95,13 +97,19 @@ def serve(
     except BadSettings as error:
         typer.echo(f"escher serve: {error}", err=True)
         raise typer.Exit(2) from None
-    _log_to_stderr(settings)
+    lines = _log_to_stderr(settings)
     for said in renamed:
         structlog.get_logger(__name__).warning("a setting has another name", what=said)
-    raise typer.Exit(_run(settings, config, load))
+    try:
+        code = _run(settings, config, load, lines)
+    finally:
+        # Before anything that is said beside the log.
+        if lines is not None:
+            lines.drain()
+    raise typer.Exit(code)
 
 
-def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) -> int:
+def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], lines: LogLines | None) -> int:
     """The service has run; answers the exit code."""
     import asyncio
     import gc
@@ -122,7 +130,7 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) 
     gc.enable()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            asked_by = runner.run(run_service(settings, config, load))
+            asked_by = runner.run(run_service(settings, config, load, lines))
     except (BadPolicy, BadSettings) as error:
         typer.echo(f"escher serve: {error}", err=True)
         return 2
@@ -136,10 +144,19 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings]) 
     return 130 if asked_by is SIGINT else 0
 
 
-def _log_to_stderr(settings: Settings) -> None:
+def _log_to_stderr(settings: Settings) -> LogLines | None:
     import logging
 
     import structlog
+
+    from extender.adapters.log_lines import LogLines
+
+    def again(lost: int, why: str) -> None:
+        structlog.get_logger(__name__).warning("lines of the log are lost", lines=lost, why=why)
+
+    # Without a standard error its number may be any file's.
+    lines = LogLines(None if sys.stderr is None else sys.stderr.fileno(), again=again)
+    stream: Any = lines
 
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     common: list[Any] = [
@@ -149,7 +166,7 @@ def _log_to_stderr(settings: Settings) -> None:
     ]
     if settings.log_format == "json":
         last: Any = structlog.processors.JSONRenderer()
-        logging.basicConfig(level=level)
+        logging.basicConfig(level=level, stream=stream)
         # What libraries log is an object too, with the same keys.
         whole = [structlog.stdlib.add_logger_name, *common]
         as_json = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=whole, processor=last)
@@ -157,9 +174,11 @@ def _log_to_stderr(settings: Settings) -> None:
             handler.setFormatter(as_json)
     else:
         last = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"])
-        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(level=level, stream=stream, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     structlog.configure(
         processors=[*common, last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # In one piece, with the line's end.
+        logger_factory=structlog.WriteLoggerFactory(stream),
     )
+    return lines

@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from extender.adapters.forked import MOST_WAITING, Forked
+from extender.adapters.memory import Memory
 from extender.app.management import NotFound
 from extender.kube.errors import Unavailable
 
@@ -101,6 +103,27 @@ async def test_one_that_takes_too_long_in_a_copy_is_told_of_there_and_leaves_tim
 async def test_what_takes_too_much_memory_is_told_of() -> None:
     with pytest.raises(Unavailable, match="256 MiB"):
         await Forked().in_a_copy(lambda: len(b"x" * 2**30))
+
+
+async def test_a_copy_takes_half_of_the_memory_that_is_left_at_most() -> None:
+    tight = Forked(memory=lambda: Memory(used=300 * 2**20, limit=400 * 2**20))
+    with pytest.raises(Unavailable, match="50 MiB"):
+        await tight.in_a_copy(lambda: len(b"x" * 2**27))
+    assert await tight.in_a_copy(lambda: len(b"x" * 2**20)) == 2**20
+
+
+async def test_with_too_little_memory_no_copy_is_made_and_it_is_said_when_to_ask_again() -> None:
+    with pytest.raises(Unavailable, match="of its 419430400 bytes of memory are left") as refused:
+        await Forked(memory=lambda: Memory(used=350 * 2**20, limit=400 * 2**20)).in_a_copy(lambda: 1)
+    assert refused.value.retry_after == 10.0
+
+
+async def test_where_the_kernel_has_to_end_somebody_it_ends_a_copy_first() -> None:
+    def work() -> str:
+        return Path("/proc/self/oom_score_adj").read_text().strip()
+
+    assert await Forked().in_a_copy(work) == "1000"
+    assert work() != "1000"
 
 
 async def test_of_too_many_at_once_the_last_are_turned_away() -> None:

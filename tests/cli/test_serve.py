@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import re
@@ -235,6 +236,60 @@ async def test_a_second_signal_does_not_wait_for_what_is_being_written(cluster: 
         assert monotonic() - began < 2
         with suppress(httpx.TransportError):
             assert (await waiting).is_error
+
+
+@asynccontextmanager
+async def log_to(kind: str) -> AsyncIterator[int]:
+    """A file that takes no more of the log, as the kind says."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    if kind == "a full disk":
+        os.close(writing)
+        writing = os.open("/dev/full", os.O_WRONLY)
+    elif kind == "nobody any more":
+        os.close(reading)
+        reading = os.open("/dev/null", os.O_RDONLY)
+    try:
+        yield writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize("kind", ["a full disk", "nobody any more", "somebody who reads nothing"])
+async def test_a_log_that_cannot_be_written_stops_nothing(cluster: Cluster, kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ("--kubeconfig", str(cluster.kubeconfig), "--port", str(port), "--log-level", "debug")
+    async with log_to(kind) as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "extender", "serve", *options),
+            stderr=stderr,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        try:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client:
+                service = Running(process, port, client, [])
+                await service.until(service.ready)
+                asked = {"Pod": await cluster.member("train-0"), "Nodes": None, "NodeNames": ["n1"]}
+                for _ in range(100):
+                    # Each is a line.
+                    assert (await client.post("/scheduler/filter", json=asked)).status_code == 200
+                cluster.server.should_exit = True
+                await service.until(lambda: _refused(cluster))
+                # What follows the API server has something to say of that.
+                await asyncio.sleep(1)
+                assert (await client.post("/scheduler/filter", json=asked)).status_code == 200
+                lost = re.search(r"^escher_log_lines_lost_total (\S+)", (await client.get("/metrics")).text, re.M)
+                assert lost is not None
+                assert kind == "somebody who reads nothing" or float(lost[1]) >= 100
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(20):
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 async def _refused(cluster: Cluster) -> bool:

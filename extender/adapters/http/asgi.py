@@ -35,6 +35,7 @@ from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.peer import Peer
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.readiness import Standing, unready
+from extender.adapters.http.shedding import ALWAYS, Shedding
 from extender.adapters.http.verbs import VerbCalls
 from extender.app.management import Management
 from extender.app.verbs import Verbs
@@ -62,6 +63,7 @@ def create_app(
     lifespan: Lifespan | None = None,
     entry: Entry | None = None,
     replica: Callable[[], Standing] | None = None,
+    shedding: Shedding | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
@@ -69,7 +71,7 @@ def create_app(
     ago each watch said anything. `room`: for all bodies together; by default twice the largest. `longest_wait`: the
     scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
     `entry`: who is let in; by default everybody.
-    `replica`: how this one stands among several, of which one decides.
+    `replica`: how this one stands among several, of which one decides. `shedding`: which calls give way.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
@@ -80,6 +82,7 @@ def create_app(
         room or BodyRoom(2 * body_limit),
         entry or Entry(),
         replica,
+        shedding or Shedding(),
     )
 
 
@@ -94,7 +97,8 @@ class Service:
         body_limit: int,
         room: BodyRoom,
         entry: Entry,
-        replica: Callable[[], Standing] | None = None,
+        replica: Callable[[], Standing] | None,
+        shedding: Shedding,
     ) -> None:
         self.calls = calls
         self._make_behind = make_behind
@@ -103,6 +107,7 @@ class Service:
         self._room = room
         self._entry = entry
         self._replica = replica
+        self._shedding = shedding
 
     def may_schedule(self, peer: Peer) -> bool:
         """Whether a peer may call the verbs; `at_once` is for those who may."""
@@ -172,10 +177,15 @@ class Service:
                     message["headers"] = [*message["headers"], AS_SAID]
                 await send(message)
 
+            gives_way = scope["path"] not in ALWAYS
             try:
+                if gives_way:
+                    self._shedding.check_memory()
                 await self._entry.admit(scope)
                 with Share(self._room) as share:
                     body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
+                    if gives_way:
+                        await self._shedding.turn()
                     await self._management(scope, body, receive, send_on)
             except Problem as problem:
                 statuses.append(problem.status)

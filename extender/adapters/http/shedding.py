@@ -1,0 +1,119 @@
+"""Shedding: what gives way when there is too much to do. Management calls do; kube-scheduler's never come here.
+
+    verb -------------------------------------------> answered where it was read
+    health, metrics --------------------------------> answered
+    management call --memory near its limit?--> 503
+                    --one in each pass of the event loop--> begun
+                    --its turn has not come in time--> 503
+
+There is one event loop. A verb is answered in the pass in which it is read, so what it waits for is that pass: with one
+management call begun in each, it waits for one at most, however many have come. If passes are long, because of verbs or
+of news from the API server, fewer management calls are begun, and who waits for too long is told so, before any work is
+done for it. Nothing is measured for that but how long they wait.
+
+Knows the event loop and bytes. Must not know what a call asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from extender.adapters.http.problems import Problem, ProblemKind
+from extender.adapters.memory import Memory, unlimited
+
+_log = structlog.get_logger(__name__)
+
+ALWAYS = frozenset(("/healthz", "/readyz", "/version", "/metrics"))
+"""What tells how the service is must be answered when it is not well."""
+LATE, NO_MEMORY = "late", "memory"
+"""Why a call was shed."""
+LONGEST_WAIT = 5.0
+MEMORY_SHARE = 0.9
+_MEMORY_HOLDS = 1.0
+"""Seconds for which it is believed how much memory is in use."""
+_SAID_AGAIN = 60.0
+
+
+def _elapsed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Shedding:
+    """`longest_wait`: seconds within which a management call's turn has to come. `memory`: as the kernel says; None
+    where nothing limits it. `share`: of the limit, beyond which none is begun; 0: it is all the same. `shed` is told
+    why, of each that is refused; `now` passes, and is never set back."""
+
+    def __init__(
+        self,
+        longest_wait: float = LONGEST_WAIT,
+        memory: Callable[[], Memory | None] = unlimited,
+        share: float = MEMORY_SHARE,
+        shed: Callable[[str], None] = lambda why: None,
+        now: Callable[[], float] = _elapsed,
+    ) -> None:
+        self._longest_wait = longest_wait
+        self._memory = memory
+        self._share = share
+        self._shed = shed
+        self._now = now
+        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
+        """Since when, and what tells them that it is their turn; who came first is first."""
+        self._known: tuple[float, Memory | None] | None = None
+        self._said: dict[str, float] = {}
+
+    def check_memory(self) -> None:
+        """There is memory for another management call. Raises Problem."""
+        now = self._now()
+        if not self._share:
+            return
+        if self._known is None or now - self._known[0] >= _MEMORY_HOLDS:
+            self._known = now, self._memory()
+        memory = self._known[1]
+        if memory is not None and memory.used > self._share * memory.limit:
+            told = (
+                f"{memory.used} of the {memory.limit} bytes of memory that the service may have are in use: what is "
+                "left is for kube-scheduler's calls (setting management_memory_share)"
+            )
+            raise self._refusal(NO_MEMORY, told, now, retry_after=10)
+
+    async def turn(self) -> None:
+        """It is the caller's turn to begin: nobody else's in this pass of the event loop. Raises Problem where it has
+        not come in time."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((self._now(), turn))
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next)
+        await turn
+
+    def _next(self) -> None:
+        """Once in each pass, for as long as somebody waits."""
+        now = self._now()
+        while self._waiting:
+            since, turn = self._waiting[0]
+            if turn.done():
+                # Its caller has left.
+                self._waiting.popleft()
+                continue
+            if now - since <= self._longest_wait:
+                turn.set_result(None)
+                # It stays at the head until the next pass: who comes meanwhile is not the first.
+                asyncio.get_running_loop().call_soon(self._next)
+                return
+            self._waiting.popleft()
+            told = (
+                f"the call has waited for {now - since:.1f} s to be begun: kube-scheduler's calls go first (setting "
+                "management_wait_seconds)"
+            )
+            turn.set_exception(self._refusal(LATE, told, now, retry_after=1))
+
+    def _refusal(self, why: str, told: str, now: float, retry_after: int) -> Problem:
+        self._shed(why)
+        if now - self._said.get(why, -_SAID_AGAIN) >= _SAID_AGAIN:
+            self._said[why] = now
+            _log.warning("management calls are refused", why=told)
+        return Problem(ProblemKind.BUSY, told, headers={"Retry-After": str(retry_after)})

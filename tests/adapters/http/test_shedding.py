@@ -1,0 +1,176 @@
+"""Where there is too much to do, or too little memory, management calls give way and kube-scheduler's do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from extender.adapters.http.shedding import LATE, NO_MEMORY, Shedding
+from extender.adapters.memory import Memory
+from extender.settings import Settings
+from tests.adapters.http.fakes import NotedManagement, bind_body, filter_body, in_process, service
+
+pytestmark = pytest.mark.anyio
+
+AT = "/v1/namespaces/team-a/resources"
+FILTER = json.dumps(filter_body()).encode()
+
+
+@pytest.fixture
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
+
+
+class Passing:
+    """Time, which passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def passes(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_in_a_pass_of_the_event_loop_one_management_call_is_begun_however_many_have_come() -> None:
+    management = NotedManagement()
+    app = service(management=management)
+    calls = [asyncio.ensure_future(in_process(app).get(AT)) for _ in range(200)]
+    most, before = 0, 0
+    while len(management.asked) < 200:
+        # Where a verb would be answered.
+        await asyncio.sleep(0)
+        most, before = max(most, len(management.asked) - before), len(management.asked)
+    assert most == 1
+    assert {answer.status_code for answer in await asyncio.gather(*calls)} == {200}
+
+
+async def test_who_came_first_is_begun_first_and_who_left_is_passed_over() -> None:
+    shedding, begun = Shedding(), list[int]()
+
+    async def call(number: int) -> None:
+        await shedding.turn()
+        begun.append(number)
+
+    calls = [asyncio.ensure_future(call(number)) for number in range(5)]
+    await passes(1)
+    calls[1].cancel()
+    calls[3].cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert begun == [0, 2, 4]
+    await call(5)
+    assert begun == [0, 2, 4, 5]
+
+
+async def test_who_has_waited_for_too_long_is_refused_before_any_work_is_done_for_it() -> None:
+    time, shed, management = Passing(), list[str](), NotedManagement()
+    app = service(management=management, shedding=Shedding(longest_wait=2.0, shed=shed.append, now=time))
+    calls = [asyncio.ensure_future(in_process(app).get(AT)) for _ in range(30)]
+    while not all(call.done() for call in calls):
+        # Each pass takes so long, be it for verbs or for news of the API server.
+        await asyncio.sleep(0)
+        time.now += 0.5
+    answers = [call.result() for call in calls]
+    served = [answer for answer in answers if answer.status_code == 200]
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(served) == len(management.asked) in range(4, 7)
+    assert len(refused) == len(shed) == 30 - len(served)
+    assert answers == [*served, *refused]
+    assert refused[0].headers["Retry-After"] == "1"
+    assert refused[0].json()["title"] == "The service has too much to do at once"
+    assert "management_wait_seconds" in refused[0].json()["detail"]
+    assert set(shed) == {LATE}
+    # It is over as soon as passes are short again.
+    assert (await in_process(app).get(AT)).status_code == 200
+
+
+async def test_verbs_and_health_are_answered_meanwhile() -> None:
+    time, management = Passing(), NotedManagement()
+    app = service(management=management, shedding=Shedding(longest_wait=2.0, now=time))
+    calls = [asyncio.ensure_future(in_process(app).get(AT)) for _ in range(30)]
+    await asyncio.sleep(0)
+    time.now += 60.0
+    asked = len(management.asked)
+    answered = app.at_once("POST", "/scheduler/filter", FILTER)
+    assert answered is not None
+    assert answered.status == 200
+    async with in_process(app) as client:
+        assert (await client.post("/scheduler/bind", json=bind_body())).status_code == 200
+        for path in ("/healthz", "/readyz", "/version", "/metrics"):
+            assert (await client.get(path)).status_code == 200
+    statuses = [answer.status_code for answer in await asyncio.gather(*calls)]
+    assert len(management.asked) - asked <= 1
+    assert statuses.count(503) >= 28
+
+
+async def test_near_the_limit_of_memory_management_calls_are_refused_and_nothing_else() -> None:
+    time, shed, management = Passing(), list[str](), NotedManagement()
+    used = {"now": 91}
+    shedding = Shedding(memory=lambda: Memory(used["now"], 100), share=0.9, shed=shed.append, now=time)
+    app = service(management=management, shedding=shedding)
+    async with in_process(app) as client:
+        refused = await client.get(AT)
+        assert refused.status_code == 503
+        assert refused.headers["Retry-After"] == "10"
+        assert "91 of the 100 bytes" in refused.json()["detail"]
+        assert "management_memory_share" in refused.json()["detail"]
+        assert shed == [NO_MEMORY]
+        assert management.asked == []
+        assert (await client.post("/scheduler/filter", json=filter_body())).status_code == 200
+        assert (await client.post("/scheduler/bind", json=bind_body())).status_code == 200
+        for path in ("/healthz", "/readyz", "/version", "/metrics"):
+            assert (await client.get(path)).status_code == 200
+        used["now"] = 89
+        # What the kernel says is believed for a second.
+        time.now += 0.9
+        assert (await client.get(AT)).status_code == 503
+        time.now += 0.1
+        assert (await client.get(AT)).status_code == 200
+
+
+async def test_memory_is_looked_at_once_a_second_and_not_for_each_call() -> None:
+    time, looks = Passing(), list[float]()
+
+    def memory() -> Memory | None:
+        looks.append(time.now)
+        return None
+
+    async with in_process(service(shedding=Shedding(memory=memory, now=time))) as client:
+        for _ in range(50):
+            assert (await client.get(AT)).status_code == 200
+            time.now += 0.1
+    assert 4 <= len(looks) <= 6
+
+
+@pytest.mark.parametrize("memory", [None, Memory(100, 100)])
+async def test_where_nothing_limits_it_or_the_setting_says_so_memory_is_all_the_same(memory: Memory | None) -> None:
+    share = 0.9 if memory is None else 0.0
+    async with in_process(service(shedding=Shedding(memory=lambda: memory, share=share))) as client:
+        assert (await client.get(AT)).status_code == 200
+
+
+async def test_the_log_says_so_once_a_minute() -> None:
+    time = Passing()
+    shedding = Shedding(memory=lambda: Memory(99, 100), now=time)
+    with capture_logs() as lines:
+        async with in_process(service(shedding=shedding)) as client:
+            for _ in range(130):
+                await client.get(AT)
+                time.now += 1.0
+    told = [line for line in lines if line["event"] == "management calls are refused"]
+    assert len(told) == 3
+    assert "99 of the 100 bytes" in told[0]["why"]
+
+
+async def test_both_are_settings() -> None:
+    settings = Settings.model_validate({"management_wait_seconds": 1.5, "management_memory_share": 0.0})
+    assert (settings.management_wait_seconds, settings.management_memory_share) == (1.5, 0.0)
+    with pytest.raises(ValueError, match="management_memory_share"):
+        Settings.model_validate({"management_memory_share": 1.5})
