@@ -38,7 +38,8 @@ preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_secon
 gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
 management_calls_per_second, management_burst; who they are: tls_scheduler_names, authorization, token_audiences,
 authorization_cache_seconds, insecure; and how several replicas elect the one that decides: leader_election,
-lease_name, lease_namespace, lease_seconds, leader_service. Certificates are followed in their files.
+lease_name, lease_namespace, lease_seconds, leader_service; and whether there are traces: tracing. Certificates are
+followed in their files.
 docs/operations.md describes every setting.
 """
 
