@@ -1,4 +1,5 @@
-# The Escher service. Everything is installed from hashes, and there is no default for that of the base, so that nobody
+# The Escher service, with what traces are sent with: whether there are any is a setting, and no reason to build anew. What it
+# does not use it does not import. Everything is installed from hashes, and there is no default for that of the base, so that nobody
 # builds on what he has not looked at: docs/install.md says how to find it. The address of a package index is the builder's
 # affair (--build-arg PIP_INDEX_URL=..., or none for the default one).
 ARG BASE_DIGEST

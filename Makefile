@@ -192,12 +192,12 @@ compare: cluster ## Compare the ways to place a gang on a real control plane, wi
 .PHONY: lock
 lock: | $(VENV)/bin/python ## Pin the newest versions anew in requirements/*.txt, with hashes and without addresses
 	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@for name in runtime build test lint load mutants; do \
+	@for name in runtime build test lint load mutants audit; do \
 		case $$name in \
-			runtime) from="pyproject.toml" ;; \
-			test) from="pyproject.toml --extra report --group build --group test" ;; \
-			lint) from="pyproject.toml --extra report --group build --group test --group lint" ;; \
-			mutants) from="pyproject.toml --extra report --group build --group test --group lint --group mutants" ;; \
+			runtime) from="pyproject.toml --extra otel" ;; \
+			test) from="pyproject.toml --all-extras --group build --group test" ;; \
+			lint) from="pyproject.toml --all-extras --group build --group test --group lint" ;; \
+			mutants) from="pyproject.toml --all-extras --group build --group test --group lint --group mutants" ;; \
 			*) from="--group $$name" ;; \
 		esac; \
 		echo "requirements/$$name.txt"; \

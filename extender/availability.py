@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from prometheus_client import Counter, Gauge
@@ -39,6 +39,9 @@ from extender.kube.fenced import Fenced
 from extender.kube.requests import Requests
 from extender.settings import BadSettings, Settings
 from extender.world import MACHINE, World
+
+if TYPE_CHECKING:
+    from extender.adapters.tracing.tracing import Tracing
 
 _log = structlog.get_logger(__name__)
 
@@ -119,6 +122,7 @@ class Replica:
         reviews: Requests | None = None,
         open_files: int | None = None,
         memory: Callable[[], Memory | None] = unlimited,
+        tracing: Tracing | None = None,
     ) -> None:
         clock, terms = world.clock, Terms.of(settings.lease_seconds)
         # A renewal that arrives late harms nobody: it is waited for as long as it can be of use.
@@ -128,7 +132,13 @@ class Replica:
         permit = Permit(terms, lambda: self.leading.leads)
         self._connection = Fenced(connect(permit), permit)
         self.application = Application(
-            self._connection, settings, world, reviews=reviews, open_files=open_files, memory=memory
+            self._connection,
+            settings,
+            world,
+            reviews=reviews,
+            open_files=open_files,
+            memory=memory,
+            tracing=tracing,
         )
         self._candidate = candidate
         self._settings = settings

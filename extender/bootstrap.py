@@ -12,7 +12,7 @@ import gc
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -49,6 +49,7 @@ from extender.app.asked import AskedPolicies, tried
 from extender.app.auditor import Auditor
 from extender.app.authority import Authority
 from extender.app.braking import Braking
+from extender.app.decisions import Effect
 from extender.app.destroyed import logged
 from extender.app.dumping import Dumping
 from extender.app.effects import Effects
@@ -92,6 +93,10 @@ from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
 from extender.world import MACHINE, World
 
+if TYPE_CHECKING:
+    # It brings OpenTelemetry, which need not be installed.
+    from extender.adapters.tracing.tracing import Tracing
+
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
@@ -124,9 +129,14 @@ class Application:
         reviews: Requests | None = None,
         open_files: int | None = None,
         memory: Callable[[], Memory | None] = unlimited,
+        tracing: Tracing | None = None,
     ) -> None:
         """`reviews`: where it is asked what callers may do, if not by the same connection; `open_files`: how many this
-        process may have, None where no connection is a file; `memory`: how much of it is in use."""
+        process may have, None where no connection is a file; `memory`: how much of it is in use; `tracing`: what spans
+        are made with, if any are."""
+        if tracing is not None:
+            connection = tracing.cluster(connection)
+            reviews = None if reviews is None else tracing.requests(reviews)
         self.registry = CollectorRegistry()
         self.connections: int | None = None
         """How many of its callers' may be open; None: as the settings have it."""
@@ -173,6 +183,7 @@ class Application:
         self.gates = Gates()
         binder = ApiBinder(connection)
         told, logs_decisions = self.announcements.tell, settings.log_level == "debug"
+        announced: Callable[[Effect], None] = decision_log.also_told(told) if logs_decisions else told
         self.effects = Effects(
             self.keeper,
             binder,
@@ -184,7 +195,7 @@ class Application:
             evictions_per_second=settings.evictions_per_second,
             journal=self.journal,
             gates=self.gates,
-            announced=decision_log.also_told(told) if logs_decisions else told,
+            announced=announced if tracing is None else tracing.told(announced),
             advertise=self.write_back.advertise,
             ended=lambda pod: self.reconcile.pod_ended(pod),
             placed=self.metrics.gang_placed,
@@ -201,6 +212,8 @@ class Application:
             announced=self.announcements.tell,
         )
         self.verbs: Verbs = decision_log.LoggedVerbs(scheduling, clock) if logs_decisions else scheduling
+        if tracing is not None:
+            self.verbs = tracing.verbs(self.verbs, self.keeper.tables.pods)
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
         self._conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
@@ -272,9 +285,12 @@ class Application:
                 settings.policies,
             ),
         )
+        planning = self.keeper.tables.gangs.planning
         if logs_decisions:
-            self.keeper.tables.gangs.planning.heed_given_up = decision_log.plan_given_up
+            planning.heed_given_up = decision_log.plan_given_up
             self.resources.capacities.heed = decision_log.resource_set
+        if tracing is not None:
+            planning.heed_given_up = tracing.given_up(planning.heed_given_up)
         self._connection = connection
         self._authority = authority(reviews or connection, settings)
         elapsed = asyncio.get_running_loop().time

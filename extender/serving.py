@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from signal import Signals
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -18,6 +18,7 @@ from extender.adapters.log_lines import LogLines
 from extender.adapters.memory import ControlGroup
 from extender.adapters.metrics import CertificateMetrics, CredentialMetrics, LogMetrics
 from extender.adapters.open_files import raise_limit
+from extender.adapters.tracing.start import exported
 from extender.app.leading import LeaseLost
 from extender.availability import Candidate, Replica
 from extender.bootstrap import Application
@@ -27,9 +28,14 @@ from extender.settings import Settings
 from extender.stopping import Asked
 from extender.world import MACHINE
 
+if TYPE_CHECKING:
+    from extender.adapters.tracing.tracing import Tracing
+
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS = 5.0
+_SPANS_SECONDS = 3.0
+"""A collector is waited for no longer: what it has not taken by then is lost."""
 _LOST_SECONDS = 0.2
 """Who has lost its lease can write nothing more: no longer than it takes to tell those who wait."""
 
@@ -46,6 +52,8 @@ async def serve(
     reads the settings `file` again, in which some may be changed meanwhile. `lines`: where the log goes.
     """
     certificates = served_certificates(settings)
+    spans = exported(settings, os.environ)
+    tracing = None if spans is None else spans.tracing()
     async with AsyncExitStack() as stack:
         asked = stack.enter_context(Asked())
         sockets = bound(settings.host, settings.port)
@@ -58,16 +66,21 @@ async def serve(
         credentials = loading.result()
         replica = None
         if settings.leader_election:
-            replica = await _replica(settings, credentials, sockets[0].getsockname()[1], stack)
+            replica = await _replica(settings, credentials, sockets[0].getsockname()[1], stack, tracing)
             application, service = replica.application, replica.asgi()
         else:
             connection = await stack.enter_async_context(Connection(credentials))
-            application = Application(connection, settings, open_files=raise_limit(), memory=ControlGroup().memory)
+            application = Application(
+                connection, settings, open_files=raise_limit(), memory=ControlGroup().memory, tracing=tracing
+            )
             service = application.asgi(settings)
         application.registry.register(CredentialMetrics(credentials))
         if lines is not None:
             application.registry.register(LogMetrics(lines))
-        server = http_server(service, settings, application.connections, certificates)
+        if spans is not None:
+            spans.register(application.registry)
+        served = service if tracing is None else tracing.served(service)
+        server = http_server(served, settings, application.connections, certificates)
         following = asyncio.create_task((replica or application).run(application.settle_memory()))
         serving = asyncio.create_task(server.serve(sockets))
         works = [following, serving]
@@ -92,6 +105,8 @@ async def serve(
         await _unless_asked(service.calls.drain(), asked.to_hurry(), within=0.0 if lost else _DRAIN_SECONDS)
         if replica is not None:
             await replica.resign()
+        if spans is not None:
+            await _unless_asked(spans.close(), asked.to_hurry(), within=_LOST_SECONDS if lost else _SPANS_SECONDS)
         for work in works:
             work.cancel()
         for outcome in await asyncio.gather(*works, return_exceptions=True):
@@ -101,7 +116,9 @@ async def serve(
         return asked.by
 
 
-async def _replica(settings: Settings, credentials: Credentials, port: int, stack: AsyncExitStack) -> Replica:
+async def _replica(
+    settings: Settings, credentials: Credentials, port: int, stack: AsyncExitStack, tracing: Tracing | None
+) -> Replica:
     """This process as one of several. Raises BadSettings."""
     candidate = Candidate.of(settings, port, os.environ, MACHINE.unique())
     # Of its own: a renewal must not wait behind a gang's Bindings, nor behind reviews.
@@ -114,6 +131,7 @@ async def _replica(settings: Settings, credentials: Credentials, port: int, stac
         reviews=reviews,
         open_files=raise_limit(),
         memory=ControlGroup().memory,
+        tracing=tracing,
     )
 
 

@@ -199,6 +199,11 @@ class Settings(BaseModel):
     log_format: str = Field(
         "text", pattern="^(text|json)$", description="how a line of the log is written: text, or one JSON object"
     )
+    tracing: Literal["none", "otlp"] = Field(
+        "none",
+        description="otlp: spans of calls, writes and gangs are sent where the environment's OTEL_* say (needs the "
+        "extra otel)",
+    )
 
 
 SWITCHES = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")

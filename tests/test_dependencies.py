@@ -24,7 +24,8 @@ def names(wanted: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!;\s]", each)[0].lower().replace("_", "-") for each in wanted}
 
 
-RUNTIME, REPORT = names(SAID["project"]["dependencies"]), names(SAID["project"]["optional-dependencies"]["report"])
+RUNTIME, EXTRAS = names(SAID["project"]["dependencies"]), SAID["project"]["optional-dependencies"]
+REPORT, OTEL = names(EXTRAS["report"]), names(EXTRAS["otel"])
 TEST, LOAD = names(SAID["dependency-groups"]["test"]), names(SAID["dependency-groups"]["load"])
 
 
@@ -60,19 +61,20 @@ def unused(modules: dict[str, str], declared: set[str]) -> set[str]:
 
 def test_what_the_packages_import_is_declared_and_nothing_else() -> None:
     modules = imported("extender", "kubesim", "escher_k8s")
-    assert undeclared(modules, RUNTIME | REPORT) == BY_THOSE_WHO_HAVE_IT
-    assert unused(modules, RUNTIME | REPORT) == set(BY_NAME)
+    assert undeclared(modules, RUNTIME | REPORT | OTEL) == BY_THOSE_WHO_HAVE_IT
+    assert unused(modules, RUNTIME | REPORT | OTEL) == set(BY_NAME)
     assert [name for name, file in BY_NAME.items() if f'"{name}"' not in (ROOT / file).read_text()] == []
 
 
 def test_what_only_a_report_needs_is_imported_where_reports_are_made_alone() -> None:
     rooms = {path.parent.relative_to(ROOT) for path in (ROOT / "extender").glob("*/*.py")} - {Path("extender/compare")}
-    assert undeclared(imported(*map(str, rooms), "kubesim", "escher_k8s"), RUNTIME) == BY_THOSE_WHO_HAVE_IT
+    modules = imported(*map(str, rooms), "kubesim", "escher_k8s")
+    assert undeclared(modules, RUNTIME | OTEL) == BY_THOSE_WHO_HAVE_IT
 
 
 def test_what_tests_and_measurements_import_is_declared_and_nothing_else() -> None:
     modules = imported("tests", "loadtests")
-    assert undeclared(modules, RUNTIME | TEST | LOAD) == {}
+    assert undeclared(modules, RUNTIME | OTEL | TEST | LOAD) == {}
     assert unused(modules, TEST | LOAD) == COMMANDS
 
 

@@ -6,6 +6,7 @@ Knows the event loop's timers; must not know what is due.
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 
 from extender.app.decisions import Performer
 from extender.app.keeper import Keeper
@@ -30,7 +31,8 @@ class Alarm:
             self._timer.cancel()
         self._at = deadline
         wait = max(0.0, deadline - self._keeper.tables.clock.steady())
-        self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+        # What is due then is nobody's who is being answered now.
+        self._timer = asyncio.get_running_loop().call_later(wait, self._ring, context=Context())
 
     def _ring(self) -> None:
         self._timer, self._at = None, float("inf")

@@ -19,6 +19,7 @@ OF_THE_CHART = {
     *("host", "port", "kubeconfig", "context", "insecure", "authorization"),
     *("tls_certificate", "tls_key", "tls_client_ca", "tls_scheduler_names"),
     *("leader_election", "lease_name", "lease_namespace", "leader_service", "leader_service_port"),
+    "tracing",
 }
 """Settings that the chart sets itself, or that make no sense in a pod: its `settings` refuse them."""
 

@@ -180,3 +180,53 @@ def test_whoever_does_not_say_where_images_are_is_asked() -> None:
 def test_what_cannot_work_together_is_refused() -> None:
     with pytest.raises(Refused, match="needs authorization: kubernetes"):
         made(authorization="none", monitoring__serviceMonitor__enabled="true")
+
+
+# -- traces
+
+
+def test_traces_are_off_and_nothing_tells_of_them() -> None:
+    found = made()
+    said = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
+    assert "tracing" not in said
+    [container] = pod_specs(found)["Deployment/escher"]["containers"]
+    assert not any(each["name"].startswith("OTEL_") for each in container["env"])
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [
+        ("http://collector.observability:4318", 4318),
+        ("https://traces.example/otlp", 443),
+        ("http://collector.observability", 80),
+    ],
+)
+def test_with_traces_the_service_is_told_where_to_and_let_through(endpoint: str, port: int) -> None:
+    found = made(
+        tracing__enabled="true",
+        tracing__endpoint=endpoint,
+        tracing__share="0.1",
+        **{"tracing__env[0]__name": "OTEL_EXPORTER_OTLP_HEADERS", "tracing__env[0]__value": "a=b"},
+        **{"networkPolicy__collector[0]__podSelector__matchLabels__app": "collector"},
+    )
+    said = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
+    assert said["tracing"] == "otlp"
+    [container] = pod_specs(found)["Deployment/escher"]["containers"]
+    told = {each["name"]: each.get("value") for each in container["env"]}
+    assert {name: value for name, value in told.items() if name.startswith("OTEL_")} == {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.1",
+        "OTEL_EXPORTER_OTLP_HEADERS": "a=b",
+    }
+    out = one(found, "NetworkPolicy", "escher")["spec"]["egress"]
+    assert {"ports": [{"port": port}], "to": [{"podSelector": {"matchLabels": {"app": "collector"}}}]} in out
+
+
+def test_traces_that_go_nowhere_are_refused() -> None:
+    with pytest.raises(Refused, match=r"tracing\.endpoint: say where the collector is"):
+        made(tracing__enabled="true")
+    with pytest.raises(Refused, match="endpoint"):
+        made(tracing__enabled="true", tracing__endpoint="collector:4318")
+    with pytest.raises(Refused, match="tracing"):
+        made(settings__tracing="otlp")

@@ -1,0 +1,109 @@
+"""Gangs: a span for each plan of a gang, from when there is a place for each of its quorum until it is bound or given
+up. The binds of its members are linked to it, and it to the call in which it was planned.
+
+Follows the effects that everybody is told. Must not know the gangs themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, StatusCode, Tracer
+
+from extender.adapters.tracing import words
+from extender.adapters.tracing.calls import call
+from extender.app.decisions import Effect
+from extender.core.gangs.gang import (
+    GangBound,
+    GangInDoubt,
+    GangInPart,
+    GangPlanned,
+    GangQuarantined,
+    GangTimedOut,
+    OpenBarrier,
+)
+from extender.core.names import GangKey
+
+_REMEMBERED = 4096
+"""Plans. Those who have waited longest are the ones whose end nobody was told of: all of their members are gone."""
+
+GivenUp = Callable[[GangKey, str], None]
+
+
+class GangSpans:
+    def __init__(self, tracer: Tracer, remembered: int = _REMEMBERED) -> None:
+        self._tracer = tracer
+        self._remembered = remembered
+        self._plans: dict[GangKey, Span] = {}
+        """The last of each, also where it is over: members beyond the quorum are bound after it."""
+
+    def plan_of(self, gang: GangKey) -> SpanContext | None:
+        """What a span that has to do with the gang's plan is linked to; None: it had no plan yet."""
+        plan = self._plans.get(gang)
+        return None if plan is None else plan.get_span_context()
+
+    def told_too(self, others: Callable[[Effect], None]) -> Callable[[Effect], None]:
+        """Who is told of every effect, and the spans with them."""
+
+        def both(effect: Effect) -> None:
+            others(effect)
+            self.tell(effect)
+
+        return both
+
+    def tell(self, effect: Effect) -> None:
+        match effect:
+            case GangPlanned(gang):
+                self._begin(gang)
+            case GangBound(gang, seconds):
+                self._end(gang, "bound", seconds=seconds)
+            case OpenBarrier(gang, members):
+                self._note(gang, "barrier opened", {words.MEMBERS: len(members)})
+            case GangInPart(gang, quorum, members) | GangInDoubt(gang, quorum, members):
+                self._note(gang, "bound in part", {words.MEMBERS: len(members), words.QUORUM: quorum})
+            case GangTimedOut(gang, arrived, quorum):
+                self._note(gang, "timed out", {words.MEMBERS: arrived, words.QUORUM: quorum})
+                self._end(gang, "timed out", f"{arrived} of {quorum} members were ready to be bound in time")
+            case GangQuarantined(gang, _, defect):
+                self._end(gang, "quarantined", repr(defect))
+            case _:
+                pass
+
+    def given_up_too(self, other: GivenUp | None) -> GivenUp:
+        """Who is told of plans that are given up, and the spans with them."""
+
+        def both(gang: GangKey, reason: str) -> None:
+            if other is not None:
+                other(gang, reason)
+            self._end(gang, "given up", reason or "it is planned anew")
+
+        return both
+
+    def _begin(self, gang: GangKey) -> None:
+        self._end(gang, "given up", "it is planned anew")
+        # A trace of its own: it belongs to none of its members more than to another.
+        here = call().get_span_context()
+        links = [Link(here, {words.LINK: "planned by"})] if here.is_valid else []
+        about = {words.NAMESPACE: gang.namespace, words.GANG: gang.name}
+        self._plans.pop(gang, None)
+        self._plans[gang] = self._tracer.start_span("gang", Context(), attributes=about, links=links)
+        if len(self._plans) > self._remembered:
+            oldest = next(iter(self._plans))
+            self._end(oldest, "forgotten")
+            del self._plans[oldest]
+
+    def _note(self, gang: GangKey, what: str, about: dict[str, int]) -> None:
+        if (plan := self._plans.get(gang)) is not None and plan.is_recording():
+            plan.add_event(what, about)
+
+    def _end(self, gang: GangKey, outcome: str, why: str = "", seconds: float | None = None) -> None:
+        if (plan := self._plans.get(gang)) is None or not plan.is_recording():
+            return
+        plan.set_attribute(words.OUTCOME, outcome)
+        if seconds is not None:
+            plan.set_attribute(words.SECONDS, seconds)
+        if why:
+            plan.set_attribute(words.REASON, why)
+            plan.set_status(StatusCode.ERROR, why)
+        plan.end()

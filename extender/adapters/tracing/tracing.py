@@ -1,0 +1,56 @@
+"""Tracing: what is put around the parts of the service, all of it made with one tracer.
+
+Must not know where spans go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from opentelemetry.trace import TracerProvider
+
+from extender import __version__
+from extender.adapters.http.asgi import Service
+from extender.adapters.tracing.calls import TracedService
+from extender.adapters.tracing.gangs import GangSpans, GivenUp
+from extender.adapters.tracing.verbs import TracedVerbs
+from extender.adapters.tracing.writes import TracedCluster, TracedRequests, Warm
+from extender.app.decisions import Effect
+from extender.app.verbs import Verbs
+from extender.core.cluster import Pod
+from extender.core.gang_ask import GangAsk
+from extender.core.names import GangKey
+from extender.kube.names import PodUid
+from extender.kube.requests import Requests
+
+
+class Tracing:
+    """Each method answers the same part, traced."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._tracer = provider.get_tracer("escher", __version__)
+        self._gangs = GangSpans(self._tracer)
+
+    def served(self, service: Service) -> TracedService:
+        return TracedService(service, self._tracer, service.calls.by_name)
+
+    def verbs(self, verbs: Verbs, pods: Mapping[PodUid, Pod]) -> Verbs:
+        """`pods`: those that are known."""
+
+        def gang_of(uid: PodUid) -> GangKey | None:
+            pod = pods.get(uid)
+            return pod.gang.key if pod is not None and isinstance(pod.gang, GangAsk) else None
+
+        return TracedVerbs(verbs, self._gangs, gang_of)
+
+    def cluster(self, connection: Warm) -> TracedCluster:
+        return TracedCluster(connection, self._tracer)
+
+    def requests(self, connection: Requests) -> Requests:
+        return TracedRequests(connection, self._tracer)
+
+    def told(self, others: Callable[[Effect], None]) -> Callable[[Effect], None]:
+        return self._gangs.told_too(others)
+
+    def given_up(self, other: GivenUp | None) -> GivenUp:
+        return self._gangs.given_up_too(other)
