@@ -1,0 +1,120 @@
+"""Dumps: all objects of a cluster by their paths, and where two dumps differ.
+
+What changes by itself is left out: versions, who wrote which field, heartbeats. Events and Leases are not looked at.
+Must not know who has changed what; `touches` does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from loadtests.pods import Json
+from loadtests.reading import OURS
+
+Dump = dict[str, Json]
+
+PASSING = frozenset({("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")})
+"""Group and plural of what comes and goes by itself."""
+_OF_THEIR_CONTROLLERS = ("poddisruptionbudgets", "resourcequotas")
+"""Their status says what there is of other things."""
+
+
+def content(found: Json) -> Json:
+    """What the object says, without what changes by itself."""
+    kept = copy.deepcopy(found)
+    for key in ("resourceVersion", "managedFields", "generation"):
+        kept["metadata"].pop(key, None)
+    # Items of a list do not say what they are.
+    for key in ("kind", "apiVersion"):
+        kept.pop(key, None)
+    for each in (kept.get("status") or {}).get("conditions") or ():
+        for key in ("lastHeartbeatTime", "lastProbeTime"):
+            each.pop(key, None)
+    return kept
+
+
+def without_our_keys(dump: Mapping[str, Json]) -> Dump:
+    """The same, but for what nodes say that they have of our domain: it is the service's alone."""
+    kept = copy.deepcopy(dict(dump))
+    for path, each in kept.items():
+        if path.startswith("/api/v1/nodes/"):
+            for field in ("capacity", "allocatable"):
+                said = each["status"][field]
+                each["status"][field] = {key: units for key, units in said.items() if not key.startswith(OURS)}
+    return kept
+
+
+def keys_of_ours(dump: Mapping[str, Json]) -> dict[str, Json]:
+    """What nodes say that they have of our domain, by name, where it is anything: capacity and allocatable in one."""
+    found = {}
+    for path, each in dump.items():
+        if path.startswith("/api/v1/nodes/"):
+            said = {**each["status"]["capacity"], **each["status"]["allocatable"]}
+            if ours := {key: units for key, units in said.items() if key.startswith(OURS)}:
+                found[path.rpartition("/")[2]] = ours
+    return found
+
+
+def differences(before: Mapping[str, Json], after: Mapping[str, Json], changed: Mapping[str, Json | None]) -> list[str]:
+    """Where `after` is not `before` with these changes, in words. `changed`: see `course.CHANGED`."""
+    found = []
+    for path in sorted({*before, *after}):
+        if path in changed:
+            found += _unlike(path, before.get(path), after.get(path), changed[path])
+        elif path not in after:
+            found.append(f"{path}: is not there any more")
+        elif path not in before:
+            found.append(f"{path}: was not there before")
+        else:
+            found += _apart(path, _comparable(path, before[path]), _comparable(path, after[path]))
+    return found
+
+
+def _unlike(path: str, before: Json | None, after: Json | None, wanted: Json | None) -> list[str]:
+    if wanted is None or after is None:
+        return [] if after is wanted else [f"{path}: is {'there still' if after else 'not there any more'}"]
+    found = [f"{path}: {where} is {has}, not {want}" for where, has, want in _lacking(after, wanted)]
+    if before is None:
+        return found
+    # Whoever changes a pod changes what its status says as well.
+    if "/pods/" in path:
+        wanted = {**wanted, "status": True}
+    return found + _apart(path, _without(before, wanted), _without(after, wanted))
+
+
+def _lacking(has: Any, wanted: Json, where: str = "") -> Iterable[tuple[str, Any, Any]]:
+    for key, want in wanted.items():
+        said = (has or {}).get(key)
+        if isinstance(want, dict):
+            yield from _lacking(said, want, f"{where}.{key}")
+        # A field that is false may as well not be there.
+        elif (said or False) != (want or False):
+            yield f"{where}.{key}", said, want
+
+
+def _without(found: Json, wanted: Json) -> Json:
+    """The object without the fields that `wanted` names."""
+    kept = dict(found)
+    for key, want in wanted.items():
+        if isinstance(want, dict) and isinstance(kept.get(key), dict):
+            kept[key] = _without(kept[key], want)
+        else:
+            kept.pop(key, None)
+    return kept
+
+
+def _comparable(path: str, found: Json) -> Json:
+    if path.split("/")[-2] in _OF_THEIR_CONTROLLERS:
+        return {key: value for key, value in found.items() if key != "status"}
+    return found
+
+
+def _apart(path: str, before: Any, after: Any, where: str = "") -> list[str]:
+    if before == after:
+        return []
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = sorted({*before, *after})
+        return [said for key in keys for said in _apart(path, before.get(key), after.get(key), f"{where}.{key}")]
+    return [f"{path}: {where} was {before} and is {after}"]

@@ -1,0 +1,81 @@
+"""Touches: what the service has written to others, as the audit log and the fields' managers tell it.
+
+It may write where those are who try it, and what nodes have of our domain; whatever else it has written is told.
+Knows nothing of what the objects say: `dumps` compares that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from loadtests.history.scene import TRIALS, VETERANS
+from loadtests.pods import Json
+from loadtests.reading import OURS
+
+SERVICE = "escher"
+"""As whom it asks the API server, and what it is called as manager of fields."""
+_OF_ITS_OWN = frozenset({"escher.dev", "authentication.k8s.io", "authorization.k8s.io"})
+"""API groups in which others have nothing, or nothing is stored."""
+
+Writes = Counter[str]
+
+
+class Touches:
+    """`heard` events of the audit log, `found` what of it was not the service's to write, and `writes` how much of what
+    it has written and was answered well: `pods/binding`, say."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.writes: Writes = Counter()
+
+    def heard(self, event: Json) -> None:
+        if (event.get("user") or {}).get("username") != SERVICE or event.get("stage") != "ResponseComplete":
+            return
+        about = event.get("objectRef") or {}
+        what = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
+        if 200 <= (event.get("responseStatus") or {}).get("code", 0) < 300:
+            self.writes[what] += 1
+        # Also what was refused: it was wanted.
+        if not _is_its_own(what, about, event):
+            self.found.append(f"{event.get('verb')} {what} {about.get('namespace', '')}/{about.get('name', '')}")
+
+
+def _is_its_own(what: str, about: Json, event: Json) -> bool:
+    if about.get("apiGroup") in _OF_ITS_OWN or about.get("namespace") == TRIALS:
+        return True
+    if what == "nodes/status":
+        return bool(event.get("verb") == "patch")
+    if what == "events":
+        # A word about a gang that it has found, and may be its own.
+        said = event.get("requestObject") or {}
+        return str((said.get("regarding") or {}).get("name", "")).startswith(VETERANS)
+    return False
+
+
+def managed(dump: Mapping[str, Json]) -> list[str]:
+    """Fields of others' objects of which the API server says that the service has written them."""
+    found = []
+    for path, each in dump.items():
+        if f"/namespaces/{TRIALS}/" in path or "/escher.dev/" in path:
+            continue
+        for entry in each["metadata"].get("managedFields") or ():
+            if entry.get("manager") == SERVICE:
+                fields = sorted(set(_leaves(entry.get("fieldsV1") or {})))
+                found += [f"{path}: {where}" for where in fields if not _is_a_key_of_ours(path, where)]
+    return found
+
+
+def _is_a_key_of_ours(path: str, where: str) -> bool:
+    return path.startswith("/api/v1/nodes/") and where.startswith(
+        (f"f:status f:capacity f:{OURS}", f"f:status f:allocatable f:{OURS}")
+    )
+
+
+def _leaves(fields: Json, above: str = "") -> Iterable[str]:
+    for key, below in fields.items():
+        where = f"{above} {key}".strip()
+        if below:
+            yield from _leaves(below, where)
+        elif key != ".":
+            yield where
