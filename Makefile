@@ -66,7 +66,7 @@ longer: setup ## Run the tests of ten seconds and more, which the default ones l
 
 .PHONY: slow
 slow: setup ## Run the tests that try many times as much as the default ones (an hour; no Go, no cluster)
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not e2e" -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: life
 life: setup ## Live two weeks of 1,000 clusters in virtual time; look for harm, hoards, crashes and neglect (hours; no Go)
@@ -104,7 +104,7 @@ cluster: setup ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-ma
 
 .PHONY: e2e
 e2e: cluster ## Run the end-to-end tests
-	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m "e2e and not slow" $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: cluster ## Kill service, scheduler and API server 100 times each, pause etcd, and look for anything lost (half an hour)
