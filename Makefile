@@ -68,7 +68,7 @@ longer: setup ## Run the tests of ten seconds and more, which the default ones l
 
 .PHONY: slow
 slow: setup ## Run the tests that try many times as much as the default ones (an hour; no Go, no cluster)
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not e2e" -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: life
 life: setup ## Live two weeks of 1,000 clusters in virtual time; look for harm, hoards, crashes and neglect (hours; no Go)
