@@ -7,6 +7,7 @@ arrives or does not. Must not know the rest of the cluster, nor when it dies.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -55,6 +56,8 @@ class Line:
         self._dead = False
         self._under_way: set[asyncio.Task[bytes]] = set()
         self._turned_away: Unavailable | None = None
+        self._held = ""
+        """Watches with a path in which this pattern is found tell nothing, while `_flows` is not set."""
         self._flows = asyncio.Event()
         self._flows.set()
         self._breaks = 0
@@ -66,9 +69,11 @@ class Line:
         for sent in self._under_way if losing else ():
             sent.cancel()
 
-    def hold_watches(self) -> None:
-        """From now on nothing that a watch tells comes through, until `release_watches`."""
+    def hold_watches(self, of: str = "") -> None:
+        """From now on nothing that a watch tells comes through, until `release_watches`. `of`: a pattern that is found
+        in the paths of those that are held; empty: all."""
         if not self._dead:
+            self._held = of
             self._flows.clear()
 
     def release_watches(self) -> None:
@@ -125,7 +130,8 @@ class Line:
         told = self._inner.lines(path, silence=silence)
         async with aclosing(_late(told, self.late_by) if self.late_by else told) as lines:
             async for line in lines:
-                await self._flows.wait()
+                if re.search(self._held, path):
+                    await self._flows.wait()
                 self._check()
                 if self._breaks != unbroken:
                     raise Away("connection reset by peer")

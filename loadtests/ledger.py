@@ -6,16 +6,46 @@ Imports nothing that decides, so that it cannot share a mistake with the ledger.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
+from typing import Protocol
 
 import httpx
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.controlplane.api import Api
 from loadtests.reading import Amounts, Json, amounts, quantity, requests_of
 from loadtests.room import Saved
 
 SAVING = "saving"
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+"""By name and labels."""
+
+
+class Lists(Protocol):
+    """An API server that lists."""
+
+    def list_all(self, path: str) -> list[Json]:
+        """The items of a collection, all pages."""
+        ...
+
+
+class Answering(Protocol):
+    """A service that tells its state."""
+
+    def cluster_state(self) -> dict[str, Json]:
+        """All nodes, by name."""
+        ...
+
+    def metrics(self) -> Samples: ...
+
+
+def samples_of(families: Iterable[Metric]) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 class Service:
@@ -50,13 +80,8 @@ class Service:
             if token is None:
                 return found
 
-    def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-        text = self._client.get("/metrics").text
-        return {
-            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+    def metrics(self) -> Samples:
+        return samples_of(text_string_to_metric_families(self._client.get("/metrics").text))
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over all samples of that name that have these labels."""
@@ -74,7 +99,7 @@ class Service:
         self._client.close()
 
 
-def saved(service: Service) -> Saved:
+def saved(service: Answering) -> Saved:
     """For which gang room is saved, and where, as the service tells it."""
     gangs: set[str] = set()
     places: list[tuple[str, Amounts]] = []
@@ -87,7 +112,7 @@ def saved(service: Service) -> Saved:
     return Saved(next(iter(gangs), None), tuple(places))
 
 
-def differences(api: Api, service: Service) -> list[str]:
+def differences(api: Lists, service: Answering) -> list[str]:
     """Where the ledger, as the service tells it, is not what the API server says; empty: they are the same.
 
     Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available is
@@ -108,7 +133,7 @@ def differences(api: Api, service: Service) -> list[str]:
     return wrong
 
 
-def unfinished(service: Service) -> list[str]:
+def unfinished(service: Answering) -> list[str]:
     """What should come to an end when nothing is asked of the service any more, and has not."""
     left = []
     for (name, labels), value in service.metrics().items():

@@ -16,8 +16,9 @@ class Fault:
     """`error` is what is told, of a request that has not arrived or, `after`, of one that was carried out. Without an
     error the answer is late, or the request is, by `seconds`.
 
-    Met by requests with this `method` and a `path` in which the pattern is found, of this `user`; empty: of any. So
-    many of them (`skip`) go by before, and so many meet it (`times`; None: all until it is taken back).
+    Met by requests with this `method` and a `path` in which the pattern is found, of a `user` whom that pattern
+    describes; empty: of any. So many of them (`skip`) go by before, and so many meet it (`times`; None: all until it is
+    taken back).
     """
 
     error: Unavailable | Refused | None = None
@@ -27,12 +28,16 @@ class Fault:
     user: str = ""
     seconds: float = 0.0
     """How much later than any other its answer, or the error, comes."""
+    again: float | None = None
+    """It arrives once more, so many seconds after its sender has heard what there is to hear: what had not arrived, too
+    late; what had, a second time."""
     skip: int = 0
     times: int | None = 1
 
     def concerns(self, user: str, method: str, path: str) -> bool:
-        asked = self.method in ("", method) and self.user in ("", user)
-        return asked and (not self.path or re.search(self.path, path) is not None)
+        if self.method not in ("", method) or (self.user and re.fullmatch(self.user, user) is None):
+            return False
+        return not self.path or re.search(self.path, path) is not None
 
 
 class Faults:

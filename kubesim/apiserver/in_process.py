@@ -56,12 +56,15 @@ class InProcess:
         # Half of the time before the API server decides, half of it after.
         pause = self._pause() / 2
         await asyncio.sleep(pause)
+        asked = self._request(method, path, body, content_type, accept)
         fault = self._server.faults.met_by(self._user, method, path)
+        if fault is not None and fault.again is not None:
+            asyncio.get_running_loop().call_later(fault.seconds + fault.again, self._arrive_again, asked)
         if fault is not None and not fault.after:
             await asyncio.sleep(fault.seconds)
             if fault.error is not None:
                 raise fault.error
-        answer = self._server.handle(self._request(method, path, body, content_type, accept))
+        answer = self._server.handle(asked)
         if pause:
             await asyncio.sleep(pause)
         if fault is not None and fault.after:
@@ -93,6 +96,12 @@ class InProcess:
                     yield line[:-1]
             except TimeoutError as error:
                 raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
+
+    def _arrive_again(self, request: Request) -> None:
+        """Whoever sent it hears nothing of this."""
+        answer = self._server.handle(request)
+        if not isinstance(answer, Answer):
+            answer.close()
 
     def _pause(self) -> float:
         return self._latency if self._rng is None else self._latency * (0.5 + self._rng.random())

@@ -17,10 +17,10 @@ Units = dict[str, int]
 def disagreements(simulation: Simulation, applications: Sequence[Application]) -> list[str]:
     """In words, each where it is."""
     store = simulation.cluster.api.store
-    objects = {_key(each): each for each in store.list(ephemeral_resources(simulation))}
+    objects = {key_of(each): each for each in store.list(ephemeral_resources(simulation))}
     nodes = {name(each): each for each in store.list(NODE)}
     return [
-        *_of_nodes(simulation.application.keeper, nodes, {key: _units(each) for key, each in objects.items()}),
+        *of_nodes(simulation.application.keeper, nodes, {key: units_of(each) for key, each in objects.items()}),
         *_of_applications(applications, objects, nodes, free_cpu(store)),
     ]
 
@@ -29,7 +29,7 @@ def ephemeral_resources(simulation: Simulation) -> Kind:
     return next(each for each in simulation.cluster.api.served.all() if each.plural == "ephemeralresources")
 
 
-def _of_nodes(keeper: Any, nodes: dict[str, Json], desired: dict[str, Units]) -> Iterator[str]:
+def of_nodes(keeper: Any, nodes: dict[str, Json], desired: dict[str, Units]) -> Iterator[str]:
     for node, found in nodes.items():
         wanted = {key: units[node] for key, units in desired.items() if units.get(node)}
         for where in ("capacity", "allocatable"):
@@ -53,7 +53,7 @@ def _of_applications(
             if each.wish.capacity and not each.without_room:
                 yield f"{each.key} is not there, and {each.wish} was asked for"
             continue
-        units = _units(found)
+        units = units_of(found)
         if each.without_room:
             continue
         if not each.wish.capacity:
@@ -85,11 +85,11 @@ def _others(wish: Wish, nodes: dict[str, Json], free: Units, having: Units) -> b
     return bool(others)
 
 
-def _key(found: Json) -> str:
+def key_of(found: Json) -> str:
     return f"{_DOMAIN}{found['metadata']['namespace']}.{name(found)}"
 
 
-def _units(found: Json) -> Units:
+def units_of(found: Json) -> Units:
     said = {**(found.get("status", {}).get("nodes") or {}), **(found["spec"].get("nodes") or {})}
     return {node: units for node, units in said.items() if units}
 

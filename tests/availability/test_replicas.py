@@ -12,7 +12,7 @@ import pytest
 from extender.bootstrap import Cluster
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.simulation import Simulation
-from tests.availability.replicas import NAMESPACE, Replicas
+from loadtests.replicas import NAMESPACE, Replicas
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -236,13 +236,17 @@ class ApiNodeStatusWriter:
         amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
         # Both: the scheduler reads allocatable, and a kubelet copies capacity over it at its next sync.
         patch = {"status": {"capacity": amounts, "allocatable": amounts}}
-        answer = await self._requests.request(
-            "PATCH",
-            address("api", "v1", "nodes", node, "status"),
-            _encode(patch),
-            content_type=MERGE_PATCH,
-            accept=METADATA_ONLY,
-        )
+        try:
+            answer = await self._requests.request(
+                "PATCH",
+                address("api", "v1", "nodes", node, "status"),
+                _encode(patch),
+                content_type=MERGE_PATCH,
+                accept=METADATA_ONLY,
+            )
+        except Occupied as error:
+            # The patch asks for no version: it has met other writes, and will do when it is tried again.
+            raise Unavailable(str(error)) from error
         try:
             return _versioned.decode(answer).metadata.version
         except msgspec.DecodeError:

@@ -122,6 +122,12 @@ async def test_a_wake_that_meets_other_writes_is_to_be_tried_again(api: Scripted
         await ApiWaker(api).wake(POD, "t1")
 
 
+async def test_a_node_whose_status_others_write_as_well_is_to_be_tried_again(api: ScriptedApi) -> None:
+    api.answers.append(Occupied(409, "the object has been modified"))
+    with pytest.raises(Unavailable, match="modified"):
+        await ApiNodeStatusWriter(api).advertise(NodeName("n1"), {ResourceKey("escher.dev/a.b"): 1}, [])
+
+
 async def test_a_pod_is_evicted_and_never_a_namesake(api: ScriptedApi) -> None:
     api.answers.append(b"{}")
     await ApiEvictor(api).evict(POD)

@@ -36,6 +36,7 @@ class Replicas(Simulation):
         self.lost: list[str] = []
         """Why leaders gave up, in order."""
         self.restarts = True
+        self.back_after = BACK_AFTER
         self.own_line: dict[int, Connection] = {}
         """What one reaches the API server by, if not as the others do."""
 
@@ -45,9 +46,13 @@ class Replicas(Simulation):
     def _life(self, port: int) -> ServiceLife:
         self.lives += 1
         candidate = Candidate(f"escher-{port}-{self.lives}", f"10.0.0.{port - 8080}", port, NAMESPACE)
-        line = self.own_line.get(port, self._to_service)
+        line = self.own_line.get(port) or self._line_of(candidate)
         self._last = self.by_port[port] = ServiceLife(line, self._settings, self._world, candidate)
         return self._last
+
+    def _line_of(self, candidate: Candidate) -> Connection:
+        """What it reaches the API server by."""
+        return self._to_service
 
     async def _start(self) -> None:
         await super()._start()
@@ -66,7 +71,7 @@ class Replicas(Simulation):
                 del self.by_port[port]
             if not self.restarts:
                 return
-            await asyncio.sleep(BACK_AFTER)
+            await asyncio.sleep(self.back_after)
             life = self._life(port)
 
     @property

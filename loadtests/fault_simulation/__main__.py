@@ -1,0 +1,207 @@
+"""Carry out one plan of faults for each seed, in virtual time, and look for whatever must not be.
+
+    python -m loadtests.fault_simulation --seeds 10000 --jobs 2
+    python -m loadtests.fault_simulation --seed 31                     # that one, told in full
+    python -m loadtests.fault_simulation --replay failing-31.json      # what was written of one that failed
+    python -m loadtests.fault_simulation --mutants --seeds 400         # bugs put in on purpose: is each found?
+
+No cluster is needed: API server, schedulers, kubelets, controllers and the service run in one process. A seed draws what
+people ask for (gangs, pods, ephemeral resources, policies) and what goes wrong:
+
+{faults}
+
+Looked for, after each round in which the service did anything: its invariants; at each Binding: room, quorum and
+policy, and for replicas who leads; at rest, against what objects say: gangs in part, what could run and does not, the
+ledger, node status, what is left over; then after a restart, and when all has been taken back. A seed that fails is made
+smaller, to the fewest faults and works with which it still does, and written to a file. The same seed, or file, is the
+same run: its digest tells. Exit code 1 if anything was found (with --mutants: if a bug was not), 0 if not, 130 if it was
+interrupted: then what was done so far is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from loadtests.fault_simulation.drawing import plan_of
+from loadtests.fault_simulation.mutation import Verdict, verdicts
+from loadtests.fault_simulation.mutation import table as table_of_mutants
+from loadtests.fault_simulation.plan import MEANING, BadPlan, Plan, in_words, read, work_in_words, written
+from loadtests.fault_simulation.run import Result, run
+from loadtests.fault_simulation.shrinking import shrunk
+from loadtests.progress import say
+from loadtests.side_by_side import lives
+
+_INTERRUPTED = 130
+"""The exit code of what was stopped by SIGINT."""
+_SHOWN = 5
+_TELLS_EVERY = 100
+
+
+def table(results: Sequence[Result]) -> str:
+    """What was carried out, and what was found."""
+    struck: Counter[str] = sum((Counter(each.faults) for each in results), Counter())
+    found = [each for each in results if not each.is_clean]
+    kinds = Counter(each.findings[0].kind for each in found)
+    rows: list[tuple[str, object]] = [
+        ("seeds", len(results)),
+        ("  with two replicas", sum(each.plan.replicas > 1 for each in results)),
+        ("hours of virtual time", f"{sum(each.virtual_seconds for each in results) / 3600:.1f}"),
+        ("rounds after which it was looked", sum(each.looks for each in results)),
+        ("pods bound", sum(each.bound for each in results)),
+        ("pods evicted by the service", sum(each.evicted for each in results)),
+        ("starts of the service", sum(each.lives for each in results)),
+        ("CPU seconds, mean of a seed", f"{sum(each.cpu_seconds for each in results) / len(results):.2f}"),
+        ("faults:", struck.total()),
+        *((f"  {each}", struck[each]) for each in MEANING),
+        ("seeds in which something was found:", len(found)),
+        *((f"  {kind}", count) for kind, count in sorted(kinds.items())),
+    ]
+    lines = [f"{name:<60}{value:>10}" for name, value in rows]
+    for each in sorted(found, key=lambda each: each.plan.seed):
+        lines.append(f"seed {each.plan.seed}: {each.findings[0].kind}: {each.findings[0].what[:120]}")
+    return "\n".join(lines)
+
+
+def details(result: Result) -> str:
+    """The plan of a run, and what was found in it."""
+    plan = result.plan
+    lines = [f"seed {plan.seed}: {plan.nodes} nodes, {plan.replicas} of the service; asked for:"]
+    lines += [f"  {work_in_words(each)}" for each in plan.works]
+    lines += ["what goes wrong:", *(f"  {in_words(each)}" for each in plan.faults)]
+    lines += [f"found at {each.when:.2f} s: {each.kind}: {each.what}" for each in result.findings[:_SHOWN]]
+    if len(result.findings) > _SHOWN:
+        lines.append(f"and {len(result.findings) - _SHOWN} more")
+    if result.is_clean:
+        lines.append(f"nothing was found in {result.virtual_seconds:.0f} s of virtual time, {result.bound} pods bound")
+    return "\n".join([*lines, f"digest of the history: {result.digest}"])
+
+
+def made_smaller(result: Result) -> Result:
+    """The run of the smallest plan that was found to fail as this one does."""
+    kind = result.findings[0].kind
+
+    def fails(plan: Plan) -> bool:
+        again = run(plan)
+        return not again.is_clean and again.findings[0].kind == kind
+
+    return run(shrunk(result.plan, fails))
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    said = "\n".join(f"    {kind}: {meaning}" for kind, meaning in MEANING.items())
+    faults = "\n".join(textwrap.fill(each, 110, subsequent_indent="        ") for each in said.splitlines())
+    about = (__doc__ or "").format(faults=textwrap.indent(faults, "    "))
+    parser = argparse.ArgumentParser(prog="python -m loadtests.fault_simulation", description=about)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seeds", type=int, help="how many seeds (default: 10000, with --mutants 400)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: 0)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=int, help="this seed alone, told in full")
+    which.add_argument("--replay", type=Path, metavar="FILE", help="the plan in this file alone, told in full")
+    which.add_argument("--mutants", action="store_true", help="put in bugs, and say which are found")
+    parser.add_argument("--only", default="", help="with --mutants: these bugs, by name, with commas between")
+    parser.add_argument("--no-shrinking", action="store_true", help="what fails is told as it was drawn")
+    parser.add_argument(
+        "--out", type=Path, default=Path(), help="the folder for files of what failed (default: where you are)"
+    )
+    parsed = parser.parse_args(given)
+    if parsed.seeds is None:
+        parsed.seeds = 400 if parsed.mutants else 10_000
+    if min(parsed.seeds, parsed.jobs) < 1 or parsed.first_seed < 0:
+        parser.error("--seeds and --jobs must be 1 or more, --first-seed 0 or more")
+    if not parsed.out.is_dir():
+        parser.error(f"--out: there is no folder {parsed.out}")
+    return parsed
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    wanted = arguments(given)
+    if wanted.mutants:
+        return _mutants(wanted)
+    if wanted.seed is not None:
+        return _one(plan_of(wanted.seed), wanted)
+    if wanted.replay is not None:
+        try:
+            return _one(read(wanted.replay.read_bytes()), wanted)
+        except (OSError, BadPlan) as error:
+            say(f"--replay {wanted.replay}: {error}")
+            return 2
+    return _many(wanted)
+
+
+def _one(plan: Plan, wanted: argparse.Namespace) -> int:
+    result = run(plan)
+    sys.stdout.write(details(result) + "\n")
+    if result.is_clean:
+        return 0
+    _write(result, wanted)
+    return 1
+
+
+def _many(wanted: argparse.Namespace) -> int:
+    say(f"seeds from {wanted.first_seed}")
+    results: list[Result] = []
+    try:
+        _carry_out(wanted, results)
+    except KeyboardInterrupt:
+        say(f"\ninterrupted after {len(results)} of {wanted.seeds} seeds\n")
+    if results:
+        sys.stdout.write(f"\n{table(results)}\n")
+    if len(results) < wanted.seeds:
+        return _INTERRUPTED
+    return 0 if all(each.is_clean for each in results) else 1
+
+
+def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
+    """All seeds are run, and their results appended as they come."""
+    began = time.monotonic()
+    plans = [plan_of(seed) for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds)]
+    with closing(lives(run, plans, wanted.jobs)) as finished:
+        for result in finished:
+            results.append(result)
+            if len(results) % _TELLS_EVERY == 0:
+                found = sum(not each.is_clean for each in results)
+                left = (time.monotonic() - began) / len(results) * (wanted.seeds - len(results))
+                say(f"{len(results)} of {wanted.seeds}; found in {found}; {left / 60:.0f} min left")
+            if not result.is_clean:
+                say("\n" + details(result))
+                _write(result, wanted)
+
+
+def _write(result: Result, wanted: argparse.Namespace) -> None:
+    """A file from which it can be replayed, made smaller if that is wanted."""
+    smaller = result if wanted.no_shrinking else made_smaller(result)
+    file = wanted.out / f"failing-{result.plan.seed}.json"
+    file.write_bytes(written(smaller.plan))
+    if smaller is not result:
+        say(f"\nmade smaller:\n{details(smaller)}")
+    say(f"again with: python -m loadtests.fault_simulation --replay {file}\n")
+
+
+def _mutants(wanted: argparse.Namespace) -> int:
+    names = tuple(filter(None, wanted.only.split(",")))
+    found: list[Verdict] = []
+    try:
+        for verdict in verdicts(names, wanted.first_seed, wanted.seeds, wanted.jobs):
+            found.append(verdict)
+            say(str(verdict))
+    except KeyboardInterrupt:
+        sys.stdout.write(f"\n{table_of_mutants(found)}\n")
+        return _INTERRUPTED
+    except KeyError as error:
+        say(f"--only: there is no bug {error}")
+        return 2
+    sys.stdout.write(f"\n{table_of_mutants(found)}\n")
+    return 0 if all(each.is_found for each in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

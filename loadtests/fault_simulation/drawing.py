@@ -1,0 +1,175 @@
+"""Drawing: the plan of a seed. Works and faults are drawn apart, so that a seed's works do not depend on its faults.
+
+Knows what is likely to hurt: little room, much asked for at the same time, and faults that come while it is being given
+out. Must not know how anything is carried out.
+"""
+
+from __future__ import annotations
+
+import random
+
+from loadtests.fault_simulation.plan import CALLS, TARGETS, Fault, FaultKind, Plan, Work
+
+CPU_OF_NODE = 4
+WORK_ENDS = 60.0
+"""Seconds within which all works have begun."""
+_MOST_CPU = 4
+_LATEST = 0.8
+"""Seconds by which a request may arrive after its sender was told that it had not: less than a killed service is away
+and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
+_ONE_OF_REPLICAS = 6
+"""One seed in so many has two replicas."""
+
+_OF_REQUESTS: tuple[FaultKind, ...] = (
+    "lose-request", "lose-answer", "delay-request", "delay-answer", "late-request", "repeat-request", "conflict",
+    "throttle", "fail",
+)  # fmt: skip
+_OTHERS: dict[FaultKind, int] = {
+    "outage": 4,
+    "hold-watches": 4,
+    "repeat-events": 2,
+    "break-watches": 2,
+    "forget-changes": 1,
+    "lose-call": 2,
+    "lose-verdict": 3,
+    "delay-call": 2,
+    "repeat-call": 2,
+    "kill-service": 5,
+    "cut-off-service": 2,
+    "kill-scheduler": 2,
+    "lose-node": 3,
+    "reset-node": 2,
+    "meddle": 2,
+    "set-clock": 1,
+}
+_WRITES = ("bindings", "bindings", "bindings", "node status", "resource writes", "resource status", "pod patches", "all")
+_WATCHES = ("watches", "watch of pods", "watch of nodes", "watch of resources")
+
+
+def plan_of(seed: int) -> Plan:
+    """The same seed has the same plan."""
+    nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
+    replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
+    return Plan(seed, _works(random.Random(f"{seed} works")), _faults(random.Random(f"{seed} faults"), nodes), nodes, replicas)
+
+
+def _works(rng: random.Random) -> tuple[Work, ...]:
+    works: list[Work] = []
+    resources = [f"r{number}" for number in range(rng.choice((0, 1, 1, 2)))]
+    for name in resources:
+        works += _resource(rng, name)
+    groups = ["apart"] if rng.random() < 0.2 else []
+    works += [Work("policy", each, _round(rng.uniform(0, 2))) for each in groups]
+    for number in range(rng.randint(1, 4)):
+        size = rng.choice((1, 2, 2, 3, 3, 4, 5, 6))
+        works.append(
+            Work(
+                "gang",
+                f"g{number}",
+                _when(rng),
+                lasts=_lasts(rng),
+                size=size,
+                surplus=rng.choice((0, 0, 0, 1)) if size > 1 else 0,
+                cpu=rng.randint(1, _MOST_CPU),
+                asks=rng.choice(resources) if resources and rng.random() < 0.4 else "",
+                gated=rng.random() < 0.15,
+                seconds=_runs(rng),
+            )
+        )
+    for number in range(rng.randint(0, 3)):
+        works.append(
+            Work(
+                "pods",
+                f"p{number}",
+                _when(rng),
+                lasts=_lasts(rng),
+                size=rng.randint(1, 3),
+                cpu=rng.randint(1, _MOST_CPU),
+                asks=rng.choice(resources) if resources and rng.random() < 0.5 else "",
+                group=rng.choice(groups) if groups and rng.random() < 0.6 else "",
+                seconds=_runs(rng),
+            )
+        )
+    return tuple(works)
+
+
+def _resource(rng: random.Random, name: str) -> list[Work]:
+    """It is set, and perhaps set to something else, or deleted, or left to its end."""
+    at, nodes = _round(rng.uniform(0, 10)), rng.choice((0, 0, 1, 2))
+    set_ = [Work("resource", name, at, capacity=rng.randint(1, 4), nodes=nodes)]
+    match rng.randrange(5):
+        case 0 | 1:
+            later = _round(at + rng.uniform(1, 40))
+            set_.append(Work("resource", name, later, capacity=rng.choice((0, 1, 2, 5)), nodes=nodes))
+        case 2:
+            set_ = [Work("resource", name, at, capacity=rng.randint(1, 4), nodes=nodes, seconds=_round(rng.uniform(15, 60)))]
+    return set_
+
+
+def _when(rng: random.Random) -> float:
+    """Most at the same time."""
+    return _round(rng.choice((0.0, 1.0, rng.uniform(0, 10), rng.uniform(0, WORK_ENDS))) + rng.uniform(0, 0.05))
+
+
+def _lasts(rng: random.Random) -> float | None:
+    return None if rng.random() < 0.5 else _round(rng.choice((rng.uniform(0.01, 2.0), rng.uniform(2.0, 40.0))))
+
+
+def _runs(rng: random.Random) -> float:
+    return 0.0 if rng.random() < 0.4 else _round(rng.uniform(1.0, 40.0))
+
+
+def _faults(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
+    return tuple(sorted((_fault(rng, nodes) for _ in range(rng.randint(1, 10))), key=lambda each: each.at))
+
+
+def _fault(rng: random.Random, nodes: int) -> Fault:
+    at = _round(rng.choice((0.0, 1.0, rng.uniform(0, 12), rng.uniform(0, WORK_ENDS))) + rng.uniform(0, 0.1))
+    if rng.random() < 0.5:
+        return _of_requests(rng, at)
+    [kind] = rng.choices(list(_OTHERS), list(_OTHERS.values()))
+    long = _round(rng.choice((rng.uniform(0.05, 1.0), rng.uniform(1.0, 8.0), rng.uniform(8.0, 30.0))))
+    match kind:
+        case "outage":
+            return Fault(kind, at, long, of=rng.choice((*TARGETS, "watches", "bindings", "node status")))
+        case "hold-watches":
+            return Fault(kind, at, long, of=rng.choice(_WATCHES))
+        case "repeat-events":
+            return Fault(kind, at, long)
+        case "lose-call" | "lose-verdict" | "delay-call" | "repeat-call":
+            return Fault(
+                kind,
+                at,
+                0.0 if kind.startswith("lose") else _round(rng.choice((0.02, rng.uniform(0, 3)))),
+                of=rng.choice((*CALLS, "bind")),
+                skip=rng.choice((0, 0, 1, 2)),
+                times=rng.choice((1, 1, 2, 4)),
+            )
+        case "kill-service":
+            return Fault(kind, at, _round(max(1.0, long)), losing=rng.random() < 0.5)
+        case "cut-off-service" | "kill-scheduler" | "meddle":
+            return Fault(kind, at, long)
+        case "lose-node" | "reset-node":
+            return Fault(kind, at, long, of=f"node-{rng.randrange(nodes)}")
+        case "set-clock":
+            return Fault(kind, at, rng.choice((-60.0, -2.0, 2.0, 60.0)))
+    return Fault(kind, at)
+
+
+def _of_requests(rng: random.Random, at: float) -> Fault:
+    kind = rng.choice(_OF_REQUESTS)
+    seconds = _round(rng.choice((0.01, rng.uniform(0, 0.5), rng.uniform(0, 8))))
+    if kind in ("late-request", "repeat-request"):
+        seconds = _round(rng.uniform(0, _LATEST))
+    of = rng.choice(_WRITES if kind != "fail" or rng.random() < 0.7 else ("lists", *_WATCHES))
+    times = rng.choice((1, 1, 1, 2, 3, 8))
+    if kind in ("lose-request", "lose-answer", "conflict", "fail"):
+        seconds = 0.0
+    if kind == "conflict" and of == "all":
+        of = "node status"
+    return Fault(kind, at, seconds, of=of, skip=rng.choice((0, 0, 0, 1, 2, 3)), times=times)
+
+
+def _round(seconds: float) -> float:
+    """As it is written and read: a plan in a file is the plan."""
+    return round(seconds, 3)

@@ -1,0 +1,3 @@
+"""Mutants."""
+from __future__ import annotations
+MUTANTS = {}

@@ -1,0 +1,118 @@
+"""Outcome: what there must be when nothing goes wrong any more, reckoned from objects and from what was asked for.
+
+The oracle. It knows the API server's objects, what people asked for last, and what the service answers when it is asked
+as anybody may ask it; it must not know how the service decides, and shares no code with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from extender.simulated_service import ServiceLife
+from kubesim.kinds import NODE, POD, Json, Kind
+from kubesim.store import Store
+from loadtests.chaos.rest import resources_amiss
+from loadtests.fault_simulation.plan import Work
+from loadtests.fault_simulation.working import GROUP, NAMESPACE
+from loadtests.ledger import Samples, differences, samples_of, saved, unfinished
+from loadtests.life.seeing import label, name
+from loadtests.month.agreement import units_of
+from loadtests.pods import OURS
+from loadtests.reading import is_over, node_of, scheduler_of
+from loadtests.room import RoomWatch, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
+
+IN_PART, FORGOTTEN, DIFFERS, LEFT, RESOURCES, LOST = "in part", "forgotten", "ledger", "left over", "resources", "lost"
+
+
+class Answers:
+    """What a life of the service answers, in the form in which `loadtests.ledger` asks it."""
+
+    def __init__(self, state: dict[str, Json], metrics: CollectorRegistry) -> None:
+        self._state = state
+        self._metrics = metrics
+
+    @classmethod
+    async def of(cls, life: ServiceLife) -> Answers:
+        served = httpx.ASGITransport(app=life.http)
+        async with httpx.AsyncClient(transport=served, base_url="http://escher") as client:
+            state = await client.get("/v1/cluster-state", params={"limit": 5000})
+        return cls({each["node"]: each for each in state.json()["items"]}, life.application.registry)
+
+    def cluster_state(self) -> dict[str, Json]:
+        return self._state
+
+    def metrics(self) -> Samples:
+        return samples_of(self._metrics.collect())
+
+
+class Objects:
+    """The API server's, in the form in which `loadtests.ledger` asks for them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list_all(self, path: str) -> list[Json]:
+        return list(self._store.list(POD if path == POD.path() else NODE))
+
+
+async def amiss(
+    store: Store, life: ServiceLife, resources: Kind, wishes: Sequence[Work], told: Mapping[str, frozenset[str]]
+) -> dict[str, list[str]]:
+    """By kind: what is not as it must be; some of it may only need time. `wishes`: the resources that were asked for
+    last, of which what was to end by itself has; `told`: on which nodes, as far as none of those was lost since."""
+    answers = await Answers.of(life)
+    pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
+    apart = [each for each in pods if label(each, GROUP)]
+    waiting = waiting_though_there_is_room(
+        nodes,
+        pods,
+        keeps,
+        asked=lambda pod: scheduler_of(pod) in OURS and not label(pod, GROUP),
+        bare_ones_count=True,
+    )
+    return {
+        IN_PART: partly_bound(pods),
+        FORGOTTEN: [*waiting, *_apart(nodes, pods, apart)],
+        DIFFERS: differences(Objects(store), answers),
+        LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
+        RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
+    }
+
+
+def _apart(nodes: list[Json], pods: list[Json], apart: list[Json]) -> list[str]:
+    """Pods that keep off each other, wait, and have room on a node where none of their group is."""
+    found = []
+    for pod in apart:
+        if node_of(pod) or is_over(pod):
+            continue
+        taken = {node_of(each) for each in apart if label(each, GROUP) == label(pod, GROUP) and not is_over(each)}
+        free = RoomWatch([each for each in nodes if name(each) not in taken], pods)
+        if free.copies(shape_of(pod)):
+            found.append(f"pod {name(pod)} has room where none of its group is")
+    return found
+
+
+def _resources_amiss(
+    nodes: list[Json], objects: list[Json], wishes: Sequence[Work], told: Mapping[str, frozenset[str]]
+) -> list[str]:
+    there = {name(each): units_of(each) for each in objects}
+    lasting = [each for each in wishes if each.capacity and not each.seconds]
+    found = []
+    for wish in lasting:
+        units, count = there.get(wish.name, {}), wish.nodes or len(nodes)
+        if set(units.values()) != {wish.capacity} or len(units) > count:
+            found.append(f"{wish.name} is {units}, and {wish.capacity} on {count} nodes were asked for")
+        elif units.keys() != told.get(wish.name, units.keys()):
+            found.append(f"{wish.name} is {units}, and {sorted(told[wish.name])} was answered")
+    expected = {each.name: there[each.name] for each in lasting if each.name in there}
+    ownerless, lost = resources_amiss(nodes, objects, expected)
+    return [*found, *ownerless, *lost]
+
+
+async def states(life: ServiceLife) -> dict[str, Json]:
+    """What the service says of each node, but for how often that has changed since it was started."""
+    said = (await Answers.of(life)).cluster_state()
+    return {node: {key: value for key, value in each.items() if key != "sequence"} for node, each in said.items()}

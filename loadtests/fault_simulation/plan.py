@@ -1,0 +1,173 @@
+"""Plan: what people ask for and what goes wrong, as plain values, which JSON can hold; and what each fault means.
+
+A fault is carried out whatever others there are, and meets what it is meant for by counting, not by chance: so a plan
+from which something is left out is a plan, and the rest of it stays what it was. Must not know how any of it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+import msgspec
+
+FaultKind = Literal[
+    "lose-request",
+    "lose-answer",
+    "delay-request",
+    "delay-answer",
+    "late-request",
+    "repeat-request",
+    "conflict",
+    "throttle",
+    "fail",
+    "outage",
+    "hold-watches",
+    "repeat-events",
+    "break-watches",
+    "forget-changes",
+    "lose-call",
+    "lose-verdict",
+    "delay-call",
+    "repeat-call",
+    "kill-service",
+    "cut-off-service",
+    "kill-scheduler",
+    "lose-node",
+    "reset-node",
+    "meddle",
+    "set-clock",
+]
+
+MEANING: Mapping[FaultKind, str] = {
+    "lose-request": "a request of the service does not arrive, and it is told that nobody answered",
+    "lose-answer": "a request is carried out, and the service is told that nobody answered",
+    "delay-request": "a request arrives so many seconds later",
+    "delay-answer": "an answer comes so many seconds later",
+    "late-request": "the service is told that nobody answered, and the request arrives so many seconds after that",
+    "repeat-request": "a request arrives a second time, so many seconds after the first",
+    "conflict": "a write is refused with 409: somebody has changed the object",
+    "throttle": "a request is refused with 429, and is to come again after so many seconds",
+    "fail": "a request is refused with 500",
+    "outage": "all requests of this kind are refused with 503, for so many seconds",
+    "hold-watches": "these watches tell nothing for so many seconds, and then all of it: facts of other kinds overtake",
+    "repeat-events": "whatever a watch tells is told twice, for so many seconds",
+    "break-watches": "all watches of the service fail, and what they had to tell is lost",
+    "forget-changes": "etcd is compacted, and the service's watches end: it has to list",
+    "lose-call": "a call of kube-scheduler does not arrive",
+    "lose-verdict": "a call is answered, and kube-scheduler does not hear it",
+    "delay-call": "a call arrives so many seconds later",
+    "repeat-call": "a call arrives twice, the second time so many seconds later",
+    "kill-service": "the service (of several the one that leads) is killed, and started again after so many seconds; "
+    "what it has just sent arrives, or (`losing`) does not",
+    "cut-off-service": "the service (of several the one that leads) reaches no API server for so many seconds",
+    "kill-scheduler": "kube-scheduler is killed, and started again after so many seconds",
+    "lose-node": "a node is gone, and back after so many seconds, its pods lost",
+    "reset-node": "a kubelet registers its node anew: what ephemeral resources stood in its status is gone",
+    "meddle": "somebody changes all objects of a kind of the service's and all nodes, again and again, for so many seconds",
+    "set-clock": "the time of day is set by so many seconds on the service's machine",
+}
+assert set(MEANING) == set(get_args(FaultKind))
+
+TARGETS: Mapping[str, tuple[str, str]] = {
+    "all": ("", ""),
+    "bindings": ("POST", r"/binding(\?|$)"),
+    "evictions": ("POST", r"/eviction(\?|$)"),
+    "pod patches": ("PATCH", r"/pods/[^/]+(/status)?(\?|$)"),
+    "node status": ("PATCH", r"/nodes/[^/]+/status(\?|$)"),
+    "resource writes": ("", r"/ephemeralresources(/[^/?]+)?(/status)?(\?timeout|$)"),
+    "resource status": ("PATCH", r"/ephemeralresources/[^/?]+/status(\?|$)"),
+    "lists": ("GET", r"\?limit="),
+    "watches": ("GET", r"watch=1"),
+    "watch of pods": ("GET", r"/pods\?.*watch=1"),
+    "watch of nodes": ("GET", r"/nodes\?.*watch=1"),
+    "watch of resources": ("GET", r"/ephemeralresources\?.*watch=1"),
+    "leases": ("", r"/leases"),
+}
+"""What requests of the service a fault is about: a method (empty: any) and a pattern that is found in the path."""
+
+CALLS = ("filter", "prioritize", "bind")
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`at`: seconds from the beginning. `of`: of `TARGETS`, or of `CALLS`, or a node. `skip`: so many of what it is
+    about go by before; `times`: so many are met."""
+
+    kind: FaultKind
+    at: float
+    seconds: float = 0.0
+    of: str = "all"
+    skip: int = 0
+    times: int = 1
+    losing: bool = False
+
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What somebody asks for, `at` seconds from the beginning, and takes back `lasts` seconds later (None: at the end).
+
+    A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; a `resource` of
+    `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; or a `policy`, by which pods of the
+    same `group` keep off each other. Pods ask for `cpu`, and for one unit of the resource `asks`; they run for `seconds`
+    (0: until they are taken away).
+    """
+
+    kind: Literal["gang", "pods", "resource", "policy"]
+    name: str
+    at: float
+    lasts: float | None = None
+    size: int = 1
+    surplus: int = 0
+    cpu: int = 1
+    asks: str = ""
+    gated: bool = False
+    group: str = ""
+    seconds: float = 0.0
+    capacity: int = 0
+    nodes: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`replicas`: how many of the service; one stands for no election."""
+
+    seed: int
+    works: tuple[Work, ...]
+    faults: tuple[Fault, ...]
+    nodes: int = 3
+    replicas: int = 1
+
+    @property
+    def ends(self) -> float:
+        """Seconds within which all has begun, and all that goes wrong has ended."""
+        works = (each.at + (each.lasts or 0.0) for each in self.works)
+        return max([*works, *(each.at + max(0.0, each.seconds) for each in self.faults)], default=0.0)
+
+
+class BadPlan(ValueError):
+    """A file that holds no plan; `str()` says why."""
+
+
+def written(plan: Plan) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+
+
+def read(content: bytes) -> Plan:
+    """Raises BadPlan."""
+    try:
+        return msgspec.json.decode(content, type=Plan)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadPlan(f"{error}; a plan is what --replay is given, as this command writes it") from error
+
+
+def in_words(fault: Fault) -> str:
+    told = [f"{fault.at:.2f} s {fault.kind}"]
+    told += [fault.of] if fault.of != "all" else []
+    told += [f"{fault.seconds:.2f} s"] if fault.seconds else []
+    told += [f"after {fault.skip} others"] if fault.skip else []
+    told += [f"{fault.times} times"] if fault.times > 1 else []
+    return ", ".join([*told, "losing"] if fault.losing else told)
+
+
+def work_in_words(work: Work) -> str:
+    said = msgspec.to_builtins(work)
+    named = ", ".join(f"{key} {value}" for key, value in said.items() if key not in ("kind", "name", "at"))
+    return f"{work.at:.2f} s {work.kind} {work.name}{f' ({named})' if named else ''}"

@@ -1,0 +1,260 @@
+"""Run: a plan is carried out, and what comes of it is looked at: after each step, at rest, restarted, and when all is gone.
+
+The same plan is the same run: `Result.digest` is of all that was written, and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from kubesim.kinds import POD
+from kubesim.store import Change
+from loadtests.defects import defects, leaves, told
+from loadtests.fault_simulation.outcome import LEFT, amiss, states
+from loadtests.fault_simulation.plan import Fault, Plan, Work
+from loadtests.fault_simulation.stage import SERVICES, Stage, stage_of
+from loadtests.fault_simulation.rounds import LookedAtLoop
+from loadtests.fault_simulation.steps import Steps
+from loadtests.fault_simulation.striking import Striking
+from loadtests.fault_simulation.working import Working
+from loadtests.harm.embedded import attach
+from loadtests.life.loops import Loops, Spinning
+from loadtests.life.policies import POLICY
+from loadtests.life.seeing import name
+from loadtests.month.agreement import ephemeral_resources
+from loadtests.reading import node_of
+
+HARM, CRASH, LOOP, RESTART, UNANSWERED = "harm", "crash", "loop", "restart", "unanswered"
+_LOOK_EVERY = 15.0
+_REST_WITHIN = 1500.0
+_TIDY_WITHIN = 600.0
+_READY_WITHIN = 60.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: str
+    when: float
+    """Seconds from the beginning."""
+    what: str
+
+
+@dataclass
+class Result:
+    plan: Plan
+    findings: list[Finding] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Kinds of those that struck."""
+    looks: int = 0
+    """Rounds of the event loop in which the service did anything, each followed by a look at its invariants."""
+    bound: int = 0
+    evicted: int = 0
+    lives: int = 0
+    virtual_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    digest: str = ""
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings
+
+
+class _Enough(Exception):
+    """Something was found, and what comes after it would be its consequence."""
+
+
+class Run:
+    """`errors`: where others put down what the service logs as an error, and what it dies of."""
+
+    def __init__(self, plan: Plan, stage: Stage, errors: list[str], result: Result) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._errors = errors
+        self._result = result
+        self._store = stage.cluster.api.store
+        self._resources = ephemeral_resources(stage)
+        self._steps = Steps(stage, self._resources, self._find)
+        self._witness = attach(stage, services=SERVICES)
+        self._working = Working(stage, plan.seed)
+        self._striking = Striking(stage, plan.seed, (self._resources, POLICY), self._is_killed)
+        self._digest = hashlib.sha256()
+        self._store.subscribe(self._note)
+        stage.cluster.api.audit.subscribe(Loops(lambda what: self._find(LOOP, what), stage.clock.now).hear)
+
+    def _find(self, kind: str, what: str) -> None:
+        found = Finding(kind, round(asyncio.get_running_loop().time(), 3), what)
+        if all((each.kind, each.what) != (kind, what) for each in self._result.findings):
+            self._result.findings.append(found)
+
+    def _is_killed(self) -> None:
+        self._witness.interrupted(self._stage.clock.now())
+
+    def _note(self, change: Change) -> None:
+        at = asyncio.get_running_loop().time()
+        self._digest.update(f"{at:.6f} {change.type} {change.kind} {change.key} {change.version}\n".encode())
+        if change.kind is POD and node_of(change.object):
+            self._result.bound += change.before is None or not node_of(change.before)
+
+    # -- how it goes ---------------------------------------------------------------------------------------------
+
+    async def go(self) -> None:
+        """All of it, or until something is found."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, LookedAtLoop)
+        loop.look = self._steps.look
+        try:
+            going = [
+                *(self._working.work(each) for each in self._plan.works),
+                *(self._striking.strike(each) for each in self._plan.faults),
+            ]
+            asking = [asyncio.ensure_future(each) for each in going]
+            try:
+                await self._pass(self._plan.ends)
+                await self._come_to_rest(asking)
+                await self._be_restarted()
+                await self._be_emptied()
+            finally:
+                for each in asking:
+                    each.cancel()
+                done = await asyncio.gather(*asking, return_exceptions=True)
+                self._errors += [repr(each) for each in done if isinstance(each, Exception)]
+        except _Enough:
+            pass
+        finally:
+            loop.look = lambda: None
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        result = self._result
+        result.faults, result.evicted = self._striking.done, self._witness.evictions
+        result.digest = self._digest.hexdigest()
+        result.lives = self._stage.lives
+
+    def _look(self) -> None:
+        for harm in self._witness.violations():
+            self._find(HARM, str(harm))
+        for error in self._errors:
+            self._find(CRASH, error)
+        if self._result.findings:
+            raise _Enough
+
+    async def _pass(self, seconds: float) -> None:
+        """Time passes, and ends where something is found."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0:
+            await asyncio.sleep(min(left, _LOOK_EVERY))
+            self._look()
+
+    async def _come_to_rest(self, asking: list[asyncio.Future[None]]) -> None:
+        """Whoever asked was answered, and all is as it must be, twice in a row."""
+        deadline = asyncio.get_running_loop().time() + _REST_WITHIN
+        quiet = 0
+        while quiet < 2:
+            await self._pass(_LOOK_EVERY)
+            unanswered = sum(not each.done() for each in asking)
+            found = await self._amiss()
+            quiet = 0 if unanswered or any(found.values()) else quiet + 1
+            if not quiet and asyncio.get_running_loop().time() > deadline:
+                self._tell(found)
+                if unanswered:
+                    self._find(UNANSWERED, f"{unanswered} never ended; last answers: {self._working.last_answers}")
+                self._look()
+
+    async def _amiss(self) -> dict[str, list[str]]:
+        life = self._stage.leading
+        if life is None:
+            return {CRASH: ["no service decides"]}
+        lost = any(each.kind == "lose-node" for each in self._plan.faults)
+        told_nodes = {} if lost else self._working.told
+        return await amiss(self._store, life, self._resources, list(self._working.wishes.values()), told_nodes)
+
+    def _tell(self, found: dict[str, list[str]]) -> None:
+        for kind, said in found.items():
+            for each in said:
+                self._find(kind, each)
+
+    async def _be_restarted(self) -> None:
+        """Another life knows what the one before knew."""
+        life = self._stage.leading
+        assert life is not None
+        before, version = await states(life), self._store.version
+        self._is_killed()
+        self._stage.back_after = 1.0
+        self._stage.kill_leading(losing=False)
+        await self._until(lambda: self._stage.leading is not None, _READY_WITHIN, "no service decides after a restart")
+        life = self._stage.leading
+        assert life is not None
+        after = await states(life)
+        for node in sorted(before.keys() | after.keys()) if self._store.version == version else ():
+            if before.get(node) != after.get(node):
+                self._find(RESTART, f"{node} was {before.get(node)}, and is {after.get(node)} after a restart")
+        self._look()
+
+    async def _be_emptied(self) -> None:
+        """When all is taken back nothing is held for anybody."""
+        await asyncio.wait_for(self._working.take_all_back(), _READY_WITHIN)
+        deadline = asyncio.get_running_loop().time() + _TIDY_WITHIN
+        while True:
+            await self._pass(_LOOK_EVERY)
+            left = await self._left()
+            if not left:
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                self._tell({LEFT: left})
+                self._look()
+
+    async def _left(self) -> list[str]:
+        life = self._stage.leading
+        if life is None:
+            return ["no service decides"]
+        keeper = life.application.keeper
+        return [
+            *(f"pod {name(each)}" for each in self._store.list(POD)),
+            *(f"object {name(each)}" for each in self._store.list(self._resources)),
+            *(f"the ledger has {each}" for each in keeper.tables.ledger.rows.holdings()),
+            *(f"gang {each}" for each in keeper.tables.gangs.by_key),
+            *(each for found in (await self._amiss()).values() for each in found),
+        ]
+
+    async def _until(self, holds: Callable[[], bool], within: float, what: str) -> None:
+        deadline = asyncio.get_running_loop().time() + within
+        while not holds():
+            await asyncio.sleep(0.1)
+            if asyncio.get_running_loop().time() > deadline:
+                self._find(CRASH, what)
+                self._look()
+
+
+async def _carry_out(plan: Plan, result: Result) -> None:
+    errors: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(told(about)))
+    try:
+        with defects(errors):
+            async with stage_of(plan) as stage:
+                await Run(plan, stage, errors, result).go()
+    except BaseExceptionGroup as group:
+        errors += [repr(each) for each in leaves(group)]
+    for error in errors:
+        if all(each.what != error for each in result.findings):
+            result.findings.append(Finding(CRASH, round(asyncio.get_running_loop().time(), 3), error))
+
+
+def run(plan: Plan) -> Result:
+    """The whole of it, in its own time."""
+    began = time.process_time()
+    result = Result(plan)
+    with asyncio.Runner(loop_factory=LookedAtLoop) as runner:
+        loop = runner.get_loop()
+        try:
+            runner.run(_carry_out(plan, result))
+        except Spinning as error:
+            result.findings.append(Finding(LOOP, round(loop.time(), 3), str(error)))
+        assert isinstance(loop, LookedAtLoop)
+        result.looks, result.virtual_seconds = loop.looks, round(loop.time(), 3)
+    result.cpu_seconds = time.process_time() - began
+    return result

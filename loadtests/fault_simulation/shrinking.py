@@ -1,0 +1,43 @@
+"""Shrinking: the fewest faults, and then the fewest works, with which a plan still fails in the same way.
+
+By delta debugging: halves are left out, then quarters, and so on to single ones, for as long as that helps. Knows plans;
+what failing is, it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from loadtests.fault_simulation.plan import Plan
+
+T = TypeVar("T")
+
+
+def shrunk(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    """A plan that fails as well, of which nothing single can be left out. `fails`: is asked of each that is tried."""
+    while True:
+        before = plan
+        plan = replace(plan, faults=fewest(plan.faults, lambda faults: fails(replace(before, faults=faults))))
+        kept = plan
+        plan = replace(plan, works=fewest(plan.works, lambda works: fails(replace(kept, works=works))))
+        if plan == before:
+            return plan
+
+
+def fewest(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """Some of them with which it still fails, in their order, none of which can be left out. With all it does."""
+    left = tuple(items)
+    size = len(left)
+    while left and size:
+        for start in range(0, len(left), size):
+            fewer = left[:start] + left[start + size :]
+            if fails(fewer):
+                left = fewer
+                break
+        else:
+            size //= 2
+        size = min(size, len(left))
+    return left

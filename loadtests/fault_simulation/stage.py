@@ -1,0 +1,123 @@
+"""Stage: the cluster of a run, with one service or several replicas in it, which come back when they were killed.
+
+Each life of a replica asks the API server under a name of its own, so that it can be told whose write took effect. Must
+not know which faults there are, nor when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from extender.availability import Candidate
+from extender.bootstrap import Cluster as Connection
+from extender.controlplane.nodes import NodeShape
+from extender.simulated_service import ServiceLife, SteppedClock
+from extender.simulation import SERVICE, Simulation
+from kubesim.clock import Clock
+from kubesim.embedded import Cluster
+from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
+from loadtests.fault_simulation.calls import Calls
+from loadtests.fault_simulation.drawing import CPU_OF_NODE
+from loadtests.fault_simulation.plan import Plan
+from loadtests.fault_simulation.rounds import IN_SERVICE
+from loadtests.replicas import Replicas
+
+ANY_SERVICE = rf"{SERVICE}(-\d+-\d+)?"
+"""A pattern: as whom the service, or one of its replicas, asks the API server."""
+_MOST_LIVES = 60
+_PORTS = (8081, 8082)
+SERVICES = frozenset({SERVICE, *(f"{SERVICE}-{port}-{life}" for port in _PORTS for life in range(_MOST_LIVES))})
+_SHAPE = NodeShape(cpu=str(CPU_OF_NODE))
+
+
+class Stage(Protocol):
+    """What a run needs of its cluster, however many services there are."""
+
+    clock: Clock
+    cluster: Cluster
+    service_clock: SteppedClock
+    calls: Calls
+    lives: int
+    back_after: float
+    """Seconds after which a killed service is there again."""
+
+    @property
+    def living(self) -> Sequence[ServiceLife]: ...
+
+    @property
+    def leading(self) -> ServiceLife | None:
+        """The one that decides; None while there is none that could."""
+        ...
+
+    def kill_leading(self, *, losing: bool) -> None: ...
+
+    def forget_changes(self) -> None: ...
+
+
+def stage_of(plan: Plan) -> Alone | Several:
+    """To be entered."""
+    given: dict[str, Any] = {"seed": plan.seed, "nodes": plan.nodes, "node_shape": _SHAPE}
+    return Alone(**given) if plan.replicas == 1 else Several(replicas=plan.replicas, **given)
+
+
+class Alone(Simulation):
+    """The only service."""
+
+    back_after = 1.0
+
+    def extender_client(self) -> ExtenderClient:
+        self.calls = Calls(self._call)
+        return CallableExtender(self.calls)
+
+    @property
+    def living(self) -> Sequence[ServiceLife]:
+        return [] if self.service is None else [self.service]
+
+    @property
+    def leading(self) -> ServiceLife | None:
+        return self.service if self.service is not None and self.application.ready() else None
+
+    def kill_leading(self, *, losing: bool) -> None:
+        self.kill(losing=losing)
+
+    async def _live(self, service: ServiceLife) -> None:
+        IN_SERVICE.set(True)
+        life = service
+        while True:
+            await life.run()
+            await asyncio.sleep(self.back_after)
+            life = self.service = self._new_service()
+
+
+class Several(Replicas):
+    """Replicas, of which one at a time leads."""
+
+    def extender_client(self) -> ExtenderClient:
+        self.calls = Calls(self._call)
+        return CallableExtender(self.calls)
+
+    def _line_of(self, candidate: Candidate) -> Connection:
+        return self._connection(f"network {candidate.name}", candidate.name)
+
+    async def _live(self, service: ServiceLife) -> None:
+        IN_SERVICE.set(True)
+        await super()._live(service)
+
+    @property
+    def living(self) -> Sequence[ServiceLife]:
+        return list(self.by_port.values())
+
+    @property
+    def leading(self) -> ServiceLife | None:
+        life = self.leader
+        return life if life is not None and life.application.ready() else None
+
+    def kill_leading(self, *, losing: bool) -> None:
+        self.kill_leader(losing=losing)
+
+    def forget_changes(self) -> None:
+        self.cluster.api.store.compact(self.cluster.api.store.version)
+        for life in self.living:
+            life.line.break_watches()

@@ -1,0 +1,107 @@
+"""Steps: what must hold after every round in which the service did anything, and at every Binding that takes effect.
+
+Knows the service's own invariants, which are asked of it, and what objects say, which is reckoned here. Must not know
+what went wrong before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+
+from extender.simulation import SERVICE
+from kubesim.kinds import LEASE, POD, Json, Kind
+from kubesim.store import DELETED, Change
+from loadtests.fault_simulation.offers import Offers
+from loadtests.fault_simulation.stage import SERVICES, Stage
+from loadtests.life.seeing import annotation, label, name, uid
+from loadtests.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of
+from loadtests.replicas import NAMESPACE as LEASES
+from loadtests.fault_simulation.working import GROUP
+
+VIOLATION, CAPACITY, QUORUM, POLICY, FENCE = "violation", "capacity", "quorum", "policy", "fence"
+_OF_NO_LEADER = ("leases", "events", "endpointslices")
+"""What a replica may write that does not lead, or that harms nobody."""
+
+
+class Steps:
+    """`find` is told the kind of a finding, and what was found. `resources`: the kind of EphemeralResource."""
+
+    def __init__(self, stage: Stage, resources: Kind, find: Callable[[str, str], None]) -> None:
+        self._stage = stage
+        self._find = find
+        self._store = stage.cluster.api.store
+        self._offers = Offers(self._store, resources, stage.clock.now)
+        self._store.subscribe(self._written)
+        stage.cluster.api.audit.subscribe(self._carried_out)
+
+    # -- after each round ------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        life = self._stage.leading
+        if life is not None:
+            for each in life.application.keeper.tables.violations():
+                self._find(VIOLATION, f"{each.invariant}: {each.detail}")
+
+    # -- at each write ---------------------------------------------------------------------------------------------
+
+    def _written(self, change: Change) -> None:
+        if change.kind is not POD or change.type == DELETED or not node_of(change.object):
+            return
+        if change.before is None or not node_of(change.before):
+            self._has_room(node_of(change.object))
+            self._has_its_quorum(change.object)
+            self._keeps_off(change.object)
+
+    def _has_room(self, node: str) -> None:
+        used: dict[str, Fraction] = defaultdict(Fraction)
+        for each in self._store.list(POD):
+            if node_of(each) == node and not is_over(each):
+                for resource, units in requests_of(each).items():
+                    used[resource] += units
+        for resource, units in used.items():
+            most = self._offers.most(node, resource)
+            if units > most:
+                self._find(CAPACITY, f"{units} {resource} are bound to {node}, which has {most}")
+
+    def _has_its_quorum(self, pod: Json) -> None:
+        quorum = quorum_of(pod)
+        if quorum is None:
+            return
+        attempt = attempt_of(uid(pod), annotation(pod, ATTEMPT))
+        if attempt is None:
+            self._find(QUORUM, f"{name(pod)} is bound, and does not say with whom: {annotation(pod, ATTEMPT)!r}")
+            return
+        if attempt.joins:
+            return
+        bound = [each for each in self._store.list(POD) if quorum_of(each) == quorum and node_of(each)]
+        others = sum(not _is_of(each, attempt.id) for each in bound)
+        if others + attempt.size < quorum[1]:
+            said = f"{attempt.size} in its attempt and {others} before"
+            self._find(QUORUM, f"{name(pod)} is bound with {said}, and its gang needs {quorum[1]}")
+
+    def _keeps_off(self, pod: Json) -> None:
+        """From others of its group."""
+        group = label(pod, GROUP)
+        for each in self._store.list(POD) if group else ():
+            if label(each, GROUP) == group and node_of(each) == node_of(pod) and uid(each) != uid(pod):
+                if not is_over(each):
+                    self._find(POLICY, f"{name(pod)} is bound to {node_of(pod)}, where {name(each)} is")
+
+    def _carried_out(self, event: Json) -> None:
+        """A request that would change something was answered."""
+        user, about = event["user"]["username"], event["objectRef"]
+        is_replica = user in SERVICES and user != SERVICE
+        if not is_replica or about["resource"] in _OF_NO_LEADER or event["responseStatus"]["code"] >= 300:
+            return
+        lease = self._store.get(LEASE, LEASES, "escher")
+        holder = None if lease is None else lease["spec"].get("holderIdentity")
+        if holder != user:
+            what = "/".join(filter(None, (about["resource"], about.get("name"), about.get("subresource"))))
+            self._find(FENCE, f"{user} wrote while {holder or 'nobody'} led: {event['verb']} {what}")
+
+
+def _is_of(pod: Json, attempt: str) -> bool:
+    said = attempt_of(uid(pod), annotation(pod, ATTEMPT))
+    return said is not None and said.id == attempt

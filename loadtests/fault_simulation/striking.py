@@ -1,0 +1,190 @@
+"""Striking: the faults of a plan are carried out, each at its time and by itself.
+
+Knows what each comes to on the embedded cluster; must not know what the service makes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+
+from extender.kube.errors import Away, Occupied, Refused, Unavailable
+from kubesim.apiserver import faults as api
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import NODE, Json, Kind
+from kubesim.store import Store
+from loadtests.fault_simulation.calls import CALLER
+from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
+from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
+from loadtests.life.hands import Hands
+
+_NOBODY = Away("connection reset by peer")
+_TIME_OUT = Away("context deadline exceeded")
+_MET_WITHIN = 20.0
+"""Seconds for which a fault waits for what it is to meet."""
+_MEDDLES_EVERY = 0.05
+_MEDDLED = "fault-simulation/meddled"
+_DOMAIN = "escher.dev/"
+
+
+class Striking:
+    """`killed` is told when the service is. `ours`: the kinds of objects of the service's."""
+
+    def __init__(self, stage: Stage, seed: int, ours: Iterable[Kind], killed: Callable[[], None]) -> None:
+        self.done: list[str] = []
+        """Kinds of those that have begun."""
+        self._stage = stage
+        self._killed = killed
+        self._kinds = (NODE, *ours)
+        drawn = random.Random(f"{seed} others")
+        self._others = Hands(InProcess(stage.cluster.api, latency=0.001, rng=drawn, user="others"))
+        self._ways: dict[FaultKind, Callable[[Fault], Awaitable[None]]] = {
+            "outage": self._outage,
+            "hold-watches": self._hold_watches,
+            "repeat-events": self._repeat_events,
+            "break-watches": self._break_watches,
+            "forget-changes": self._forget_changes,
+            "kill-service": self._kill_service,
+            "cut-off-service": self._cut_off_service,
+            "kill-scheduler": self._kill_scheduler,
+            "lose-node": self._lose_node,
+            "reset-node": self._reset_node,
+            "meddle": self._meddle,
+            "set-clock": self._set_clock,
+        }
+
+    @property
+    def _store(self) -> Store:
+        return self._stage.cluster.api.store
+
+    async def strike(self, fault: Fault) -> None:
+        """It has begun at its time, and ended."""
+        await asyncio.sleep(fault.at)
+        self.done.append(fault.kind)
+        if fault.kind in self._ways:
+            await self._ways[fault.kind](fault)
+        elif fault.kind in ("lose-call", "lose-verdict", "delay-call", "repeat-call"):
+            await self._met(self._stage.calls.faults, _of_call(fault))
+        else:
+            await self._met(self._stage.cluster.api.faults, _of_request(fault))
+
+    async def _met(self, faults: api.Faults, fault: api.Fault) -> None:
+        faults.add(fault)
+        await asyncio.sleep(_MET_WITHIN)
+        faults.remove(fault)
+
+    # -- between the service and the API server --------------------------------------------------------------------
+
+    async def _outage(self, fault: Fault) -> None:
+        method, path = TARGETS[fault.of]
+        gone = api.Fault(Unavailable("etcdserver: no leader"), method=method, path=path, user=ANY_SERVICE, times=None)
+        self._stage.cluster.api.faults.add(gone)
+        await asyncio.sleep(fault.seconds)
+        self._stage.cluster.api.faults.remove(gone)
+
+    async def _hold_watches(self, fault: Fault) -> None:
+        lives = self._stage.living
+        for life in lives:
+            life.line.hold_watches(TARGETS[fault.of][1])
+        await asyncio.sleep(fault.seconds)
+        for life in lives:
+            life.line.release_watches()
+
+    async def _repeat_events(self, fault: Fault) -> None:
+        lives = self._stage.living
+        for life in lives:
+            life.line.twice = True
+        await asyncio.sleep(fault.seconds)
+        for life in lives:
+            life.line.twice = False
+
+    async def _break_watches(self, fault: Fault) -> None:
+        for life in self._stage.living:
+            life.line.break_watches()
+
+    async def _forget_changes(self, fault: Fault) -> None:
+        self._stage.forget_changes()
+
+    async def _cut_off_service(self, fault: Fault) -> None:
+        life = self._stage.leading
+        if life is not None:
+            life.line.turn_away(_NOBODY)
+            await asyncio.sleep(fault.seconds)
+            life.line.let_in()
+
+    # -- crashes ---------------------------------------------------------------------------------------------------
+
+    async def _kill_service(self, fault: Fault) -> None:
+        self._stage.back_after = fault.seconds
+        self._killed()
+        self._stage.kill_leading(losing=fault.losing)
+
+    async def _kill_scheduler(self, fault: Fault) -> None:
+        await self._stage.cluster.restart_scheduler(0, fault.seconds)
+
+    async def _lose_node(self, fault: Fault) -> None:
+        found = self._store.get(NODE, "", fault.of)
+        if found is None:
+            return
+        await self._others.delete(NODE, found)
+        await asyncio.sleep(fault.seconds)
+        metadata = {key: found["metadata"][key] for key in ("name", "labels")}
+        await self._others.create(NODE, {"metadata": metadata, "spec": {}, "status": _without_ours(found["status"])})
+
+    async def _reset_node(self, fault: Fault) -> None:
+        found = self._store.get(NODE, "", fault.of)
+        if found is not None:
+            ours = {key: None for key in found["status"]["capacity"] if key.startswith(_DOMAIN)}
+            await self._others.merge(NODE, found, {"status": {"capacity": ours, "allocatable": ours}}, "status")
+
+    # -- others ----------------------------------------------------------------------------------------------------
+
+    async def _meddle(self, fault: Fault) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + fault.seconds
+        while loop.time() < until:
+            said = {"metadata": {"annotations": {_MEDDLED: f"{loop.time():g}"}}}
+            for kind in self._kinds:
+                for each in self._store.list(kind):
+                    await self._others.merge(kind, each, said)
+            await asyncio.sleep(max(_MEDDLES_EVERY, fault.seconds / 40))
+
+    async def _set_clock(self, fault: Fault) -> None:
+        self._stage.service_clock.ahead += fault.seconds
+
+
+def _of_request(fault: Fault) -> api.Fault:
+    method, path = TARGETS[fault.of]
+    error: Unavailable | Refused | None = None
+    after, seconds, again = fault.kind in ("lose-answer", "delay-answer"), 0.0, None
+    match fault.kind:
+        case "lose-request" | "lose-answer":
+            error = _NOBODY
+        case "delay-request" | "delay-answer":
+            seconds = fault.seconds
+        case "late-request":
+            error, again = _NOBODY, fault.seconds
+        case "repeat-request":
+            again = fault.seconds
+        case "conflict":
+            error = Occupied(409, "the object has been modified; please apply your changes to the latest version")
+        case "throttle":
+            error = Unavailable("too many requests, please try again later", fault.seconds)
+        case "fail":
+            error = Unavailable("an error on the server has prevented the request from succeeding")
+    return api.Fault(error, after, method, path, ANY_SERVICE, seconds, fault.skip, fault.times, again)
+
+
+def _of_call(fault: Fault) -> api.Fault:
+    lost = _TIME_OUT if fault.kind in ("lose-call", "lose-verdict") else None
+    after = fault.kind == "lose-verdict"
+    seconds = fault.seconds if fault.kind == "delay-call" else 0.0
+    again = fault.seconds if fault.kind == "repeat-call" else None
+    return api.Fault(lost, after, fault.of, "", CALLER, seconds, fault.skip, fault.times, again)
+
+
+def _without_ours(status: Json) -> Json:
+    """As a kubelet that comes back says it."""
+    left = {key: text for key, text in status["capacity"].items() if not key.startswith(_DOMAIN)}
+    return {**status, "capacity": left, "allocatable": left}

@@ -1,0 +1,145 @@
+"""Working: people ask for what a plan has, and insist until they are answered, as clients do.
+
+Knows pods, policies and the management API; must not know what becomes of any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import httpx
+
+from kubesim.apiserver.in_process import InProcess
+from kubesim.kinds import POD, Json
+from kubesim.store import Store
+from loadtests.fault_simulation.plan import Work
+from loadtests.fault_simulation.stage import Stage
+from loadtests.life.hands import Hands
+from loadtests.life.policies import POLICY
+from loadtests.pods import pod
+from loadtests.reading import OURS
+
+NAMESPACE = "default"
+GROUP = "fault-simulation/group"
+"""The label of pods that keep off each other."""
+_AGAIN_AFTER = 1.0
+_ANSWERED_WITHIN = 30.0
+
+
+class Working:
+    """What people asked for last is in `wishes`: each resource with the work that it is meant to be now."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self.wishes: dict[str, Work] = {}
+        self.last_answers: dict[str, str] = {}
+        """By resource."""
+        self.told: dict[str, frozenset[str]] = {}
+        """By resource: the nodes that whoever asked for it last was told."""
+        self._stage = stage
+        drawn = random.Random(f"{seed} people")
+        self._people = Hands(InProcess(stage.cluster.api, latency=0.001, rng=drawn, user="people"))
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    @property
+    def _store(self) -> Store:
+        return self._stage.cluster.api.store
+
+    async def work(self, work: Work) -> None:
+        """It is asked for at its time, and taken back at its end, if it has one before all others'."""
+        await asyncio.sleep(work.at)
+        match work.kind:
+            case "resource":
+                await self.set_resource(work)
+                return
+            case "policy":
+                await self._people.create(POLICY, _policy(work))
+                return
+        for body in pods_of(work):
+            await self._people.create(POD, body)
+        if work.lasts is not None:
+            await asyncio.sleep(work.lasts)
+            await self.take_back(work)
+
+    async def take_back(self, work: Work) -> None:
+        for body in pods_of(work):
+            found = self._store.get(POD, NAMESPACE, body["metadata"]["name"])
+            if found is not None:
+                await self._people.delete(POD, found)
+
+    async def set_resource(self, work: Work) -> None:
+        """One who asks for the same resource waits until the one before was answered."""
+        async with self._turns.setdefault(work.name, asyncio.Lock()):
+            self.wishes[work.name] = work
+            while not await self._ask(work):
+                await asyncio.sleep(_AGAIN_AFTER)
+
+    async def _ask(self, work: Work) -> bool:
+        """Whether it was heard, and done."""
+        life = self._stage.leading
+        if life is None:
+            return False
+        where = f"/v1/namespaces/{NAMESPACE}/resources/{work.name}"
+        served = httpx.ASGITransport(app=life.http)
+        async with httpx.AsyncClient(transport=served, base_url="http://escher") as client:
+            asked = client.put(where, json=_body(work)) if work.capacity else client.delete(where)
+            try:
+                async with asyncio.timeout(_ANSWERED_WITHIN):
+                    answer = await asked
+            except TimeoutError:
+                return False
+        if life not in self._stage.living:
+            return False
+        self.last_answers[work.name] = f"{answer.status_code} {answer.text}"
+        if answer.status_code == 200:
+            self.told[work.name] = frozenset(answer.json()["nodes"])
+        return not answer.is_error or (answer.status_code == 404 and not work.capacity)
+
+    async def take_all_back(self) -> None:
+        """Nothing is asked for any more."""
+        for found in [*self._store.list(POD), *self._store.list(POLICY)]:
+            await self._people.delete(POD if "containers" in found["spec"] else POLICY, found)
+        for name in list(self.wishes):
+            await self.set_resource(Work("resource", name, 0.0))
+
+
+def pods_of(work: Work) -> list[Json]:
+    asks: dict[str, str | int] = {"cpu": work.cpu}
+    if work.asks:
+        asks[resource_key(work.asks)] = 1
+    gang = work.name if work.kind == "gang" else None
+    return [
+        pod(
+            f"{work.name}-{number}",
+            gang=gang,
+            quorum=None if gang is None else work.size,
+            gated=work.gated,
+            run_seconds=work.seconds or None,
+            labels={GROUP: work.group} if work.group else None,
+            **asks,
+        )
+        for number in range(work.size + work.surplus)
+    ]
+
+
+def resource_key(name: str) -> str:
+    return f"{OURS}{NAMESPACE}.{name}"
+
+
+def _body(work: Work) -> Json:
+    """As a PUT has it."""
+    body: Json = {"capacity": work.capacity, "node_spec": {}}
+    if work.nodes:
+        body["num_nodes"] = work.nodes
+    if work.seconds:
+        body["ttl_seconds"] = work.seconds
+    return body
+
+
+def _policy(work: Work) -> Json:
+    return {
+        "apiVersion": POLICY.api_version,
+        "kind": POLICY.name,
+        "metadata": {"name": work.name, "namespace": NAMESPACE},
+        "spec": {"type": "anti-affinity", "parameters": {}, "selector": {"matchLabels": {GROUP: work.name}}},
+    }
